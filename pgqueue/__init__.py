@@ -35,11 +35,11 @@ if _typing.TYPE_CHECKING:
         Alert,
         Backlog,
         DeadJobs,
-        DeafWorkers,
         Failures,
         LateSchedule,
-        LimitFull,
         OldestReady,
+        SaturatedLimit,
+        StalledWorkers,
     )
     from pgqueue.values.version import __version__
     from pgqueue.worker.sharded import ShardedWorker
@@ -59,7 +59,6 @@ __all__ = [
     "Crashes",
     "Dead",
     "DeadJobs",
-    "DeafWorkers",
     "Debounce",
     "Event",
     "Failures",
@@ -71,7 +70,6 @@ __all__ = [
     "JobState",
     "LateSchedule",
     "Limit",
-    "LimitFull",
     "Middleware",
     "Node",
     "Observer",
@@ -83,8 +81,10 @@ __all__ = [
     "Rate",
     "Retry",
     "RetryLater",
+    "SaturatedLimit",
     "ShardedWorker",
     "Snooze",
+    "StalledWorkers",
     "Superseded",
     "TakenJob",
     "Task",
@@ -103,7 +103,16 @@ __all__ = [
 
 
 _OF_ALERTS = frozenset(
-    {"Alert", "Backlog", "DeadJobs", "DeafWorkers", "Failures", "LateSchedule", "LimitFull", "OldestReady"}
+    {
+        "Alert",
+        "Backlog",
+        "DeadJobs",
+        "Failures",
+        "LateSchedule",
+        "OldestReady",
+        "SaturatedLimit",
+        "StalledWorkers",
+    }
 )
 
 

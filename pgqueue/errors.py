@@ -40,7 +40,7 @@
     ├── JobError
     │   ├── QueueDrained            raised by an enqueue: an operator drains the queue, it takes no new jobs
     │   ├── BacklogFull             raised by an enqueue: the queue has as many ready jobs as its bound allows
-    │   ├── LimitFull               raised by an enqueue: no place of the limit is free, and it refuses more jobs
+    │   ├── LimitReached            raised by an enqueue: no place of the limit is free, and it refuses more jobs
     │   ├── JobNotFound             no record of this id
     │   ├── JobNotDone              the job did not end within the timeout of the wait
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result
@@ -244,7 +244,7 @@ class BacklogFull(JobError):
         self.backlog = backlog
 
 
-class LimitFull(JobError):
+class LimitReached(JobError):
     """All places of the job's limit are taken, and the limit refuses more jobs. Nothing was enqueued.
 
     Attributes:

@@ -1,7 +1,7 @@
 -- counts: how many jobs of each queue are in each state, the ended ones left out; and which of them no worker knew the task of.
 -- index: none: reads all live and dead jobs
 -- locks: none
--- run by: PgQueue.counts
+-- run by: Insight.counts
 select coalesce(live.queue, known.name), coalesce(live.state, ''), coalesce(live.count, 0), known.paused_at is not null,
        coalesce(live.unknown, 0), coalesce(live.unknown_tasks, '{}'), live.unknown_since
 from (select queue, state, sum(count)::bigint as count, (sum(count) filter (where task is not null))::bigint as unknown,

@@ -1,7 +1,7 @@
 -- revive: return dead jobs to their lines with all their attempts, except where a live job holds the unique key.
 -- index: dead_jobs_pkey, jobs_unique_key, deadlines_pkey
 -- locks: the given dead jobs, in order of their ids; then the keys, in their order, as enqueue_many does; the revived rows
--- run by: PgQueue.retry, PgQueue.retry_dead
+-- run by: PgQueue.retry, QueueControl.dead
 -- why: without the lock, a job that another retry returned meanwhile, and that has ended since, would be returned once more:
 --      this statement's snapshot still shows it as dead
 with dead as materialized (

@@ -1,7 +1,7 @@
 -- standing_heads: of each queue with ready jobs, when the job that waits longest became ready, and how many jobs are ready, up to a number.
 -- index: jobs_ready
 -- locks: none
--- run by: PgQueue.standings
+-- run by: Insight.queues
 -- why: the first job of each queue and priority is found by leaps from one to the next, 4 µs each; 2,000 leaps at most
 with recursive head as (
     (select queue, -priority as turn, run_at, 1 as place from pgqueue.jobs where status = 'ready'

@@ -1,7 +1,7 @@
 -- standing_rates: how many jobs of each queue, on the last pages of the history, ended since an instant; and when the first job there ended.
 -- index: none: reads the last pages of today's part of the history
 -- locks: none
--- run by: PgQueue.standings
+-- run by: Insight.queues
 -- why: rows of the history are added at the end and never changed, so the last pages hold the jobs that ended last
 with ended as (
     select queue, finished_at from pgqueue.job_history

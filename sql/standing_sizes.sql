@@ -1,7 +1,7 @@
 -- standing_sizes: how many pages the live jobs, the dead jobs and today's part of the history have, and the time.
 -- index: none
 -- locks: none
--- run by: PgQueue.standings
+-- run by: Insight.queues
 select pg_catalog.pg_relation_size('pgqueue.jobs') / pg_catalog.current_setting('block_size')::bigint,
        pg_catalog.pg_relation_size('pgqueue.dead_jobs') / pg_catalog.current_setting('block_size')::bigint,
        coalesce(pg_catalog.pg_relation_size(today.part) / pg_catalog.current_setting('block_size')::bigint, 0),

@@ -22,7 +22,7 @@ from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.limit import Numbers
 from pgqueue.values.options import check_one_queue
 
-Progress: TypeAlias = Callable[[BulkResult], object]
+OnProgress: TypeAlias = Callable[[BulkResult], object]
 """Is called after each portion, with the result so far."""
 
 
@@ -71,7 +71,7 @@ class Selection:
         plan = bulk.preview(self._operation(action, **details))
         return _shown(self._queue.codec, await self._queue.database.arun(plan))
 
-    def _do(self, action: Action, by: str | None, progress: Progress | None, **details: Any) -> BulkResult:  # noqa: ANN401 - those of the action
+    def _do(self, action: Action, by: str | None, progress: OnProgress | None, **details: Any) -> BulkResult:  # noqa: ANN401 - those of the action
         operation = self._operation(action, **details)
         begun = self._queue.database.run(bulk.begin(operation, by=signed(by)))
         return go_on(self._queue.database, begun, progress)
@@ -80,7 +80,7 @@ class Selection:
         self,
         action: Action,
         by: str | None,
-        progress: Progress | None,
+        progress: OnProgress | None,
         **details: Any,  # noqa: ANN401 - those of the action
     ) -> BulkResult:
         operation = self._operation(action, **details)
@@ -93,7 +93,7 @@ class Selection:
         return Operation(action=action, filter=self.filter, **details).checked()
 
 
-class LiveJobs(Selection):
+class LiveSelection(Selection):
     """Live jobs that match a filter."""
 
     def preview(
@@ -114,7 +114,7 @@ class LiveJobs(Selection):
         """As :meth:`preview`, awaited."""
         return await self._apreview(_live(action), to=to, priority=priority)
 
-    def cancel(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+    def cancel(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """End the jobs that wait, and their flows with them; ask the workers of those that run to stop them.
 
         Args:
@@ -123,11 +123,11 @@ class LiveJobs(Selection):
         """
         return self._do(Action.CANCEL, by, progress)
 
-    async def acancel(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+    async def acancel(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """As :meth:`cancel`, awaited."""
         return await self._ado(Action.CANCEL, by, progress)
 
-    def purge(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+    def purge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """End the jobs that wait, and their flows with them; those that run are left alone.
 
         Args:
@@ -136,11 +136,11 @@ class LiveJobs(Selection):
         """
         return self._do(Action.PURGE, by, progress)
 
-    async def apurge(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+    async def apurge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """As :meth:`purge`, awaited."""
         return await self._ado(Action.PURGE, by, progress)
 
-    def move(self, to: str, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+    def move(self, to: str, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """Put the jobs that wait into another queue; those that run are left alone.
 
         Args:
@@ -154,12 +154,14 @@ class LiveJobs(Selection):
         """
         return self._do(Action.MOVE, by, progress, to=to)
 
-    async def amove(self, to: str, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+    async def amove(
+        self, to: str, *, by: str | None = None, progress: OnProgress | None = None
+    ) -> BulkResult:
         """As :meth:`move`, awaited."""
         return await self._ado(Action.MOVE, by, progress, to=to)
 
     def reprioritise(
-        self, priority: int, *, by: str | None = None, progress: Progress | None = None
+        self, priority: int, *, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """Give the jobs that wait another priority; those that run are left alone.
 
@@ -174,13 +176,13 @@ class LiveJobs(Selection):
         return self._do(Action.REPRIORITISE, by, progress, priority=priority)
 
     async def areprioritise(
-        self, priority: int, *, by: str | None = None, progress: Progress | None = None
+        self, priority: int, *, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """As :meth:`reprioritise`, awaited."""
         return await self._ado(Action.REPRIORITISE, by, progress, priority=priority)
 
 
-class DeadJobs(Selection):
+class DeadSelection(Selection):
     """Dead jobs that match a filter."""
 
     def preview(self) -> Preview:
@@ -192,7 +194,7 @@ class DeadJobs(Selection):
         return await self._apreview(Action.RETRY_DEAD)
 
     def retry(
-        self, *, without_key: bool = False, by: str | None = None, progress: Progress | None = None
+        self, *, without_key: bool = False, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """Make the jobs ready, with all their attempts; a job whose unique key a live job has is skipped.
 
@@ -204,12 +206,12 @@ class DeadJobs(Selection):
         return self._do(Action.RETRY_DEAD, by, progress, without_key=without_key)
 
     async def aretry(
-        self, *, without_key: bool = False, by: str | None = None, progress: Progress | None = None
+        self, *, without_key: bool = False, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """As :meth:`retry`, awaited."""
         return await self._ado(Action.RETRY_DEAD, by, progress, without_key=without_key)
 
-    def purge(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+    def purge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """Delete the jobs for ever, with their arguments and errors.
 
         Args:
@@ -218,7 +220,7 @@ class DeadJobs(Selection):
         """
         return self._do(Action.PURGE_DEAD, by, progress)
 
-    async def apurge(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+    async def apurge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """As :meth:`purge`, awaited."""
         return await self._ado(Action.PURGE_DEAD, by, progress)
 
@@ -244,19 +246,19 @@ def selected(queue: Operated, given: Mapping[str, Any], *, dead: bool) -> JobFil
     return wanted
 
 
-def go_on(database: Database, begun: Begun, progress: Progress | None) -> BulkResult:
+def go_on(database: Database, begun: Begun, progress: OnProgress | None) -> BulkResult:
     """Do an operation from where it stands to its end."""
     return run_sweep(bulk.running(begun, tell=_telling(progress)), again_after_deadlock(database.run))
 
 
-async def ago_on(database: Database, begun: Begun, progress: Progress | None) -> BulkResult:
+async def ago_on(database: Database, begun: Begun, progress: OnProgress | None) -> BulkResult:
     """As :func:`go_on`, awaited."""
     return await arun_sweep(
         bulk.running(begun, tell=_telling(progress)), aagain_after_deadlock(database.arun)
     )
 
 
-def _telling(progress: Progress | None) -> bulk.Told:
+def _telling(progress: OnProgress | None) -> bulk.Told:
     def tell(result: BulkResult, _: Changed) -> None:
         if progress is not None:
             progress(result)

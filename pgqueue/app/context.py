@@ -15,6 +15,7 @@ in :mod:`pgqueue.app.progress`. How it waits is in :mod:`pgqueue.app.waits`.
 
 import logging
 import time
+from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -27,7 +28,7 @@ from pgqueue.app.notes import Keeps, Notes
 from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.app.waits import CanWait
-from pgqueue.errors import JobError, Superseded
+from pgqueue.errors import InvalidOption, JobError, Superseded
 from pgqueue.store import finish, flow_growth
 from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.ending import States
@@ -68,6 +69,9 @@ class Host(Keeps, Protocol):
 
     def returns_value(self, claim: Claim) -> bool:
         """Whether the claim's task says that it returns something."""
+
+    def is_async(self, claim: Claim) -> bool:
+        """Whether the claim's task is an ``async def`` function."""
 
     def clear_result(self, task: str, stored: str, meta: str | None) -> str:
         """The stored result of a job of this task, and with this ``meta``, as JSON in clear."""
@@ -200,18 +204,8 @@ class Context(CanWait):
         """
         return JobTransaction(self, self._host)
 
-    @overload
-    def step(
-        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, T]: ...
-    @overload
-    def step(
-        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, T]: ...
-    def step(  # noqa: D417 - the function's own
-        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, Any]:
-        """Run a part of an ``async def`` task once per job: ``await ctx.step("charge", charge, order_id)``.
+    def step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: D417 - its own
+        """Run a part of a plain task once per job: ``ctx.step("charge", charge, order_id)``.
 
         The result is recorded as soon as the function has returned. Later attempts get the recorded result, and the function
         is not called. A step that raises records nothing, and the attempt fails as usual. If the process dies after the
@@ -219,30 +213,53 @@ class Context(CanWait):
 
         Args:
             name: one per step of the job, 1 to 200 characters; in a loop such as ``f"page {number}"``.
-            function: ``async def`` or plain; the arguments follow.
+            function: a plain function; the arguments follow.
 
         Returns:
             What the function returns, read back from JSON as its annotation says.
 
         Raises:
-            InvalidOption: the name is no name, or a step of this attempt has it.
+            InvalidOption: the name is no name, or a step of this attempt has it; or an ``async def`` task calls this
+                in place of :meth:`astep`.
             ConfigurationError: the function's annotation names a type that JSON cannot carry; it was not called.
             PayloadError: the result cannot be recorded, or the recorded one no longer fits the function.
             Superseded: this attempt no longer holds its job; nothing was recorded.
             JobError: :meth:`transaction` has completed the job.
         """
-        return self._own_notes().step(name, function, args, kwargs)
+        if self._host.is_async(self.job) and _get_running_loop() is not None:
+            raise InvalidOption(
+                f"step {name!r:.200}: ctx.step() blocks, and an async def task runs in an event loop; "
+                "write await ctx.astep(...)"
+            )
+        return self._own_notes().step(name, function, args, kwargs)  # type: ignore[no-any-return]  # as annotated
 
-    def run_step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: D417 - its own
-        """Run a part of a plain task once per job: ``ctx.run_step("charge", charge, order_id)``.
+    @overload
+    def astep(
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def astep(
+        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+    def astep(  # noqa: D417 - the function's own
+        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a part of an ``async def`` task once per job: ``await ctx.astep("charge", charge, order_id)``.
 
         All else is as for :meth:`step`.
 
         Args:
             name: one per step of the job.
-            function: a plain function; the arguments follow.
+            function: ``async def`` or plain; the arguments follow. A plain one is called in the event loop.
+
+        Raises:
+            InvalidOption: as for :meth:`step`; or a plain task calls this in place of :meth:`step`.
         """
-        return self._own_notes().run_step(name, function, args, kwargs)  # type: ignore[no-any-return]  # as annotated
+        if _get_running_loop() is None:
+            raise InvalidOption(
+                f"step {name!r:.200}: ctx.astep() must be awaited, and a plain task cannot await; write ctx.step(...)"
+            )
+        return self._own_notes().astep(name, function, args, kwargs)
 
     def checkpoint(self, value: object) -> None:
         """Record a value for later attempts, in place of the one before; :meth:`last_checkpoint` returns it.

@@ -11,17 +11,18 @@ import msgspec
 
 from pgqueue.app.over_time import OverTime
 from pgqueue.errors import InvalidOption
-from pgqueue.store import insight, limit_control, searching, standings
+from pgqueue.store import audit, control, insight, limit_control, searching, standings
 from pgqueue.store import story as stories
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.store.replica import Replicated
+from pgqueue.values.bulk import AuditEntry
 from pgqueue.values.codec import Codec, encoded_key, opened
 from pgqueue.values.insight import Errors, Found, Running, ScheduleLag, StoreHealth
-from pgqueue.values.job import JobState, states_of
+from pgqueue.values.job import JobState, QueueCount, states_of
 from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.limit import Numbers
-from pgqueue.values.limit_status import LimitStatus
+from pgqueue.values.limit_status import LimitDetail, LimitStatus
 from pgqueue.values.options import check_page, check_text
 from pgqueue.values.replica import ReplicaStatus
 from pgqueue.values.standing import QueueStanding
@@ -86,13 +87,25 @@ class Insight(OverTime):
     def queues(self) -> Sequence[QueueStanding]:
         """How every queue stands: how many jobs in which state, the age of the oldest ready one, the rate, in the order of names.
 
-        Where tables are large, numbers are estimates from a sample, and say so (``estimated``).
+        Queues without a job that were declared, paused, drained or given settings are among them. Where tables are large,
+        numbers are estimates from a sample, and say so (``estimated``); :meth:`counts` is exact.
         """
         return self._queue.database.run(standings.queue_standings())
 
     async def aqueues(self) -> Sequence[QueueStanding]:
         """As :meth:`queues`, awaited."""
         return await self._queue.database.arun(standings.queue_standings())
+
+    def counts(self) -> tuple[list[QueueCount], list[str]]:
+        """How many jobs of each queue are in each state, exactly, those that have succeeded or were cancelled left out; and which queues are paused.
+
+        It reads all live and dead jobs, so it is the one method here that takes longer where there are more jobs.
+        """
+        return self._queue.database.run(control.counts())
+
+    async def acounts(self) -> tuple[list[QueueCount], list[str]]:
+        """As :meth:`counts`, awaited."""
+        return await self._queue.database.arun(control.counts())
 
     def running(self, *, queue: str | None = None, task: str | None = None, limit: int = 100) -> Running:
         """Which worker holds which job, and since when; those that were claimed first at the front.
@@ -167,15 +180,53 @@ class Insight(OverTime):
         return await self._queue.database.arun(insight.schedules(limit=check_page(limit)))
 
     def limits(self) -> Sequence[LimitStatus]:
-        """Every limit, and how many jobs run and wait under it; ``queue.control.limits.get`` names the jobs that hold one.
+        """Every limit, and how many jobs run and wait under it; :meth:`limit` names the jobs that hold one.
 
-        Where the table is large, ``waiting`` is an estimate from a sample, and says so (``estimated``).
+        ``running`` is counted from the jobs, as workers count. ``lost`` of them are held by workers that are gone; a sweep
+        takes those over, so that more than a moment after a crash it is 0. ``waiting`` is counted where the table of live jobs is
+        small (some 80,000 jobs); of a larger one a sample tells about how many jobs wait, and ``estimated`` is true.
         """
         return self._queue.database.run(limit_control.listed(self._queue.limits))
 
     async def alimits(self) -> Sequence[LimitStatus]:
         """As :meth:`limits`, awaited."""
         return await self._queue.database.arun(limit_control.listed(self._queue.limits))
+
+    def limit(self, name: str) -> LimitDetail:
+        """One limit, its keys, and the jobs that hold its places.
+
+        Args:
+            name: of the limit.
+
+        Raises:
+            InvalidOption: no limit has this name.
+        """
+        return self._queue.database.run(limit_control.show(name, self._queue.limits))
+
+    async def alimit(self, name: str) -> LimitDetail:
+        """As :meth:`limit`, awaited."""
+        return await self._queue.database.arun(limit_control.show(name, self._queue.limits))
+
+    def weights(self) -> Mapping[str, int]:
+        """The weights of shares that an operator has set, by the shares' keys."""
+        return self._queue.database.run(limit_control.weights())
+
+    async def aweights(self) -> Mapping[str, int]:
+        """As :meth:`weights`, awaited."""
+        return await self._queue.database.arun(limit_control.weights())
+
+    def audit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """What operators did to queues, jobs and workers, newest first.
+
+        Args:
+            before: with a lower id than this; give the last id of a page to get the next.
+            limit: at most how many entries, up to 10,000.
+        """
+        return self._queue.database.run(audit.listed(before=before, limit=check_page(limit)))
+
+    async def aaudit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """As :meth:`audit`, awaited."""
+        return await self._queue.database.arun(audit.listed(before=before, limit=check_page(limit)))
 
     def replica(self) -> ReplicaStatus | None:
         """How far behind the replica is that answers these methods; None: the queue has none, the primary answers."""

@@ -1,6 +1,6 @@
-"""The limits as operators see them: ``queue.control.limits``. What they do is decided in :mod:`pgqueue.store.limits`."""
+"""The limits as operators change them: ``queue.control.limits``. ``queue.insight.limits()`` lists them. What they do is decided in :mod:`pgqueue.store.limits`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from pgqueue.app.operator import signed
@@ -10,7 +10,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.values.codec import Codec
 from pgqueue.values.limit import QUEUE, Limit, Numbers, Rate
-from pgqueue.values.limit_status import LimitDetail, LimitStatus
+from pgqueue.values.limit_status import LimitStatus
 from pgqueue.values.limiting import share_key
 from pgqueue.values.options import check_number, check_one_queue, check_text
 from pgqueue.values.serving import WEIGHTS
@@ -33,7 +33,7 @@ class Limited(Protocol):
 
 
 class LimitControl:
-    """Looks at limits and changes their numbers; workers keep the new ones from their next claim on.
+    """Changes the numbers of limits; workers keep the new ones from their next claim on.
 
     Each method has an awaited twin with an ``a`` before its name. All raise ``InvalidOption`` for a name that no limit has.
     """
@@ -41,31 +41,6 @@ class LimitControl:
     def __init__(self, queue: Limited) -> None:
         """Steer the limits of this app."""
         self._queue = queue
-
-    def list(self) -> Sequence[LimitStatus]:
-        """Every limit, and how many jobs run and wait under it.
-
-        ``running`` is counted from the jobs, as workers count. ``lost`` of them are held by workers that are gone; a sweep
-        takes those over, so that more than a moment after a crash it is 0. ``waiting`` is counted where the table of live jobs is
-        small (some 80,000 jobs); of a larger one a sample tells about how many jobs wait, and ``estimated`` is true.
-        """
-        return self._queue.database.run(limit_control.listed(self._queue.limits).on_primary())
-
-    async def alist(self) -> Sequence[LimitStatus]:
-        """As :meth:`list`, awaited."""
-        return await self._queue.database.arun(limit_control.listed(self._queue.limits).on_primary())
-
-    def get(self, name: str) -> LimitDetail:
-        """One limit, its keys, and the jobs that hold its places.
-
-        Args:
-            name: of the limit.
-        """
-        return self._queue.database.run(limit_control.show(name, self._queue.limits))
-
-    async def aget(self, name: str) -> LimitDetail:
-        """As :meth:`get`, awaited."""
-        return await self._queue.database.arun(limit_control.show(name, self._queue.limits))
 
     def set(self, name: str, limit: Limit | Rate, *, by: str | None = None) -> LimitStatus:
         """Give a limit other numbers. They hold until they are set again or unset, whatever the code says.
@@ -107,14 +82,6 @@ class LimitControl:
     async def aweigh(self, share: Mapping[str, object], weight: int | None, *, by: str | None = None) -> None:
         """As :meth:`weigh`, awaited."""
         await self._queue.database.arun(self._weigh(share, weight, by))
-
-    def weights(self) -> Mapping[str, int]:
-        """The weights of shares that an operator has set, by the shares' keys."""
-        return self._queue.database.run(limit_control.weights())
-
-    async def aweights(self) -> Mapping[str, int]:
-        """As :meth:`weights`, awaited."""
-        return await self._queue.database.arun(limit_control.weights())
 
     def _weigh(self, share: Mapping[str, object], weight: int | None, by: str | None) -> Plan[None]:
         if weight is not None:

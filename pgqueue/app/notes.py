@@ -95,10 +95,10 @@ class Notes:
         self._lock = threading.Lock()
         self._turn = asyncio.Lock()
 
-    def run_step(
+    def step(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:  # noqa: ANN401 - as annotated
-        """Run a step, or return the result that is noted; see :meth:`pgqueue.Context.run_step`."""
+        """Run a step, or return the result that is noted; see :meth:`pgqueue.Context.step`."""
         with self._begun(name, function) as step:
             if (text := self._noted(step.key)) is not None:
                 return step.read(text)
@@ -109,10 +109,10 @@ class Notes:
             self._keep(step.key, stored)
             return result
 
-    async def step(
+    async def astep(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:  # noqa: ANN401 - as annotated
-        """As :meth:`run_step`, awaited; the function may be an ``async def``, too."""
+        """As :meth:`step`, awaited; the function may be an ``async def``, too."""
         with self._begun(name, function) as step:
             if (text := await self._anoted(step.key)) is not None:
                 return step.read(text)
@@ -249,5 +249,5 @@ def _not_awaited(step: Step, value: Awaitable[Any]) -> InvalidOption:
     if inspect.iscoroutine(value):
         value.close()
     return InvalidOption(
-        f"step {step.name!r}: its function must be awaited; in an async def task: await ctx.step(...)"
+        f"step {step.name!r}: its function must be awaited; in an async def task: await ctx.astep(...)"
     )

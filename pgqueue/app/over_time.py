@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.store import depths as deep
-from pgqueue.store import over_time, series
+from pgqueue.store import over_time
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.values.comparison import Comparison
@@ -187,29 +187,6 @@ class OverTime:
         """As :meth:`compare`, awaited."""
         return await self._queue.database.arun(_comparing(at, length, by=by, queue=queue, task=task))
 
-    def keep(
-        self, *, minutes: Duration | None = None, hours: Duration | None = None
-    ) -> tuple[timedelta, timedelta]:
-        """Say for how long the figures of minutes and of hours are kept; at first 48 hours and 400 days.
-
-        Args:
-            minutes: 3 hours or longer; None: as before.
-            hours: None: as before.
-
-        Returns:
-            What holds now.
-
-        Raises:
-            InvalidOption: neither is given, or one is out of its range.
-        """
-        return self._queue.database.run(_keeping(minutes, hours))
-
-    async def akeep(
-        self, *, minutes: Duration | None = None, hours: Duration | None = None
-    ) -> tuple[timedelta, timedelta]:
-        """As :meth:`keep`, awaited."""
-        return await self._queue.database.arun(_keeping(minutes, hours))
-
 
 def _series(
     since: datetime | Duration, until: datetime | None, step: Duration | None, **of: Unpack[Of]
@@ -251,14 +228,3 @@ def _instant(name: str, instant: datetime) -> datetime:
     if instant.utcoffset() is None:
         raise InvalidOption(f"{name}={instant!r}: use a datetime with a time zone")
     return instant
-
-
-def _keeping(minutes: Duration | None, hours: Duration | None) -> Plan[tuple[timedelta, timedelta]]:
-    if minutes is None and hours is None:
-        raise InvalidOption("keep(): say minutes=timedelta(...), hours=timedelta(...) or both")
-    kept = None if minutes is None else as_limit("minutes", minutes)
-    if kept is not None and kept < timedelta(hours=3):
-        raise InvalidOption(
-            f"minutes={minutes!r}: hours are made of minutes, so keep them for 3 hours or longer"
-        )
-    return series.keep(kept, None if hours is None else as_limit("hours", hours))

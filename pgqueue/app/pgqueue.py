@@ -1,8 +1,9 @@
 """The queue: where jobs are enqueued and taken.
 
-:class:`PgQueue` inherits what looks at jobs and steers them (:mod:`pgqueue.app.jobs`), what adds them
+:class:`PgQueue` inherits what asks of one job (:mod:`pgqueue.app.jobs`), what adds jobs
 (:mod:`pgqueue.app.enqueuing`), what registers tasks (:mod:`pgqueue.app.registry`), and what
-tells of shards (:mod:`pgqueue.app.sharding`), each from the one before it.
+tells of shards (:mod:`pgqueue.app.sharding`), each from the one before it. What looks at many jobs is ``queue.insight``, and what an
+operator changes is ``queue.control``.
 Every public method runs one plan of the store. Methods that touch the database come in pairs; the awaited one has
 Django's ``a`` prefix and the same parameters, which one test checks.
 """

@@ -1,25 +1,26 @@
-"""The queues as operators see them: ``queue.control``. To pause and resume are methods of the queue itself.
+"""What operators change: ``queue.control``. What they look at is ``queue.insight``.
 
 What settings mean and which hold is decided in :mod:`pgqueue.values.queue_settings`, what is stored in
 :mod:`pgqueue.store.queues`, what is done to many jobs in :mod:`pgqueue.app.bulk`.
 """
 
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from typing import Any, TypedDict, Unpack
 
 from pgqueue.app import stacks
-from pgqueue.app.bulk import DeadJobs, LiveJobs, Operated, Progress, ago_on, go_on, selected
+from pgqueue.app.bulk import DeadSelection, LiveSelection, OnProgress, Operated, ago_on, go_on, selected
 from pgqueue.app.limits import LimitControl
 from pgqueue.app.operator import signed
 from pgqueue.app.stacks import WITHIN
-from pgqueue.errors import Duration, InvalidOption
-from pgqueue.store import audit, bulk, control, queues
+from pgqueue.errors import Duration, InvalidOption, as_limit
+from pgqueue.store import audit, bulk, control, queues, series
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
-from pgqueue.values.bulk import AuditEntry, BulkResult
+from pgqueue.values.bulk import BulkResult
 from pgqueue.values.job_filter import DeadCriteria, LiveCriteria
-from pgqueue.values.options import check_one_queue, check_page
-from pgqueue.values.queue_settings import Existing, KnownQueue, QueueSettings, WhenFull
+from pgqueue.values.options import check_one_queue
+from pgqueue.values.queue_settings import Existing, QueueSettings, WhenFull
 from pgqueue.values.stack import Stack
 
 
@@ -50,24 +51,16 @@ class Settings(TypedDict, total=False):
 
 
 class QueueControl:
-    """Steers queues. Each method has an awaited twin with an ``a`` before its name.
+    """What an operator changes. The audit, ``queue.insight.audit()``, tells who did what. Each method has an awaited twin with an ``a``.
 
     Attributes:
-        limits: the limits of tasks and queues.
+        limits: changes the limits of tasks and queues.
     """
 
     def __init__(self, queue: Operated) -> None:
         """Steer the queues of this app."""
         self._queue = queue
         self.limits = LimitControl(queue)
-
-    def known(self) -> list[KnownQueue]:
-        """The queues that were declared, paused, drained or given settings, in the order of names."""
-        return self._queue.database.run(queues.known())
-
-    async def aknown(self) -> list[KnownQueue]:
-        """As :meth:`known`, awaited."""
-        return await self._queue.database.arun(queues.known())
 
     def declare(
         self,
@@ -141,6 +134,39 @@ class QueueControl:
         """As :meth:`set`, awaited."""
         return await self._queue.database.arun(self._setting(queue, unset, by, settings))
 
+    def pause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """Stop queues from being claimed from, by every worker, until they are resumed; what runs goes on.
+
+        Args:
+            queue: a name, or a pattern such as ``mail-*``: then the queues that there are now, not later ones.
+            why: why, for people to read.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: it was paused, or no queue matches.
+        """
+        return bool(self._queue.database.run(queues.pause(queue, why=why, by=signed(by))))
+
+    async def apause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """As :meth:`pause`, awaited."""
+        return bool(await self._queue.database.arun(queues.pause(queue, why=why, by=signed(by))))
+
+    def resume(self, queue: str, *, by: str | None = None) -> bool:
+        """Let queues be claimed from again, and take jobs again where they were drained.
+
+        Args:
+            queue: a name, or a pattern.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: none was paused or drained.
+        """
+        return bool(self._queue.database.run(queues.resume(queue, by=signed(by))))
+
+    async def aresume(self, queue: str, *, by: str | None = None) -> bool:
+        """As :meth:`resume`, awaited."""
+        return bool(await self._queue.database.arun(queues.resume(queue, by=signed(by))))
+
     def drain(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
         """Refuse enqueues to queues, with ``QueueDrained``, until they are resumed; their jobs run, so they become empty.
 
@@ -160,24 +186,24 @@ class QueueControl:
         self._queue.database.known.forget()
         return bool(await self._queue.database.arun(queues.drain(queue, why=why, by=signed(by))))
 
-    def jobs(self, **criteria: Unpack[LiveCriteria]) -> LiveJobs:
+    def jobs(self, **criteria: Unpack[LiveCriteria]) -> LiveSelection:
         """Live jobs that match every criterion given, to cancel, purge, move or reprioritise them.
 
         Raises:
             InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
         """
-        return LiveJobs(self._queue, selected(self._queue, criteria, dead=False))
+        return LiveSelection(self._queue, selected(self._queue, criteria, dead=False))
 
-    def dead(self, **criteria: Unpack[DeadCriteria]) -> DeadJobs:
+    def dead(self, **criteria: Unpack[DeadCriteria]) -> DeadSelection:
         """Dead jobs that match every criterion given, to retry or to delete them.
 
         Raises:
             InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
         """
-        return DeadJobs(self._queue, selected(self._queue, criteria, dead=True))
+        return DeadSelection(self._queue, selected(self._queue, criteria, dead=True))
 
     def run_now(self, job_id: int, *, by: str | None = None) -> bool:
-        """Make a scheduled job ready before its time. ``queue.retry`` does the same, and is not in the audit.
+        """Make a scheduled job ready before its time, also one that waits for its next attempt. ``queue.retry`` is for dead jobs.
 
         Args:
             job_id: which.
@@ -211,12 +237,12 @@ class QueueControl:
         return await stacks.astack(self._queue, job_id, timeout, by)
 
     def resume_operation(
-        self, operation: int, *, by: str | None = None, progress: Progress | None = None
+        self, operation: int, *, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """Continue an operation on many jobs that was interrupted.
 
         Args:
-            operation: its id, as in the result or in :meth:`audit`.
+            operation: its id, as in the result or in ``queue.insight.audit()``.
             by: who continues it; by default the user and the host of this process.
             progress: is called after each portion, with the result so far.
 
@@ -227,24 +253,35 @@ class QueueControl:
         return go_on(database, database.run(bulk.take_up(operation, by=signed(by))), progress)
 
     async def aresume_operation(
-        self, operation: int, *, by: str | None = None, progress: Progress | None = None
+        self, operation: int, *, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """As :meth:`resume_operation`, awaited."""
         database = self._queue.database
         return await ago_on(database, await database.arun(bulk.take_up(operation, by=signed(by))), progress)
 
-    def audit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
-        """What operators did to queues, jobs and workers, newest first.
+    def keep_series(
+        self, *, minutes: Duration | None = None, hours: Duration | None = None, by: str | None = None
+    ) -> tuple[timedelta, timedelta]:
+        """Say for how long the figures over time are kept, of minutes and of hours; at first 48 hours and 400 days.
 
         Args:
-            before: with a lower id than this; give the last id of a page to get the next.
-            limit: at most how many entries, up to 10,000.
-        """
-        return self._queue.database.run(audit.listed(before=before, limit=check_page(limit)))
+            minutes: 3 hours or longer; None: as before.
+            hours: None: as before.
+            by: who; by default the user and the host of this process.
 
-    async def aaudit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
-        """As :meth:`audit`, awaited."""
-        return await self._queue.database.arun(audit.listed(before=before, limit=check_page(limit)))
+        Returns:
+            What holds now.
+
+        Raises:
+            InvalidOption: neither is given, or one is out of its range.
+        """
+        return self._queue.database.run(_keeping(minutes, hours, by))
+
+    async def akeep_series(
+        self, *, minutes: Duration | None = None, hours: Duration | None = None, by: str | None = None
+    ) -> tuple[timedelta, timedelta]:
+        """As :meth:`keep_series`, awaited."""
+        return await self._queue.database.arun(_keeping(minutes, hours, by))
 
     def _declaring(
         self, queue: str, existing: Existing, by: str | None, given: Mapping[str, Any]
@@ -267,3 +304,17 @@ class QueueControl:
 
 def _running_now(job_id: int, by: str | None) -> Plan[bool]:
     return audit.noted(control.run_now(job_id), "run now", f"job {job_id}", by=signed(by), jobs=int)
+
+
+def _keeping(
+    minutes: Duration | None, hours: Duration | None, by: str | None
+) -> Plan[tuple[timedelta, timedelta]]:
+    if minutes is None and hours is None:
+        raise InvalidOption("keep_series(): say minutes=timedelta(...), hours=timedelta(...) or both")
+    kept = None if minutes is None else as_limit("minutes", minutes)
+    if kept is not None and kept < timedelta(hours=3):
+        raise InvalidOption(
+            f"minutes={minutes!r}: hours are made of minutes, so keep them for 3 hours or longer"
+        )
+    done = series.keep(kept, None if hours is None else as_limit("hours", hours))
+    return audit.noted(done, "keep series", "*", by=signed(by), minutes=minutes, hours=hours)

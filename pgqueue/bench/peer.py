@@ -159,7 +159,7 @@ def worker(*, latency: bool) -> None:
 def _connected(settings: Settings) -> PgQueue:
     """The queue, with a connection in its pool: an app that enqueues has one already, and so has the floor."""
     queue = _queue(settings)
-    queue.counts()
+    queue.insight.counts()
     return queue
 
 

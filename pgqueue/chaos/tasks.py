@@ -127,7 +127,7 @@ def stepped(ctx: Context, name: str) -> None:
     """Do two steps, and write."""
     with logged(ctx, name):
         for part in STEPS:
-            ctx.run_step(part, _log_step, ctx, step_of(name, part))
+            ctx.step(part, _log_step, ctx, step_of(name, part))
         with ctx.transaction() as connection:
             _write(connection, ctx, name)
 

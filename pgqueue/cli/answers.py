@@ -8,6 +8,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.output import spelled_out
 from pgqueue.errors import JobNotFound
+from pgqueue.values.job import JobState
 from pgqueue.values.retried import Held, Retried
 
 REMEDIES = "cancel that job, or wait until it has ended, and retry again; or retry without the key: pgqueue dead retry --without-key"
@@ -22,6 +23,10 @@ class Answer:
     words: str
 
 
+_OTHER_VERB = {
+    JobState.DEAD: "; `pgqueue dead retry {}` makes it ready again",
+    JobState.SCHEDULED: "; `pgqueue jobs run-now {}` starts it before its time",
+}
 READY = Answer(done=True, words="ready")
 
 
@@ -31,7 +36,9 @@ def not_changed(queue: PgQueue, job_id: int) -> Answer:
         job = queue.job(job_id)
     except JobNotFound:
         return Answer(done=False, words="there is no record of it")
-    return Answer(done=False, words=f"not changed: {job.state}")
+    return Answer(
+        done=False, words=f"not changed: {job.state}{_OTHER_VERB.get(job.state, '').format(job_id)}"
+    )
 
 
 def retried(queue: PgQueue, done: Retried) -> Iterator[tuple[int, Answer]]:

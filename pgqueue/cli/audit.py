@@ -26,7 +26,7 @@ def audit() -> None:
 @with_queue
 def list_audit(queue: PgQueue, /, *, limit: int, before: int | None, as_json: bool) -> None:
     """List what operators did to queues, jobs and workers, newest first."""
-    found = queue.control.audit(before=before, limit=limit)
+    found = queue.insight.audit(before=before, limit=limit)
     if as_json:
         print_json(found)
         return

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from pgqueue.app.bulk import Progress
+from pgqueue.app.bulk import OnProgress
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.answers import REMEDIES
 from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out
 from pgqueue.cli.values import LENGTH, instant, json_object
 from pgqueue.store import control
-from pgqueue.values.bulk import BulkResult, Preview, Why
+from pgqueue.values.bulk import BulkResult, Preview, SkipReason
 from pgqueue.values.job_filter import LIVE
 from pgqueue.values.pattern import is_pattern
 
@@ -26,12 +26,12 @@ TELL_EVERY = 1.0
 """Seconds between two lines of progress, where it is not shown as a bar."""
 SHOWN = 10
 """Groups of jobs that a preview shows."""
-WHY: Mapping[Why, str] = {
-    Why.LOCKED: "other transactions had them locked; run the command again",
-    Why.KEY_HELD: f"live jobs have their unique keys: {REMEDIES}",
-    Why.UNREADABLE: "their arguments cannot be read",
-    Why.OUT_OF_TURN: "their flow has ended, and another flow of its key has not",
-    Why.REFUSED: "the database refused",
+WHY: Mapping[SkipReason, str] = {
+    SkipReason.LOCKED: "other transactions had them locked; run the command again",
+    SkipReason.KEY_HELD: f"live jobs have their unique keys: {REMEDIES}",
+    SkipReason.UNREADABLE: "their arguments cannot be read",
+    SkipReason.OUT_OF_TURN: "their flow has ended, and another flow of its key has not",
+    SkipReason.REFUSED: "the database refused",
 }
 _ALL = {
     "queue": ("of queue {}", click.option("--queue", help="Only jobs of this queue; 'mail-*' is a pattern.")),
@@ -155,7 +155,7 @@ def operate(
     given: Mapping[str, Any],
     *,
     preview: Callable[[], Preview],
-    do: Callable[[Progress], BulkResult],
+    do: Callable[[OnProgress], BulkResult],
     what: str,
     done: str,
     asks: bool = True,
@@ -185,7 +185,7 @@ def operate(
     return result
 
 
-def run(do: Callable[[Progress], BulkResult], *, total: int, done: str, as_json: bool) -> None:
+def run(do: Callable[[OnProgress], BulkResult], *, total: int, done: str, as_json: bool) -> None:
     """Do an operation that needs no question, and print what was done."""
     _report(_run(Preview(total), do, done), done, as_json=as_json)
 
@@ -225,7 +225,7 @@ def _confirm(found: Preview, what: str, *, yes: bool) -> None:
         click.confirm("Continue?", abort=True, err=True)
 
 
-def _run(found: Preview, do: Callable[[Progress], BulkResult], done: str) -> BulkResult:
+def _run(found: Preview, do: Callable[[OnProgress], BulkResult], done: str) -> BulkResult:
     last: list[BulkResult] = []
     with _progress(found.count, done) as tell:
 
@@ -245,7 +245,7 @@ def _run(found: Preview, do: Callable[[Progress], BulkResult], done: str) -> Bul
 
 
 @contextmanager
-def _progress(total: int, done: str) -> Iterator[Progress]:
+def _progress(total: int, done: str) -> Iterator[OnProgress]:
     """A bar on a terminal; else a line a second."""
     if not sys.stderr.isatty():
         yield _Lines(done).tell

@@ -1,4 +1,4 @@
-"""``pgqueue dead``: list and show dead jobs, make them ready again, or delete them."""
+"""``pgqueue dead``: list dead jobs, make them ready again, or delete them."""
 
 from typing import Any
 
@@ -10,10 +10,8 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.bulk import criteria, operate, refuse_both, selecting, spoken
 from pgqueue.cli.output import zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
-from pgqueue.cli.record import show_record, shown
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import Group
-from pgqueue.errors import InvalidOption
 from pgqueue.store import control
 from pgqueue.values.job import Job, JobState
 
@@ -23,7 +21,7 @@ _ids = click.argument("job_ids", metavar="[ID]...", type=JOB_ID, nargs=-1)
 
 @click.group(cls=Group)
 def dead() -> None:
-    """List, show, retry or delete dead jobs."""
+    """List, retry or delete dead jobs. `pgqueue jobs show` shows one."""
 
 
 @dead.command("list")
@@ -36,25 +34,14 @@ def list_dead(
     queue_name: str | None,
     limit: int,
     as_json: bool,
-    **filters: Any,  # noqa: ANN401 - as PgQueue.jobs takes them
+    **filters: Any,  # noqa: ANN401 - as Insight.search takes them
 ) -> None:
     """List dead jobs, newest first, with the last error of each.
 
-    `pgqueue dead show ID` shows the errors of all attempts.
+    `pgqueue jobs show ID` shows the errors of all attempts.
     """
-    found = queue.jobs(state=JobState.DEAD, queue=queue_name, limit=limit, **filters)
+    found = queue.insight.search(state=JobState.DEAD, queue=queue_name, limit=limit, **filters)
     print_page(found, HEADS, _row, limit=limit, as_json=as_json)
-
-
-@dead.command()
-@shown
-@with_queue
-def show(queue: PgQueue, /, *, job_id: int, as_json: bool, as_pytest: bool) -> None:
-    """Show the record of a dead job: its fields and the errors of its failed attempts."""
-    job = queue.job(job_id)
-    if job.state is not JobState.DEAD:
-        raise InvalidOption(f"job {job_id} is {job.state}, not dead: `pgqueue jobs show {job_id}` shows it")
-    show_record(queue, job, as_json=as_json, as_pytest=as_pytest)
 
 
 @dead.command()

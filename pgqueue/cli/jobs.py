@@ -1,4 +1,4 @@
-"""``pgqueue jobs``: list, show and retry jobs; cancel, purge, move and reprioritise one or many."""
+"""``pgqueue jobs``: list and show jobs, run scheduled ones now; cancel, purge, move and reprioritise one or many."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import Answer, not_changed, report, retried
+from pgqueue.cli.answers import READY, Answer, not_changed, report
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bulk import criteria, operate, refuse_both, selecting, spoken
 from pgqueue.cli.known import look_up
@@ -17,14 +17,13 @@ from pgqueue.cli.record import show_record, shown
 from pgqueue.cli.values import JOB_ID, LENGTH
 from pgqueue.cli.verbs import Group
 from pgqueue.values.job import Job, JobState
-from pgqueue.values.retried import Retried
 
 HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()})", "last error")
 
 
 @click.group(cls=Group)
 def jobs() -> None:
-    """List, show or retry jobs, see where they are in their code; cancel, purge, move or reprioritise them."""
+    """List or show jobs, see where they are in their code; run, cancel, purge, move or reprioritise them."""
 
 
 @jobs.command("list")
@@ -45,13 +44,13 @@ def list_jobs(
     queue_name: str | None,
     limit: int,
     as_json: bool,
-    **filters: Any,  # noqa: ANN401 - as PgQueue.jobs takes them
+    **filters: Any,  # noqa: ANN401 - as Insight.search takes them
 ) -> None:
     """List jobs that match every filter, newest first.
 
     The time is when the job ended, else when it started, else when it is due.
     """
-    found = queue.jobs(state=state or None, queue=queue_name, limit=limit, **filters)
+    found = queue.insight.search(state=state or None, queue=queue_name, limit=limit, **filters)
     print_page(found, HEADS, _row, limit=limit, as_json=as_json)
 
 
@@ -169,16 +168,19 @@ def reprioritise(queue: PgQueue, /, *, priority: int, **given: Any) -> None:  # 
     )
 
 
-@jobs.command()
+@jobs.command("run-now")
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
 @with_queue
-def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
-    """Make scheduled and dead jobs ready at once.
+def run_now(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
+    """Make scheduled jobs ready before their time, also those that wait for their next attempt.
 
-    The exit code is 1 if one of the jobs is neither scheduled nor dead, or a live job has its unique key.
+    `pgqueue dead retry` is for dead jobs. The exit code is 1 if one of the jobs is not scheduled.
     """
-    done = Retried.sum(queue.retry(job_id) for job_id in job_ids)
-    report(dict(retried(queue, done)))
+    report({job_id: _ready(queue, job_id) for job_id in job_ids})
+
+
+def _ready(queue: PgQueue, job_id: int) -> Answer:
+    return READY if queue.control.run_now(job_id) else not_changed(queue, job_id)
 
 
 def _cancelled(queue: PgQueue, job_id: int) -> Answer:

@@ -27,7 +27,7 @@ def look_up(queue: PgQueue, *names: str) -> Callable[[], None]:
 
 
 def _known(queue: PgQueue) -> set[str]:
-    counts, paused = queue.counts()
+    counts, paused = queue.insight.counts()
     served = queue.database.run(control.worker_queues())
     of_tasks = [task.options.queue for task in queue.tasks.values()]
     return {*served, *paused, *of_tasks, *(one.queue for one in counts)}

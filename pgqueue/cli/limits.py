@@ -28,7 +28,7 @@ def limits() -> None:
 @with_queue
 def list_limits(queue: PgQueue, /, *, as_json: bool) -> None:
     """List the limits: what each says, how many jobs run and wait under it (~ about), and who changed it."""
-    found = queue.control.limits.list()
+    found = queue.insight.limits()
     if as_json:
         print_json([msgspec.to_builtins(one) for one in found])
         return
@@ -53,7 +53,7 @@ def list_limits(queue: PgQueue, /, *, as_json: bool) -> None:
 @with_queue
 def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
     """Show a limit: its keys, and the jobs that hold its places, with their workers; of each 200, with --json all."""
-    found = queue.control.limits.get(limit)
+    found = queue.insight.limit(limit)
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
@@ -119,7 +119,7 @@ def set_limit(
 @with_queue
 def recount(queue: PgQueue, /, *, as_json: bool) -> None:
     """Count the running jobs of each limit, and those that lost workers hold. The exit code is 1 if there are any."""
-    found = queue.control.limits.list()
+    found = queue.insight.limits()
     lost = sum(one.lost for one in found)
     if as_json:
         print_json([{"name": one.name, "running": one.running, "lost": one.lost} for one in found])

@@ -7,6 +7,7 @@ import click
 
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.values import JOB_ID
+from pgqueue.values.insight import Found
 from pgqueue.values.job import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,15 +24,15 @@ def paged(verb: F) -> F:
             help="Only jobs with a lower id; for the next page give the last id of this one.",
         ),
         click.option("--limit", type=int, default=100, show_default=True, help="List at most this many."),
-        click.option("--task", help="Only jobs of this task."),
-        click.option("--queue", "queue_name", help="Only jobs of this queue."),
+        click.option("--task", help="Only jobs of this task; * stands for any characters."),
+        click.option("--queue", "queue_name", help="Only jobs of this queue; * stands for any characters."),
     ):
         verb = add(verb)
     return verb
 
 
 def print_page(
-    jobs: Sequence[Job],
+    found: Found,
     heads: Sequence[str],
     row: Callable[[Job], Sequence[object]],
     *,
@@ -40,11 +41,15 @@ def print_page(
 ) -> None:
     """Show a page, and how to get the next one."""
     if as_json:
-        print_json(jobs)
-        return
-    print_table(heads, [row(job) for job in jobs], empty="no jobs match")
-    if len(jobs) == limit:
-        click.echo(f"there may be more: --before {jobs[-1].id}", err=True)
+        print_json(found.jobs)
+    else:
+        print_table(heads, [row(job) for job in found.jobs], empty="no jobs match")
+    if found.looked_to is not None:
+        click.echo(
+            f"older jobs than {found.looked_to} were not looked at: --before {found.looked_to}", err=True
+        )
+    elif len(found.jobs) == limit and not as_json:
+        click.echo(f"there may be more: --before {found.jobs[-1].id}", err=True)
 
 
 def attempts(job: Job) -> str:

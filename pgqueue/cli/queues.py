@@ -1,4 +1,4 @@
-"""``pgqueue queues``: what queues hold, whether workers claim from them, their settings, and what is done to all of their jobs."""
+"""``pgqueue queues``: what queues hold, whether workers claim from them, and their settings."""
 
 from collections.abc import Collection, Iterable
 from datetime import timedelta
@@ -10,7 +10,6 @@ import msgspec
 from pgqueue.app.operator import me
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.bulk import operate
 from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, local, print_json, print_table, spelled_out
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH
@@ -42,12 +41,11 @@ MOST_SHOWN = 1_000
 
 _several = click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 why_option = click.option("--why", help="Why, for people to read.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.group(cls=Group)
 def queues() -> None:
-    """List queues, pause or drain them, change their settings, move or cancel their jobs."""
+    """List queues, pause or drain them, change their settings. `pgqueue jobs` moves or cancels their jobs."""
 
 
 @queues.command("list")
@@ -202,46 +200,6 @@ def set_queue(
         click.echo(f"{label:14}{value}")
 
 
-@queues.command()
-@click.argument("name", metavar="QUEUE")
-@yes_option
-@with_queue
-def purge(queue: PgQueue, /, *, name: str, yes: bool) -> None:
-    """Cancel all waiting jobs of a queue, and their flows with them. Running and dead jobs are left alone.
-
-    `pgqueue jobs purge` takes other criteria. `pgqueue dead purge --queue QUEUE` deletes the dead ones.
-    """
-    jobs = queue.control.jobs(queue=name)
-    operate(
-        queue,
-        {"queue": name, "yes": yes},
-        preview=lambda: jobs.preview("purge"),
-        do=lambda progress: jobs.purge(progress=progress),
-        what="cancel {} waiting jobs",
-        done=f"cancelled: {name}",
-    )
-
-
-@queues.command()
-@click.argument("name", metavar="QUEUE")
-@click.argument("to", metavar="TO")
-@yes_option
-@with_queue
-def move(queue: PgQueue, /, *, name: str, to: str, yes: bool) -> None:
-    """Move all waiting jobs of a queue to another one. Running and dead jobs stay. `pgqueue jobs move` takes other criteria."""
-    jobs = queue.control.jobs(queue=name)
-    note_unknown = look_up(queue, to)
-    operate(
-        queue,
-        {"queue": name, "yes": yes},
-        preview=lambda: jobs.preview("move", to=to),
-        do=lambda progress: jobs.move(to, progress=progress),
-        what=f"move {{}} waiting jobs to {to}",
-        done=f"moved: {name} to {to}",
-    )
-    note_unknown()
-
-
 def _require(queue: PgQueue, names: Iterable[str]) -> None:
     for name in names:
         if not is_pattern(name):
@@ -283,7 +241,7 @@ def _state(one: QueueStanding) -> str:
 
 def _standings(queue: PgQueue) -> list[QueueStanding]:
     """The known queues, and those that the app declares."""
-    found = {one.queue: one for one in queue.standings()}
+    found = {one.queue: one for one in queue.insight.queues()}
     declared = {name: QueueStanding(queue=name) for name in queue.queues or ()}
     return [one for _, one in sorted({**declared, **found}.items())]
 

@@ -1,4 +1,4 @@
-"""One job's record, as ``pgqueue jobs show`` and ``pgqueue dead show`` print it: for people, as JSON, or as a test."""
+"""One job's record, as ``pgqueue jobs show`` prints it: for people, as JSON, or as a test."""
 
 from collections.abc import Callable
 from datetime import datetime

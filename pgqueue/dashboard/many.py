@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pgqueue.app.bulk import Progress
+from pgqueue.app.bulk import OnProgress
 from pgqueue.dashboard.page import Done
 from pgqueue.dashboard.visit import Visit
-from pgqueue.values.bulk import BulkResult, Preview, Why
+from pgqueue.values.bulk import BulkResult, Preview, SkipReason
 
 WHY = {
-    Why.LOCKED: "locked by another transaction",
-    Why.KEY_HELD: "a live job has their unique key",
-    Why.UNREADABLE: "arguments that cannot be read",
-    Why.OUT_OF_TURN: "another flow of their key is active",
-    Why.REFUSED: "refused by the database",
+    SkipReason.LOCKED: "locked by another transaction",
+    SkipReason.KEY_HELD: "a live job has their unique key",
+    SkipReason.UNREADABLE: "arguments that cannot be read",
+    SkipReason.OUT_OF_TURN: "another flow of their key is active",
+    SkipReason.REFUSED: "refused by the database",
 }
 HEADS = ("Queue", "Task", "State", "Jobs")
 
@@ -34,7 +34,7 @@ def grouped(preview: Preview) -> tuple[Sequence[str], Sequence[Sequence[object]]
     return (HEADS, rows) if rows else None
 
 
-def begun(visit: Visit, run: Callable[[Progress], BulkResult], *, done: str, back: str) -> Done:
+def begun(visit: Visit, run: Callable[[OnProgress], BulkResult], *, done: str, back: str) -> Done:
     """Begin an operation: say its result if it ends soon, else show its page.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from pgqueue.app.bulk import Progress
+from pgqueue.app.bulk import OnProgress
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
 from pgqueue.values.bulk import BulkResult
@@ -46,7 +46,7 @@ class Operations:
         self._changed = threading.Condition()
         self._running: set[int] = set()
 
-    def run(self, queue: PgQueue, do: Callable[[Progress], BulkResult]) -> State:
+    def run(self, queue: PgQueue, do: Callable[[OnProgress], BulkResult]) -> State:
         """Begin an operation; wait until it has ended, or goes on and has a number.
 
         Args:
@@ -73,7 +73,7 @@ class Operations:
         with self._changed:
             return operation in self._running
 
-    def _do(self, queue: PgQueue, do: Callable[[Progress], BulkResult], state: State) -> None:
+    def _do(self, queue: PgQueue, do: Callable[[OnProgress], BulkResult], state: State) -> None:
         def note(result: BulkResult) -> None:
             with self._changed:
                 state.result = result

@@ -128,7 +128,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Retry selected %(verbose_name_plural)s", permissions=["retry"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Make jobs ready at once."""
+        """Make dead jobs ready again, with all their attempts."""
         held: list[Held] = []
 
         def retry(job: Any) -> str | None:  # noqa: ANN401 - a job or a dead job
@@ -136,7 +136,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
             held.extend(done.held)
             return "retried" if done else None
 
-        refused = "neither scheduled nor dead, or their unique key is taken"
+        refused = "not dead, or their unique key is taken"
         self.act(request, queryset.defer(*LONG), retry, refused)
         for one in held[:NAMED]:
             self.message_user(request, _why_held(one), messages.WARNING)
@@ -156,7 +156,7 @@ class JobAdmin(EnqueuedAdmin):
         "tries",
     )
     list_filter = (StateFilter, QueueFilter, TaskFilter)
-    actions = ("retry", "cancel")
+    actions = ("run_now", "retry", "cancel")
     keyed = ON_RECORD_BY_KEY
     ended = moment("ended_at", "ended at")
     sections = (
@@ -177,10 +177,10 @@ class JobAdmin(EnqueuedAdmin):
 
     def buttons(self, obj: Job) -> Mapping[str, str]:
         """The actions that a job's state allows."""
-        retry = {"retry": "Run now" if obj.state == JobState.SCHEDULED else "Retry"}
-        cancel = {"cancel": "Cancel"}
+        run_now, retry, cancel = {"run_now": "Run now"}, {"retry": "Retry"}, {"cancel": "Cancel"}
         return {
-            **(retry if obj.state in {JobState.SCHEDULED, JobState.DEAD} else {}),
+            **(run_now if obj.state == JobState.SCHEDULED else {}),
+            **(retry if obj.state == JobState.DEAD else {}),
             **(cancel if obj.state not in ENDED else {}),
         }
 
@@ -207,6 +207,17 @@ class JobAdmin(EnqueuedAdmin):
         if job.state != JobState.RUNNING:
             return str(job.worker_id)
         return format_html('<a href="{}">{}</a>', address(Worker, job.worker_id), job.worker_id)
+
+    @admin.action(description="Run selected %(verbose_name_plural)s now", permissions=["retry"])
+    def run_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Make scheduled jobs ready before their time."""
+        control, by = project_queue().control, request.user.get_username()
+        self.act(
+            request,
+            queryset.defer(*LONG, "result"),
+            lambda job: "ready" if control.run_now(job.pk, by=by) else None,
+            "not scheduled",
+        )
 
     @admin.action(description="Cancel selected %(verbose_name_plural)s", permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -261,14 +272,14 @@ class DeadJobAdmin(EnqueuedAdmin):
         """The actions on a dead job; to purge it there is Django's own button."""
         return {"retry": "Retry"}
 
-    def delete_model(self, request: HttpRequest, obj: DeadJob) -> None:  # noqa: ARG002 - Django's call
+    def delete_model(self, request: HttpRequest, obj: DeadJob) -> None:
         """Purge one."""
-        project_queue().purge_dead([obj.pk])
+        project_queue().control.dead(ids=[obj.pk]).purge(by=request.user.get_username())
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Purge several; report those that were retried or purged meanwhile."""
         selected = list(queryset.values_list("pk", flat=True))
-        purged = project_queue().purge_dead(selected)
+        purged = project_queue().control.dead(ids=selected).purge(by=request.user.get_username()).done
         if purged < len(selected):
             text = f"{len(selected) - purged} of them were no longer in the dead table."
             self.message_user(request, text, messages.WARNING)

@@ -100,7 +100,7 @@ class QueueAdmin(ReadOnlyAdmin):
         said = _said(request)
 
         def pause(queue: Queue) -> str:
-            project_queue().pause(queue.name, **said)
+            project_queue().control.pause(queue.name, **said)
             return "paused"
 
         self.act(request, _selected(request), pause, "")
@@ -123,7 +123,9 @@ class QueueAdmin(ReadOnlyAdmin):
             request,
             _selected(request),
             lambda queue: (
-                "resumed" if project_queue().resume(queue.name, by=request.user.get_username()) else None
+                "resumed"
+                if project_queue().control.resume(queue.name, by=request.user.get_username())
+                else None
             ),
             "neither paused nor drained",
         )

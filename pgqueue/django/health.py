@@ -75,8 +75,8 @@ def _too_few(pulse: control.Pulse, least: int) -> tuple[str, ...]:
         return ()
     blocked = sum(worker.blocked is not None for worker in idle)
     stuck = f", and {blocked} of these have had a blocked event loop for {BLOCKED_FOR_LONG:g} s or more"
-    deaf = f", and {len(idle) - blocked} of these do not look for jobs"
-    found = f"{stuck if blocked else ''}{deaf if len(idle) > blocked else ''}"
+    stalled = f", and {len(idle) - blocked} of these do not look for jobs"
+    found = f"{stuck if blocked else ''}{stalled if len(idle) > blocked else ''}"
     return (f"workers: {pulse.workers} of at least {least} are alive{found}",)
 
 

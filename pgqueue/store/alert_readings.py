@@ -15,12 +15,12 @@ from pgqueue.values.alert import (
     Backlog,
     Condition,
     DeadJobs,
-    DeafWorkers,
     Failures,
     LateSchedule,
-    LimitFull,
     OldestReady,
     Reading,
+    SaturatedLimit,
+    StalledWorkers,
 )
 from pgqueue.values.health import WorkerProblem
 from pgqueue.values.limit_status import LaneCount, LimitStatus, keys_counted
@@ -40,13 +40,13 @@ def read(rule: Condition, now: datetime | None) -> Steps[Reading]:
     return (yield from _READERS[type(rule)](rule, now))
 
 
-def of_workers(rule: DeafWorkers, problems: list[WorkerProblem]) -> Reading:
+def of_workers(rule: StalledWorkers, problems: list[WorkerProblem]) -> Reading:
     """How many of the live workers with a problem do not serve."""
-    deaf = [one for one in problems if not one.serves]
-    return Reading.over(rule, len(deaf), worker=f"{deaf[0].host}:{deaf[0].pid}" if deaf else None)
+    stalled = [one for one in problems if not one.serves]
+    return Reading.over(rule, len(stalled), worker=f"{stalled[0].host}:{stalled[0].pid}" if stalled else None)
 
 
-def of_limit(rule: LimitFull, limit: LimitStatus, running: list[LaneCount]) -> Reading:
+def of_limit(rule: SaturatedLimit, limit: LimitStatus, running: list[LaneCount]) -> Reading:
     """How many places of a limit are taken, of its fullest key.
 
     Raises:
@@ -54,7 +54,7 @@ def of_limit(rule: LimitFull, limit: LimitStatus, running: list[LaneCount]) -> R
     """
     most = limit.numbers.most
     if most is None:
-        raise InvalidOption(f"limit {rule.limit!r} is a rate: LimitFull is for limits of concurrency")
+        raise InvalidOption(f"limit {rule.limit!r} is a rate: SaturatedLimit is for limits of concurrency")
     taken = max((key.running for key in keys_counted(rule.limit, running, {})), default=0)
     return Reading(float(taken), float(most), taken >= most, rule.about)
 
@@ -89,11 +89,11 @@ def _late_schedule(rule: LateSchedule, now: datetime | None) -> Steps[Reading]:
     return Reading.over(rule, seconds, schedule=name, task=task)
 
 
-def _deaf_workers(rule: DeafWorkers, now: datetime | None) -> Steps[Reading]:
+def _stalled_workers(rule: StalledWorkers, now: datetime | None) -> Steps[Reading]:
     return of_workers(rule, (yield from control.worker_problems(now=now)))
 
 
-def _limit_full(rule: LimitFull, now: datetime | None) -> Steps[Reading]:  # noqa: ARG001 - as all of them
+def _saturated_limit(rule: SaturatedLimit, now: datetime | None) -> Steps[Reading]:  # noqa: ARG001 - as all of them
     limit = limit_control.named(rule.limit, (yield from limit_control.stored()))
     rows = yield Statement("limits/running", {"keys": []})  # places that are kept for a retry are not counted
     return of_limit(rule, limit, [LaneCount(queue, lane, running, 0, 0) for queue, lane, running in rows])
@@ -105,6 +105,6 @@ _READERS: dict[type[Condition], Callable[[Any, datetime | None], Steps[Reading]]
     Failures: _failures,
     DeadJobs: _dead_jobs,
     LateSchedule: _late_schedule,
-    DeafWorkers: _deaf_workers,
-    LimitFull: _limit_full,
+    StalledWorkers: _stalled_workers,
+    SaturatedLimit: _saturated_limit,
 }

@@ -27,10 +27,17 @@ from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
 from pgqueue.store.refusals import of_a_row
 from pgqueue.store.sweep import Sweep
-from pgqueue.values.bulk import Action, BulkResult, Counted, Operation, Preview, Skipped, Why, counts_of
+from pgqueue.values.bulk import (
+    Action,
+    BulkResult,
+    Counted,
+    Operation,
+    Preview,
+    Skipped,
+    SkipReason,
+    counts_of,
+)
 from pgqueue.values.job import JobState
-from pgqueue.values.job_filter import JobFilter
-from pgqueue.values.retried import Retried
 
 ROUNDS, PAUSE = 10, 0.5
 """How often jobs that were locked are tried again, and how many seconds before each time."""
@@ -141,29 +148,15 @@ def running(begun: Begun, *, tell: Told) -> Sweep[BulkResult]:
         yield wait(PAUSE)
         yield from state.again()
     left = sorted(state.later)
-    yield note(begun.id, Changed({Why.LOCKED: len(left)}), tried=left, ends=True)
+    yield note(begun.id, Changed({SkipReason.LOCKED: len(left)}), tried=left, ends=True)
     state.tell(
-        Changed({Why.LOCKED: len(left)}, (), tuple(Skipped(one, Why.LOCKED) for one in left[:SAMPLED]))
+        Changed(
+            {SkipReason.LOCKED: len(left)},
+            (),
+            tuple(Skipped(one, SkipReason.LOCKED) for one in left[:SAMPLED]),
+        )
     )
     return state.result
-
-
-def retrying(wanted: JobFilter, *, without_key: bool, by: str | None) -> Sweep[Retried]:
-    """Return the dead jobs of a filter to their lines; what became of each."""
-    parts: list[Retried] = []
-
-    def gather(_: BulkResult, changed: Changed) -> None:
-        parts.extend([changed.retried] if changed.retried is not None else ())
-
-    operation = Operation(action=Action.RETRY_DEAD, filter=wanted, without_key=without_key)
-    yield from running((yield begin(operation, by=by)), tell=gather)
-    return Retried.sum(parts)
-
-
-def purging(wanted: JobFilter, *, by: str | None) -> Sweep[int]:
-    """Forget the dead jobs of a filter; how many."""
-    begun = yield begin(Operation(action=Action.PURGE_DEAD, filter=wanted), by=by)
-    return (yield from running(begun, tell=lambda _, __: None)).done
 
 
 class _State:
@@ -190,7 +183,9 @@ class _State:
                 if len(portion) > 1:
                     portions += [portion[len(portion) // 2 :], portion[: len(portion) // 2]]
                     continue
-                changed = Changed({Why.REFUSED: 1}, (), (Skipped(portion[0].id, Why.REFUSED, str(refusal)),))
+                changed = Changed(
+                    {SkipReason.REFUSED: 1}, (), (Skipped(portion[0].id, SkipReason.REFUSED, str(refusal)),)
+                )
                 yield note(self._begun.id, changed, after=portion[0].id, tried=[*ids])
             self.later = (self.later - ids) | {*changed.missed}
             self.tell(changed)

@@ -16,7 +16,7 @@ from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.waking import wake
-from pgqueue.values.bulk import ASKED, DONE, Action, Operation, Skipped, Why, counts_text
+from pgqueue.values.bulk import ASKED, DONE, Action, Operation, Skipped, SkipReason, counts_text
 from pgqueue.values.job_filter import like
 from pgqueue.values.retried import Retried
 
@@ -47,13 +47,11 @@ class Changed(NamedTuple):
         counts: how many jobs, by what became of them.
         missed: jobs to try again.
         skipped: jobs to which it was not done.
-        retried: what a retry says of its jobs.
     """
 
     counts: Mapping[str, int]
     missed: tuple[int, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    retried: Retried | None = None
 
 
 @plan
@@ -107,7 +105,7 @@ def change(
     missed = [one.id for one in found if one.id not in runs]
     left = missed[room:]
     if left:
-        done = done._replace(counts={**done.counts, Why.LOCKED: len(left)})
+        done = done._replace(counts={**done.counts, SkipReason.LOCKED: len(left)})
     done = done._replace(missed=tuple(missed[:room]))
     yield from note(operation_id, done, after=found[-1].id, tried=[one.id for one in found])
     return done
@@ -191,14 +189,14 @@ def _purge_dead(operation: Operation, runs: Mapping[int, bool], now: datetime | 
 def retried(done: Retried) -> Changed:
     """What a retry of a portion did."""
     skipped = (
-        *(Skipped(one.id, Why.KEY_HELD, _holder(one.twin)) for one in done.held),
-        *(Skipped(one, Why.UNREADABLE) for one in done.unreadable),
-        *(Skipped(one, Why.OUT_OF_TURN) for one in done.out_of_turn),
+        *(Skipped(one.id, SkipReason.KEY_HELD, _holder(one.twin)) for one in done.held),
+        *(Skipped(one, SkipReason.UNREADABLE) for one in done.unreadable),
+        *(Skipped(one, SkipReason.OUT_OF_TURN) for one in done.out_of_turn),
     )
     counts: dict[str, int] = {DONE: len(done)}
     for one in skipped:
         counts[one.why] = counts.get(one.why, 0) + 1
-    return Changed(counts, skipped=skipped, retried=done)
+    return Changed(counts, skipped=skipped)
 
 
 def _holder(twin: int | None) -> str:

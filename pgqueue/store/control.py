@@ -13,7 +13,6 @@ from pgqueue.store.records import job_of
 from pgqueue.store.waking import wake
 from pgqueue.values.health import BlockedLoop, WorkerProblem
 from pgqueue.values.job import Job, JobState, QueueCount
-from pgqueue.values.options import check_text
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.standing import UnknownTask
 
@@ -48,41 +47,13 @@ def show(job_id: int) -> Steps[Job | None]:
 
 
 @plan(reads=True)
-def jobs(
-    *,
-    states: Collection[JobState] | None = None,
-    queue: str | None = None,
-    task: str | None = None,
-    unique_key: str | None = None,
-    before: int | None = None,
-    limit: int = 100,
-) -> Steps[list[Job]]:
-    """Jobs that match every filter given, newest first.
+def newest(*, limit: int = 100) -> Steps[list[Job]]:
+    """The newest jobs in any state, with all that is recorded of them.
 
     Args:
-        states: any of these.
-        queue: in this queue.
-        task: of this task.
-        unique_key: with this key.
-        before: with a lower id than this one; for the next page, the last id of the page before.
         limit: at most how many jobs.
-
-    Raises:
-        InvalidOption: PostgreSQL cannot hold the queue, task or key, so no job has it.
     """
-    _check_filters(queue=queue, task=task, unique_key=unique_key)
-    rows = yield Statement(
-        "list",
-        {
-            "states": None if states is None else [str(state) for state in states],
-            "queue": queue,
-            "task": task,
-            "unique_key": unique_key,
-            "before": NEWEST if before is None else max(0, min(before, NEWEST)),
-            "limit": limit,
-        },
-    )
-    return [job_of(row) for row in rows]
+    return [job_of(row) for row in (yield Statement("newest", {"limit": limit}))]
 
 
 @plan(transaction=True)
@@ -104,15 +75,13 @@ def cancel(job_id: int, *, now: datetime | None = None) -> Steps[JobState | None
 
 @plan(transaction=True)
 def retry(job_id: int, *, without_key: bool = False, now: datetime | None = None) -> Steps[Retried]:
-    """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
+    """Make a dead job ready again, with all its attempts.
 
     Args:
         job_id: which.
         without_key: as for :func:`retry_dead`.
         now: the instant; the database's own by default.
     """
-    if (yield from run_now(job_id, now=now)):
-        return Retried((job_id,))
     return (yield from retry_dead([job_id], without_key=without_key, now=now))
 
 
@@ -246,9 +215,3 @@ def _problem(  # noqa: PLR0917 - the columns of the statement
 def is_id(job_id: int) -> bool:
     """Whether a job can have this id: other numbers are no bigint, and the driver would refuse them."""
     return 0 <= job_id <= NEWEST
-
-
-def _check_filters(**given: str | None) -> None:
-    for what, text in given.items():
-        if text is not None:
-            check_text(what, text)

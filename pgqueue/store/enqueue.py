@@ -40,7 +40,7 @@ def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = N
     Raises:
         QueueDrained: its queue takes no new jobs.
         BacklogFull: its queue has as many ready jobs as it may have, and refuses more.
-        LimitFull: no place of its limit is free, and the limit refuses more jobs.
+        LimitReached: no place of its limit is free, and the limit refuses more jobs.
     """
     if job.when_full is not None and (answer := (yield from require_place(job, now=now))) is not None:
         return answer

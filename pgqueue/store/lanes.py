@@ -8,7 +8,7 @@ from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
 from pgqueue.values.limit import keys_of
-from pgqueue.values.limiting import limit_full
+from pgqueue.values.limiting import limit_reached
 
 
 @plan(transaction=True)
@@ -36,7 +36,7 @@ def require_place(job: NewJob, *, now: datetime | None = None) -> Steps[Enqueued
         The answer to the enqueue, where the job is not to be added; None: it is to be added.
 
     Raises:
-        LimitFull: no place is free, and the limit refuses more jobs.
+        LimitReached: no place is free, and the limit refuses more jobs.
     """
     assert job.when_full is not None  # noqa: S101 - only asked of jobs that have one
     policy, declared = job.when_full
@@ -47,7 +47,7 @@ def require_place(job: NewJob, *, now: datetime | None = None) -> Steps[Enqueued
     if running + len(waiting) < most:
         return None
     if policy == "refuse":
-        raise limit_full(limit, most)
+        raise limit_reached(limit, most)
     if policy == "oldest":
         return Enqueued(waiting[0], Outcome.REJECTED) if waiting else None
     if waiting:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.insight import ErrorGroup, Errors, Running
-from pgqueue.values.job import Job, QueueCount
+from pgqueue.values.insight import ErrorGroup, Errors, Found, Running
+from pgqueue.values.job import QueueCount
 from pgqueue.values.queue_settings import NO_SETTINGS
 from pgqueue.values.standing import WAITING, QueueStanding
 
@@ -17,14 +17,15 @@ DIGITS = re.compile(r"\d+")
 Merge = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 
 
-def _jobs(answers: Sequence[list[Job]], arguments: Mapping[str, Any]) -> list[Job]:
+def _search(answers: Sequence[Found], arguments: Mapping[str, Any]) -> Found:
     """The newest of all: ids of several shards are in no order, so the time of the enqueue decides."""
     if arguments["before"] is not None:
         raise InvalidOption(
             "before: ids of several shards are in no order; page through one shard, queue.shard(n)"
         )
-    found = sorted((job for jobs in answers for job in jobs), key=lambda job: job.created_at, reverse=True)
-    return found[: arguments["limit"]]
+    found = sorted((job for one in answers for job in one.jobs), key=lambda job: job.created_at, reverse=True)
+    looked_to = min((one.looked_to for one in answers if one.looked_to is not None), default=None)
+    return Found(tuple(found[: arguments["limit"]]), looked_to)
 
 
 def _counts(
@@ -115,7 +116,7 @@ def _any(answers: Sequence[set[str]], _: Mapping[str, Any]) -> set[str]:
 
 
 MERGED: Mapping[str, Merge] = {
-    "control.jobs": _jobs,
+    "searching.search": _search,
     "control.counts": _counts,
     "standings.queue_standings": _standings,
     "insight.running": _running,

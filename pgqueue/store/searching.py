@@ -41,7 +41,7 @@ def search(
     Args:
         wanted: by queue, task, arguments, time of the enqueue, type of the last error.
         states: any of these.
-        unique_key: with this key.
+        unique_key: with this key. The live job that has it is found however many jobs are newer.
         before: with a lower id than this one.
         limit: at most how many jobs.
     """
@@ -67,6 +67,11 @@ def search(
         "words": words,
         "before": NEWEST if before is None else max(0, min(before, NEWEST)),
     }
+    holder: list[Job] = []
+    if unique_key is not None and params["live"]:
+        of_key = {**params, "dead": False, "ended": False, "down_to": 0, "limit": 1}
+        holder = [job_of(row) for row in (yield Statement("insight/search", of_key))]
+        params["live"] = False
     jobs: list[Job] = []
     for looked in (FIRST, READ if wanted.args and words is None else LOOKED_AT):
         floor = yield Statement("insight/search_floor", {**_of(params, FLOOR), "looked": looked})
@@ -74,9 +79,13 @@ def search(
         rows = yield Statement("insight/search", {**params, "down_to": down_to, "limit": limit - len(jobs)})
         jobs += map(job_of, rows)
         if len(jobs) == limit or not down_to:
-            return Found(tuple(jobs))
+            return Found(_newest([*jobs, *holder], limit))
         params["before"] = down_to
-    return Found(tuple(jobs), down_to)
+    return Found(_newest([*jobs, *holder], limit), down_to)
+
+
+def _newest(jobs: list[Job], limit: int) -> tuple[Job, ...]:
+    return tuple(sorted(jobs, key=lambda job: -job.id)[:limit])
 
 
 def _of(params: Mapping[str, object], names: Collection[str]) -> dict[str, object]:

@@ -120,7 +120,7 @@ def _workers(queue: PgQueue) -> Iterator[Metric]:
         ("alive", len(alive)),
         ("draining", sum(one.draining for one in alive)),
         ("blocked", sum(one.blocked is not None for one in problems)),
-        ("deaf", sum(one.not_looked is not None and one.blocked is None for one in problems)),
+        ("stalled", sum(one.not_looked is not None and one.blocked is None for one in problems)),
         ("not_listening", sum(one.not_listening is not None for one in problems)),
         ("serving", _serving(alive, problems)),
     )
@@ -143,7 +143,7 @@ def _serving(alive: Sequence[WorkerStatus], problems: Sequence[WorkerProblem]) -
 def _problem(one: WorkerProblem) -> Iterator[Value]:
     worker = f"{one.host}:{one.pid}"
     yield (worker, "blocked"), None if one.blocked is None else one.blocked.seconds
-    yield (worker, "deaf"), one.not_looked if one.blocked is None else None
+    yield (worker, "stalled"), one.not_looked if one.blocked is None else None
     yield (worker, "not_listening"), one.not_listening
 
 

@@ -136,7 +136,7 @@ def of_vitals(now: Vitals) -> Iterator[Metric]:
         ("live", "1: the worker lives; 0: it should be started again.", not not_live(now)),
         ("ready", "1: the worker serves.", not not_ready(now)),
         (
-            "deaf",
+            "stalled",
             "1: the worker has not looked for jobs in time.",
             not now.stopping and now.looked > now.look_within,
         ),

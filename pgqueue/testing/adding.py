@@ -7,7 +7,7 @@ from itertools import count
 
 import msgspec
 
-from pgqueue.errors import LimitFull, as_duration
+from pgqueue.errors import LimitReached, as_duration
 from pgqueue.store.backlog import bounded
 from pgqueue.store.copying import due_at
 from pgqueue.testing.known_queues import KnownQueues
@@ -15,7 +15,7 @@ from pgqueue.testing.lanes import Lanes
 from pgqueue.testing.row import Row
 from pgqueue.values.job import Enqueued, JobState, NewJob, Outcome
 from pgqueue.values.limit import WhenFull, keys_of
-from pgqueue.values.limiting import limit_full
+from pgqueue.values.limiting import limit_reached
 from pgqueue.values.queue_defaults import Known, full
 
 log = logging.getLogger("pgqueue")
@@ -60,7 +60,7 @@ class Adding:
         before = self._rows.keys() | set[int]()
         try:
             return [self._enqueued(job, now) if job.when_full else self._keyed(job, now) for job in jobs]
-        except LimitFull:
+        except LimitReached:
             self.forget(self._rows.keys() - before)
             raise
 
@@ -128,7 +128,7 @@ class Adding:
         if running + len(waiting) < most:
             return None
         if policy == "refuse":
-            raise limit_full(limit, most)
+            raise limit_reached(limit, most)
         if policy == "oldest":
             return Enqueued(waiting[0].id, Outcome.REJECTED) if waiting else None
         for row in waiting:

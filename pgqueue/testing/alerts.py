@@ -1,6 +1,6 @@
 """The alerts of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.alert_state` decides.
 
-There are no workers in memory, so none is deaf; failed attempts are counted from the errors of the jobs.
+There are no workers in memory, so none is stalled; failed attempts are counted from the errors of the jobs.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ from pgqueue.values.alert import (
     Backlog,
     Condition,
     DeadJobs,
-    DeafWorkers,
     Failures,
     LateSchedule,
-    LimitFull,
     OldestReady,
     Reading,
+    SaturatedLimit,
+    StalledWorkers,
     encoded,
     summary,
 )
@@ -158,8 +158,8 @@ class Readings:
             Failures: self._failures,
             DeadJobs: self._dead_jobs,
             LateSchedule: self._late_schedule,
-            DeafWorkers: lambda rule, _: of_workers(rule, []),
-            LimitFull: self._limit_full,
+            StalledWorkers: lambda rule, _: of_workers(rule, []),
+            SaturatedLimit: self._saturated_limit,
         }
         return readers[type(rule)](rule, now)
 
@@ -203,7 +203,7 @@ class Readings:
             rule, (now - (late.next or now)).total_seconds(), schedule=late.name, task=late.task
         )
 
-    def _limit_full(self, rule: LimitFull, now: datetime) -> Reading:
+    def _saturated_limit(self, rule: SaturatedLimit, now: datetime) -> Reading:
         known, counts = self._limits.places(now)
         return of_limit(rule, named(rule.limit, known), counts)
 

@@ -131,7 +131,7 @@ async def aassert_not_enqueued(
 
 
 def _everything() -> Plan[list[Job]]:
-    return control.jobs(limit=LONGEST_PAGE)
+    return control.newest(limit=LONGEST_PAGE)
 
 
 class _Search:

@@ -33,14 +33,13 @@ ANSWERED = frozenset(
         "control.show",
         "waiting.look",
         "why.why",
-        "control.jobs",
+        "control.newest",
         "control.counts",
         "standings.queue_standings",
         "control.clock",
         "control.cancel",
         "control.retry",
         "control.run_now",
-        "control.purge_dead",
     }
 )
 """The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""

@@ -86,26 +86,9 @@ class Table:
         row = self._rows.get(job_id)
         return explain(job_id, None if row is None else facts_of(self._around, row, now))
 
-    def jobs(
-        self,
-        *,
-        states: Collection[JobState] | None,
-        queue: str | None,
-        task: str | None,
-        unique_key: str | None,
-        before: int | None,
-        limit: int,
-    ) -> list[Job]:
-        """The jobs that match every filter, newest first."""
-        found = [
-            row.shown()
-            for row in reversed(self._rows.values())
-            if (states is None or row.shown_state in states)
-            and row.matches(task, queue)
-            and unique_key in (None, row.unique_key)
-            and (before is None or row.id < before)
-        ]
-        return found[:limit]
+    def newest(self, *, limit: int) -> list[Job]:
+        """The newest jobs in any state."""
+        return [row.shown() for row in reversed(self._rows.values())][:limit]
 
     def counts(self) -> tuple[list[QueueCount], list[str]]:
         """How many jobs of each queue wait, run or are dead; and the paused queues."""
@@ -151,9 +134,7 @@ class Table:
         return row.state
 
     def retry(self, job_id: int, *, without_key: bool, now: datetime) -> Retried:
-        """Make a scheduled or dead job ready."""
-        if self.run_now(job_id, now=now):
-            return Retried((job_id,))
+        """Make a dead job ready."""
         return self.revive([job_id], without_key=without_key, now=now)
 
     def run_now(self, job_id: int, *, now: datetime) -> bool:

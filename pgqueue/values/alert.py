@@ -195,8 +195,8 @@ class LateSchedule(Condition, frozen=True, kw_only=True):
         return f"{_place(about)}: a tick has been due for {spoken(value)}, over {spoken(self.threshold)}"
 
 
-class DeafWorkers(Condition, frozen=True, kw_only=True):
-    """How many live workers do not serve: they do not look for jobs, or their event loop has been blocked for 30 s.
+class StalledWorkers(Condition, frozen=True, kw_only=True):
+    """How many live workers are stalled: they do not look for jobs, or their event loop has been blocked for 30 s.
 
     Attributes:
         over: the condition holds when there are more than this.
@@ -212,10 +212,10 @@ class DeafWorkers(Condition, frozen=True, kw_only=True):
     def said(self, value: float | None, about: Mapping[str, str]) -> str:
         """The value in words."""
         first = f"; the first is {about['worker']}" if "worker" in about else ""
-        return f"live workers that do not serve: {_number(value)}, over {_number(self.over)}{first}"
+        return f"stalled workers: {_number(value)}, over {_number(self.over)}{first}"
 
 
-class LimitFull(Condition, frozen=True, kw_only=True):
+class SaturatedLimit(Condition, frozen=True, kw_only=True):
     """How many jobs hold places of a limit; of a limit with keys, of the fullest key. It holds while no place is free.
 
     Attributes:
@@ -229,7 +229,7 @@ class LimitFull(Condition, frozen=True, kw_only=True):
         return f"limit {about.get('limit', self.limit)}: {_number(value)} places are taken"
 
 
-Rule: TypeAlias = OldestReady | Backlog | Failures | DeadJobs | LateSchedule | DeafWorkers | LimitFull
+Rule: TypeAlias = OldestReady | Backlog | Failures | DeadJobs | LateSchedule | StalledWorkers | SaturatedLimit
 _DECODER = msgspec.json.Decoder(Rule)
 
 

@@ -42,7 +42,7 @@ class Action(StrEnum):
         return LIVE if self is Action.CANCEL else WAITING
 
 
-class Why(StrEnum):
+class SkipReason(StrEnum):
     """Why a job was skipped."""
 
     LOCKED = "locked"
@@ -164,7 +164,7 @@ class Skipped(msgspec.Struct, frozen=True):
     """
 
     id: int
-    why: Why
+    why: SkipReason
     detail: str | None = None
 
 
@@ -184,18 +184,20 @@ class BulkResult(msgspec.Struct, frozen=True):
     action: Action
     done: int = 0
     asked: int = 0
-    skipped: Mapping[Why, int] = {}
+    skipped: Mapping[SkipReason, int] = {}
     examples: tuple[Skipped, ...] = ()
 
     @classmethod
     def counted(cls, operation: int, action: Action, counts: Mapping[str, int]) -> Self:
         """A result from what is recorded of an operation."""
-        skipped = {why: counts[why] for why in Why if counts.get(why)}
+        skipped = {why: counts[why] for why in SkipReason if counts.get(why)}
         return cls(operation, action, counts.get(DONE, 0), counts.get(ASKED, 0), skipped)
 
     def plus(self, counts: Mapping[str, int], examples: tuple[Skipped, ...]) -> Self:
         """The result after another portion."""
-        skipped = {why: count for why in Why if (count := self.skipped.get(why, 0) + counts.get(why, 0))}
+        skipped = {
+            why: count for why in SkipReason if (count := self.skipped.get(why, 0) + counts.get(why, 0))
+        }
         return msgspec.structs.replace(
             self,
             done=self.done + counts.get(DONE, 0),

@@ -279,7 +279,7 @@ def job_key_taken(key: str | None) -> FlowRefused:
     """What to raise where a live job has the unique key of a flow's job."""
     return FlowRefused(
         f"unique_key={key!r}: a live job has this key, so the flow was not added; "
-        f"queue.jobs(unique_key={key!r}) shows that job"
+        f"queue.insight.search(unique_key={key!r}) finds that job"
     )
 
 

@@ -130,7 +130,7 @@ class Limit:
         name: tasks with a limit of the same name share it.
         ordered: whether a job keeps its place until it has ended, also while it waits for its retry; with ``most=1`` only.
         when_full: what an enqueue does while no place of the job's key is free. ``wait``: the job waits. ``refuse``: the enqueue
-            raises ``LimitFull``. ``newest``: the job waits in place of those that wait, which are cancelled. ``oldest``: if a job
+            raises ``LimitReached``. ``newest``: the job waits in place of those that wait, which are cancelled. ``oldest``: if a job
             waits already, the new one is not added.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pgqueue.errors import InvalidOption, LimitFull
+from pgqueue.errors import InvalidOption, LimitReached
 from pgqueue.values.limit import COSTS, Limit, Numbers, Rate, WhenFull, as_arguments, keys_of
 from pgqueue.values.unique import derived_key
 
@@ -270,9 +270,9 @@ def _check_length(task: str, found: Limiting) -> None:
         )
 
 
-def limit_full(limit: str, most: int) -> LimitFull:
+def limit_reached(limit: str, most: int) -> LimitReached:
     """The error of an enqueue that its limit refuses."""
-    return LimitFull(
+    return LimitReached(
         f"limit {limit!r} is full: all {most:,} places are taken; enqueue again when a job has ended, or have jobs wait: "
         "Limit(when_full='wait')",
         limit=limit,

@@ -27,7 +27,7 @@ class Retried(msgspec.Struct, frozen=True):
         ids: the jobs that are ready again, in order.
         held: dead jobs whose unique key a live job has.
         unreadable: dead jobs whose arguments the database cannot hold as JSON: they stay dead.
-        not_dead: jobs that are neither scheduled nor dead, or of which there is no record.
+        not_dead: jobs that are not dead, or of which there is no record.
         out_of_turn: dead jobs of a flow that has ended, while another flow of its key has not: they stay dead.
     """
 

@@ -107,6 +107,10 @@ class Executor:
         """Whether a claim's task says that it returns something."""
         return self._tasks[claim.task].returns.is_value
 
+    def is_async(self, claim: Claim) -> bool:
+        """Whether a claim's task is an ``async def`` function."""
+        return self._tasks[claim.task].is_async
+
     def clear_result(self, task: str, stored: str, meta: str | None) -> str:
         """The stored result of a job of this task, and with this ``meta``, as JSON in clear."""
         return node_result_text(self.codec, task, stored, meta)

@@ -1,7 +1,7 @@
 -- audit/list: what operators did, newest first.
 -- index: audit_pkey
 -- locks: none
--- run by: QueueControl.audit
+-- run by: Insight.audit
 select id, at, said_by, action, target, details::text, jobs, counts::text, ended_at, after_id is not null
 from pgqueue.audit
 where id < %(before)s::bigint

@@ -1,7 +1,7 @@
 -- flows/reopen: note that dead jobs of flows are ready again: their nodes, the groups that they are in, and the flows.
 -- index: nodes_job, nodes_pkey, node_counts_pkey, flows_pkey
 -- locks: those nodes; the counts of their groups, in their order; the caller has locked the flows
--- run by: PgQueue.retry, PgQueue.retry_dead
+-- run by: PgQueue.retry, QueueControl.dead
 with recursive failed (id, flow_id, parent_id, portion) as (
     select id, flow_id, parent_id, place / 512 from pgqueue.nodes
     where job_id = any(%(jobs)s::bigint[]) and state = 'failed'

@@ -1,7 +1,7 @@
 -- insight/lanes: how many jobs of each limit run, how many of those a lost worker holds, and how many wait on some pages of the table. A job that keeps its place counts as running, but not in its queue as a whole.
 -- index: jobs_running_in_lanes (kept places: jobs_kept_places, where there are more jobs than these)
 -- locks: none
--- run by: Insight.limits, queue.control.limits
+-- run by: Insight.limits, Insight.limit
 -- why: limits/lanes counts all jobs that wait; of a large table a sample tells about how many. There may be 100,000 lanes, so
 --      they are summed up here. Every array contains the empty one: so kept places are found by their index
 select name, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint

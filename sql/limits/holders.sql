@@ -1,7 +1,7 @@
 -- limits/holders: the jobs that run under one limit, the oldest attempts first, and the workers that hold them; those that keep their place.
 -- index: jobs_running_in_lanes (kept places: it reads the scheduled jobs)
 -- locks: none
--- run by: queue.control.limits
+-- run by: Insight.limit
 select job.id, job.queue, job.lane, job.task, (select host || ':' || pid from pgqueue.workers where id = job.worker_id),
        job.claimed_at
 from (select * from pgqueue.jobs where status = 'running' and lane is not null

@@ -1,7 +1,7 @@
 -- limits/keys: how many jobs of each key of one limit run, how many of those a lost worker holds, and how many wait. A job that keeps its place counts as running, but not in its queue as a whole.
 -- index: jobs_running_in_lanes, jobs_lanes (kept places: it reads the scheduled jobs)
 -- locks: none
--- run by: queue.control.limits, about one limit
+-- run by: Insight.limit
 -- why: counted from the jobs themselves, as claims count them; it reads all jobs that run or wait under limits. There may be
 --      100,000 keys: they are summed up here, since Python takes 2 s to do it
 select key, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint

@@ -1,5 +1,5 @@
 -- limits/list: every limit, and what it says.
 -- index: none: a row for each limit
 -- locks: none
--- run by: queue.control.limits
+-- run by: Insight.limits, Insight.limit
 select name, most, every, burst, declared, set_at, set_by from pgqueue.limits order by name

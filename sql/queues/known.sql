@@ -1,7 +1,7 @@
 -- queues/known: the queues that were paused, drained or given settings, with who paused them and why.
 -- index: none: reads a row for each
 -- locks: none
--- run by: PgQueue.standings, QueueControl.known
+-- run by: Insight.queues
 select name, paused_at, paused_by, paused_why, drained_at, drained_by, drained_why,
        priority, max_attempts, extract(epoch from timeout)::float8, keep_history, extract(epoch from keep_dead)::float8,
        backlog, when_full, extract(epoch from ageing)::float8, ageing_to

@@ -1,7 +1,7 @@
 -- queues/resume: let paused queues be claimed from again, and drained ones take jobs; those that were either.
 -- index: none (a small table is read whole; queues_pkey in a larger one)
 -- locks: those queues' rows, in the order of their names
--- run by: PgQueue.resume
+-- run by: QueueControl.resume
 -- why: the trigger on the table notifies idle workers. All statements lock queues in one order: else two operators who pause
 --      and resume the same queues by a pattern wait for each other, and PostgreSQL ends one of them (deadlock)
 with held as (

@@ -15,7 +15,7 @@ from pgqueue import JobState, PgQueue, chain
 from pgqueue.app.operator import me
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.store import bulk, bulk_jobs
-from pgqueue.values.bulk import Action, BulkResult, Counted, Operation, Preview, Why
+from pgqueue.values.bulk import Action, BulkResult, Counted, Operation, Preview, SkipReason
 from pgqueue.values.job_filter import JobFilter
 
 HOUR = timedelta(hours=1)
@@ -23,12 +23,12 @@ HOUR = timedelta(hours=1)
 
 def states(queue: PgQueue) -> dict[int, str]:
     """The state of each job."""
-    return {job.id: job.state for job in queue.jobs()}
+    return {job.id: job.state for job in queue.insight.search().jobs}
 
 
 def audited(queue: PgQueue) -> list[tuple[Any, ...]]:
     """Who did what to how many jobs, the first entry first."""
-    return [(one.by, one.action, one.target, one.jobs) for one in reversed(queue.control.audit())]
+    return [(one.by, one.action, one.target, one.jobs) for one in reversed(queue.insight.audit())]
 
 
 @pytest.fixture
@@ -59,7 +59,9 @@ def test_each_criterion_means_the_jobs_that_it_says(queue: PgQueue, send: Any) -
     def matching(**criteria: Any) -> list[int]:
         found: list[int] = []
         for one in queue.control.jobs(**criteria).preview().groups:
-            found += [job.id for job in queue.jobs(queue=one.queue, task=one.task, state=one.state)]
+            found += [
+                job.id for job in queue.insight.search(queue=one.queue, task=one.task, state=one.state).jobs
+            ]
         plan = bulk_jobs.find(_operation(**criteria), after=-1, up_to=99)
         assert sorted(found) == [one.id for one in queue.database.run(plan)[0]]
         return sorted(found)
@@ -156,10 +158,10 @@ def test_a_retry_skips_and_counts_jobs_whose_key_a_live_job_has(queue: PgQueue) 
             job.fail("no")
     twin = task.using(unique_key="one").enqueue().id
     done = queue.control.dead(task="bill").retry()
-    assert (done.done, done.skipped) == (1, {Why.KEY_HELD: 1})
+    assert (done.done, done.skipped) == (1, {SkipReason.KEY_HELD: 1})
     assert [(one.id, one.detail) for one in done.examples] == [(held, f"live job {twin} has its unique key")]
     assert queue.job(free).state is JobState.READY
-    assert queue.control.audit()[0].counts == {"done": 1, "key_held": 1}
+    assert queue.insight.audit()[0].counts == {"done": 1, "key_held": 1}
     assert queue.control.dead(task="bill").retry(without_key=True).done == 1
 
 
@@ -201,7 +203,7 @@ def test_criteria_that_make_no_sense_are_refused_and_change_nothing(
     with pytest.raises(InvalidOption, match=said):
         queue.control.jobs(**criteria).cancel()
     assert [*states(queue).values()] == ["ready"]
-    assert queue.control.audit() == []
+    assert queue.insight.audit() == []
 
 
 def test_operations_that_make_no_sense_are_refused_and_change_nothing(queue: PgQueue, send: Any) -> None:
@@ -221,10 +223,10 @@ def test_operations_that_make_no_sense_are_refused_and_change_nothing(queue: PgQ
         queue.control.dead(state="ready")  # type: ignore[call-arg]  # no criterion of dead jobs
     with pytest.raises(InvalidOption, match="no such operation"):
         queue.control.resume_operation(1)
-    queue.pause("mail")
+    queue.control.pause("mail")
     with pytest.raises(InvalidOption, match="no such operation"):
-        queue.control.resume_operation(queue.control.audit()[0].id)
-    assert [one.action for one in queue.control.audit()] == ["pause"]
+        queue.control.resume_operation(queue.insight.audit()[0].id)
+    assert [one.action for one in queue.insight.audit()] == ["pause"]
 
 
 def test_an_undeclared_queue_is_no_target(dsn: str) -> None:
@@ -260,7 +262,7 @@ def test_an_interrupted_operation_continues_where_it_stopped(queue: PgQueue, sen
 
     with pytest.raises(KeyboardInterrupt):
         queue.control.jobs(task="shop.*").move("b", by="ann", progress=stop)
-    (entry,) = queue.control.audit()
+    (entry,) = queue.insight.audit()
     assert (entry.jobs, entry.unfinished, entry.counts) == (3, True, {"done": 3})
     assert [queue.job(one).queue for one in ids] == ["b"] * 3 + ["a"] * 3
     queue.control.jobs(ids=ids[:1]).move("elsewhere")
@@ -270,7 +272,7 @@ def test_an_interrupted_operation_continues_where_it_stopped(queue: PgQueue, sen
     assert (done.operation, done.done) == (entry.id, 6)
     assert queue.job(ids[0]).queue == "elsewhere"  # it had passed that one
     assert queue.job(late.id).queue == "a"  # that came after it had begun
-    assert [(one.by, one.action, one.jobs, one.unfinished) for one in queue.control.audit()] == [
+    assert [(one.by, one.action, one.jobs, one.unfinished) for one in queue.insight.audit()] == [
         ("bob", "continue", None, False),
         (me(), "move", 1, False),
         ("ann", "move", 6, False),
@@ -305,10 +307,10 @@ def test_a_job_that_stays_locked_is_skipped_and_counted(
     with psycopg.connect(dsn) as other:
         other.execute("select from pgqueue.jobs where id = %s for update", [ids[1]])
         done = queue.control.jobs(everything=True).cancel()
-    assert (done.done, done.skipped) == (2, {Why.LOCKED: 1})
+    assert (done.done, done.skipped) == (2, {SkipReason.LOCKED: 1})
     assert [one.id for one in done.examples] == [ids[1]]
     assert states(queue)[ids[1]] == "ready"
-    assert not queue.control.audit()[0].unfinished
+    assert not queue.insight.audit()[0].unfinished
     assert queue.control.jobs(everything=True).cancel().done == 1
 
 
@@ -340,10 +342,10 @@ def test_a_job_that_the_database_refuses_fails_alone(queue: PgQueue, send: Any, 
     )
     assert ids[1] == 2
     done = queue.control.jobs(everything=True).move("b")
-    assert (done.done, done.skipped) == (4, {Why.REFUSED: 1})
+    assert (done.done, done.skipped) == (4, {SkipReason.REFUSED: 1})
     assert "not this one" in (done.examples[0].detail or "")
     assert [queue.job(one).queue for one in ids] == ["b", "default", "b", "b", "b"]
-    assert queue.control.audit()[0].counts == {"done": 4, "refused": 1}
+    assert queue.insight.audit()[0].counts == {"done": 4, "refused": 1}
 
 
 def test_a_right_that_is_missing_ends_the_operation_and_loses_nothing(
@@ -359,7 +361,7 @@ def test_a_right_that_is_missing_ends_the_operation_and_loses_nothing(
     )
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         queue.control.jobs(everything=True).move("b")
-    (entry,) = queue.control.audit()
+    (entry,) = queue.insight.audit()
     assert (entry.jobs, entry.unfinished) == (0, True)
     ask(dsn, "drop trigger refuse on pgqueue.jobs")
     assert queue.control.resume_operation(entry.id).done == 3
@@ -413,7 +415,7 @@ def test_a_job_whose_flow_is_locked_is_skipped(
     with psycopg.connect(dsn) as other:
         other.execute("select from pgqueue.flows for update")
         done = queue.control.jobs(everything=True).cancel()
-    assert (done.done, done.skipped) == (1, {Why.LOCKED: 2})
+    assert (done.done, done.skipped) == (1, {SkipReason.LOCKED: 2})
     assert alone.status() is JobState.CANCELLED
 
 
@@ -453,8 +455,8 @@ def test_a_preview_changes_nothing_and_tells_queue_task_and_state(queue: PgQueue
     ]
     assert found.count == 4
     assert [job.args["customer_id"] for job in sorted(found.sample, key=lambda job: job.id)] == [1, 5]
-    assert queue.control.audit() == []
-    assert {job.queue for job in queue.jobs()} == {"mail", "default"}
+    assert queue.insight.audit() == []
+    assert {job.queue for job in queue.insight.search().jobs} == {"mail", "default"}
 
 
 def test_arguments_that_are_no_jsonb_stop_no_filter(queue: PgQueue, send: Any, dsn: str) -> None:
@@ -479,7 +481,7 @@ async def test_awaited_twins_do_the_same(queue: PgQueue, send: Any) -> None:
     assert (await queue.control.dead(everything=True).apreview()).count == 0
     assert (await queue.control.dead(everything=True).aretry()).done == 0
     assert (await queue.control.dead(everything=True).apurge()).done == 0
-    assert (await queue.control.aaudit(limit=1))[0].action == "purge_dead"
+    assert (await queue.insight.aaudit(limit=1))[0].action == "purge_dead"
     with pytest.raises(InvalidOption, match="no such operation"):
         await queue.control.aresume_operation(99)
 
@@ -497,7 +499,7 @@ def test_an_operation_that_two_continue_at_once_does_each_job_once_and_ends_once
 
     with pytest.raises(KeyboardInterrupt):
         queue.control.jobs(queue="a").cancel(by="ann", progress=stop)
-    (entry,) = queue.control.audit()
+    (entry,) = queue.insight.audit()
     ends: list[Any] = []
 
     def overtake(result: BulkResult) -> None:
@@ -511,7 +513,7 @@ def test_an_operation_that_two_continue_at_once_does_each_job_once_and_ends_once
     queue.control.resume_operation(entry.id, by="eve", progress=overtake)
     assert None not in ends
     assert len({*ends}) == 1
-    (done,) = [one for one in queue.control.audit() if one.id == entry.id]
+    (done,) = [one for one in queue.insight.audit() if one.id == entry.id]
     assert (done.jobs, done.counts, done.unfinished) == (12, {"done": 12}, False)
     assert ask(dsn, "select count(*), count(distinct id) from pgqueue.job_history") == [(12, 12)]
     assert {*states(queue)} == {*ids}

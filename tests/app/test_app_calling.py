@@ -115,7 +115,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_job(queue: PgQueue) -> None
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert [job.state for job in queue.jobs()] == [JobState.READY]
+    assert [job.state for job in queue.insight.search().jobs] == [JobState.READY]
     assert not queue.database.ends.busy
     await queue.aclose()
 
@@ -156,7 +156,7 @@ async def test_a_caller_of_a_job_that_is_cancelled_is_told_so(queue: PgQueue) ->
 
     caller = asyncio.create_task(note())
     await until(lambda: queue.database.ends.waits)
-    (job,) = queue.jobs()
+    (job,) = queue.insight.search().jobs
     queue.cancel(job.id)
     with pytest.raises(JobFailed, match=r"is cancelled$") as caught:
         await caller

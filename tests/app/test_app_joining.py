@@ -32,7 +32,7 @@ def give_up() -> None:
 
 def children(queue: PgQueue) -> list[int]:
     """The arguments of the jobs of the task ``child``, in order."""
-    return sorted(job.args["number"] for job in queue.jobs(task="child"))
+    return sorted(job.args["number"] for job in queue.insight.search(task="child").jobs)
 
 
 @pytest.fixture
@@ -302,7 +302,11 @@ async def test_a_blocking_call_in_an_async_transaction_is_refused(
     @queue.task(retry=ONCE)
     async def parent(ctx: Context) -> None:
         async with ctx.transaction():
-            for call in (lambda: child.enqueue(1), lambda: queue.enqueue_many([child.call(2)]), queue.counts):
+            for call in (
+                lambda: child.enqueue(1),
+                lambda: queue.enqueue_many([child.call(2)]),
+                queue.insight.counts,
+            ):
                 with pytest.raises(UnsupportedConnection) as caught:
                     call()
                 refused.append(str(caught.value))
@@ -342,7 +346,7 @@ async def test_calls_that_are_made_while_they_are_drawn_may_use_the_transaction(
             )
 
     assert await done(queue, running, parent) is None
-    assert len(queue.jobs(task="child", limit=5_000)) == 3_000
+    assert len(queue.insight.search(task="child", limit=5_000).jobs) == 3_000
 
 
 async def test_a_transaction_leaves_nothing_in_the_context(
@@ -384,8 +388,8 @@ async def test_pools_grow_with_the_workers_that_run_and_shrink_again(dsn: str, r
     queue = PgQueue(dsn, pool_size=3)
     other = PgQueue(dsn, pool_size=3)
     pools = queue.database.pools
-    await queue.acounts()
-    queue.counts()
+    await queue.insight.acounts()
+    queue.insight.counts()
 
     @queue.task
     async def note() -> int:

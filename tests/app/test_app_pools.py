@@ -197,9 +197,9 @@ def test_the_environment_says_where_the_database_is(
         monkeypatch.delenv(setting, raising=False)
     queue = PgQueue()
     with pytest.raises(ConfigurationError, match="PGQUEUE_DSN or DATABASE_URL"):
-        queue.counts()
+        queue.insight.counts()
     monkeypatch.setenv(name, dsn.replace("postgresql://", "postgresql+psycopg://"))
-    assert queue.counts() == ([], [])
+    assert queue.insight.counts() == ([], [])
     queue.close()
 
 
@@ -287,7 +287,7 @@ async def test_a_cancellation_that_the_pool_forgets_is_not_forgotten(
         await asyncio.create_task(hold())
     monkeypatch.undo()
     assert entered == []
-    await queue.acounts()
+    await queue.insight.acounts()
     assert pool.get_stats()["pool_available"] == 1
     await queue.aclose()
 
@@ -300,7 +300,7 @@ async def test_what_clears_up_after_a_cancellation_gets_its_connection(queue: Pg
         try:
             await asyncio.Event().wait()
         finally:
-            await queue.acounts()
+            await queue.insight.acounts()
             cleared.set()
 
     task = asyncio.create_task(work())
@@ -375,7 +375,7 @@ def test_the_address_of_another_kind_of_database_is_refused_by_its_name(dsn: str
     with pytest.raises(
         ConfigurationError, match=f"begins with {kind}://, and pgqueue works on PostgreSQL only"
     ):
-        PgQueue(dsn).counts()
+        PgQueue(dsn).insight.counts()
 
 
 def test_a_password_that_looks_like_an_address_is_left_alone(dsn: str) -> None:
@@ -398,7 +398,7 @@ def test_a_password_with_an_unescaped_character_stands_in_no_message(password: s
     with pytest.raises(
         ConfigurationError, match=r"cannot be read; write .* %40 for @ and %2F for /"
     ) as caught:
-        PgQueue(dsn).counts()
+        PgQueue(dsn).insight.counts()
     assert "hush" not in f"{caught.value!r} {without_secrets(dsn)}"
     assert caught.value.__cause__ is None
 
@@ -419,13 +419,13 @@ def test_a_database_that_does_not_exist_is_to_be_created(dsn: str) -> None:
     with pytest.raises(
         ConnectionFailed, match=r"create it with `createdb nowhere`, or check --dsn, PGQUEUE_DSN"
     ) as caught:
-        PgQueue(missing).counts()
+        PgQueue(missing).insight.counts()
     assert "that the server runs" not in str(caught.value)
 
 
 def test_a_server_that_does_not_answer_is_told_in_one_line_with_one_stop() -> None:
     with pytest.raises(ConnectionFailed) as caught:
-        PgQueue(f"postgresql://me@127.0.0.1:{free_port()}/app").counts()
+        PgQueue(f"postgresql://me@127.0.0.1:{free_port()}/app").insight.counts()
     said = str(caught.value)
     assert re.search(r"failed: Connection refused; check --dsn, .*, and that the server runs$", said)
     assert not re.search(r"[?!.];|\n|\t", said)

@@ -20,17 +20,17 @@ from pgqueue.values.queue_settings import NO_SETTINGS, QueueSettings
 
 def known(queue: PgQueue) -> dict[str, Any]:
     """What is known of each queue."""
-    return {one.queue: one for one in queue.control.known()}
+    return {one.queue: one for one in queue.insight.queues()}
 
 
 def test_a_pause_keeps_the_first_name_and_reason_and_goes_with_the_resume(queue: PgQueue) -> None:
-    assert queue.pause("mail", why="SMTP is down", by="ann")
-    assert not queue.pause("mail", why="again", by="bob")
+    assert queue.control.pause("mail", why="SMTP is down", by="ann")
+    assert not queue.control.pause("mail", why="again", by="bob")
     paused = known(queue)["mail"]
     assert (paused.paused_by, paused.paused_why) == ("ann", "SMTP is down")
 
-    assert queue.resume("mail", by="bob")
-    assert not queue.resume("mail")
+    assert queue.control.resume("mail", by="bob")
+    assert not queue.control.resume("mail")
     again = known(queue)["mail"]
     assert (again.paused_at, again.paused_by, again.paused_why) == (None, None, None)
     noted = ask(queue, "select said_by, action, target, details ->> 'why' from pgqueue.audit order by id")
@@ -42,7 +42,7 @@ def test_a_drain_keeps_the_first_name_and_reason_and_goes_with_the_resume(queue:
     assert not queue.control.drain("mail", why="again", by="bob")
     drained = known(queue)["mail"]
     assert (drained.drained_by, drained.drained_why) == ("ann", "it moves")
-    assert queue.resume("mail")
+    assert queue.control.resume("mail")
     assert known(queue)["mail"].drained_at is None
 
 
@@ -50,17 +50,17 @@ def test_a_pattern_stands_for_the_queues_that_there_are(queue: PgQueue) -> None:
     task = queue.task(name="send")(lambda: None)
     for name in ("mail-a", "mail-b", "reports", "mail.c"):
         task.using(queue=name).enqueue()
-    assert queue.pause("mail-*")
+    assert queue.control.pause("mail-*")
     assert {name for name, one in known(queue).items() if one.paused_at} == {"mail-a", "mail-b"}
-    assert not queue.pause("nothing-*")
-    assert queue.pause("*")
+    assert not queue.control.pause("nothing-*")
+    assert queue.control.pause("*")
     assert {name for name, one in known(queue).items() if one.paused_at} == {
         "mail-a",
         "mail-b",
         "mail.c",
         "reports",
     }
-    assert queue.resume("*")
+    assert queue.control.resume("*")
     assert not [one for one in known(queue).values() if one.paused_at]
 
 
@@ -71,7 +71,7 @@ def test_a_pattern_stands_for_queues_of_dead_jobs_and_of_live_workers_too(queue:
     for lease, entries in ((1, ["mail-served", "mail-a*", "!mail-not"]), (-1, ["mail-gone"])):
         worker = WorkerInfo(uuid4(), "host", 1, 1, "0", entries)
         queue.database.run(register(worker, timedelta(hours=lease)))
-    assert queue.pause("mail-*")
+    assert queue.control.pause("mail-*")
     assert known(queue).keys() == {"mail-dead", "mail-served"}
 
 
@@ -90,7 +90,7 @@ async def test_a_process_that_changes_a_queue_knows_it_at_once(queue: PgQueue) -
     queue.control.drain("mail")
     with pytest.raises(QueueDrained):
         await sent()
-    queue.resume("mail")
+    queue.control.resume("mail")
     assert await sent() == 6
     await queue.control.adrain("mail")
     with pytest.raises(QueueDrained):
@@ -113,7 +113,7 @@ def test_a_declaration_that_contradicts_itself_changes_nothing(queue: PgQueue) -
 
 
 def test_an_update_of_the_row_clears_who_paused_it(queue: PgQueue) -> None:
-    queue.pause("mail", why="SMTP is down", by="ann")
+    queue.control.pause("mail", why="SMTP is down", by="ann")
     ask(queue, "update pgqueue.queues set paused_at = null where name = 'mail' returning 1")
     ask(queue, "update pgqueue.queues set paused_at = now() where name = 'mail' returning 1")
     assert known(queue)["mail"].paused_by is None
@@ -135,7 +135,7 @@ async def test_a_resume_by_sql_wakes_an_idle_worker(queue: PgQueue, running: Run
     @queue.task(queue="mail")
     async def send() -> None: ...
 
-    queue.pause("mail")
+    queue.control.pause("mail")
     job = send.enqueue()
     async with running(queue, poll=60):
         await ended(queue, queue.task(name="other", queue="other")(lambda: None).enqueue())
@@ -197,7 +197,7 @@ def test_a_pattern_is_refused_where_one_queue_is_meant(queue: PgQueue) -> None:
     ):
         with pytest.raises(InvalidOption, match=r"'mail-\*': name one queue"):
             wrong()
-    assert known(queue) == {}
+    assert [one.settings for one in known(queue).values()] == [NO_SETTINGS]
     assert queue.job(job.id).queue == "default"
 
 
@@ -235,10 +235,10 @@ def test_two_operators_who_change_different_settings_lose_neither(queue: PgQueue
 def test_a_resume_locks_queues_in_the_order_of_names_as_a_pause_does(queue: PgQueue, dsn: str) -> None:
     """Else two operators who pause and resume by a pattern wait for each other, and the database ends one of them."""
     for name in ("c", "b", "a"):  # where rows stand says nothing about names
-        queue.pause(name)
+        queue.control.pause(name)
     with ThreadPoolExecutor(1) as threads, psycopg.connect(dsn) as pausing:
         pausing.execute("select from pgqueue.queues where name = 'a' for update")
-        resumed = threads.submit(queue.resume, "*")
+        resumed = threads.submit(queue.control.resume, "*")
         wait_until(
             lambda: ask(
                 queue,
@@ -252,9 +252,9 @@ def test_a_resume_locks_queues_in_the_order_of_names_as_a_pause_does(queue: PgQu
 
 
 async def test_awaited_twins_do_the_same(queue: PgQueue) -> None:
-    assert await queue.apause("mail", by="ann")
-    assert (await queue.control.aknown())[0].paused_by == "ann"
-    assert await queue.aresume("mail")
+    assert await queue.control.apause("mail", by="ann")
+    assert (await queue.insight.aqueues())[0].paused_by == "ann"
+    assert await queue.control.aresume("mail")
     assert await queue.control.adrain("mail")
     assert (await queue.control.adeclare("mail", priority=1)).priority == 1
     assert (await queue.control.aset("mail", max_attempts=2)).max_attempts == 2

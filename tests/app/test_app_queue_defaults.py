@@ -103,7 +103,7 @@ def test_a_drained_queue_takes_no_jobs_until_it_is_resumed(queue: PgQueue, ways:
     with pytest.raises(QueueDrained, match="queue 'mail' is drained"):
         ways[way]()
     assert ask(queue, "select count(*) from pgqueue.jobs") == [(0,)]
-    queue.resume("mail")
+    queue.control.resume("mail")
     assert ask(queue, "select id from pgqueue.jobs where id = %s", ways[way]())
 
 
@@ -113,7 +113,7 @@ async def test_the_jobs_of_a_drained_queue_run(queue: PgQueue, ways: Ways, runni
     async with running(queue):
         await until(lambda: queue.job(job).state.ended)
     assert queue.job(job).state is JobState.SUCCEEDED
-    assert [one.queue for one in queue.control.known() if one.drained_at] == ["mail"]
+    assert [one.queue for one in queue.insight.queues() if one.drained_at] == ["mail"]
 
 
 async def test_a_flow_that_runs_adds_jobs_to_a_drained_queue(queue: PgQueue, running: Running) -> None:

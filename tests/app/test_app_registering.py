@@ -343,21 +343,6 @@ async def test_an_id_that_can_be_none_is_refused_in_words(queue: PgQueue) -> Non
         queue.job(1 << 63)
 
 
-async def test_all_dead_jobs_are_deleted_only_if_that_is_said(queue: PgQueue) -> None:
-    task = queue.task(max_attempts=1)(plain)
-    ids = [task.enqueue(number).id for number in (2, 3)]
-    with queue.take(2) as jobs:
-        for job in jobs:
-            job.fail("no ink")
-    with pytest.raises(InvalidOption, match=r"say purge_dead\(everything=True\)"):
-        queue.purge_dead()
-    with pytest.raises(InvalidOption, match=r"say purge_dead\(everything=True\)"):
-        await queue.apurge_dead()
-    assert queue.purge_dead([]) == 0
-    assert queue.purge_dead(ids[:1]) == 1
-    assert queue.purge_dead(everything=True) == 1
-
-
 # A blocking enqueue in an event loop
 
 

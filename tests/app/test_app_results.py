@@ -41,7 +41,7 @@ async def returned(running: Running, queue: PgQueue, *jobs: JobHandle[Any]) -> l
     async with running(queue):
         for job in jobs:
             while not (await queue.ajob(job.id)).state.ended:
-                await queue.acounts()
+                await queue.insight.acounts()
     found: list[Any] = []
     for job in jobs:
         try:
@@ -213,8 +213,8 @@ async def test_a_job_that_failed_before_keeps_those_errors_beside_the_reason(
     job = second_time.using(max_attempts=3).enqueue()
     async with running(queue):
         while queue.job(job.id).attempts == 0 or not queue.job(job.id).errors:
-            await queue.acounts()
-        queue.retry(job.id)
+            await queue.insight.acounts()
+        queue.control.run_now(job.id)
         with pytest.raises(ResultNotKept):
             await job.aresult(timeout=20)
     assert [error.type for error in queue.job(job.id).errors] == [
@@ -269,8 +269,8 @@ async def test_a_job_that_its_own_transaction_completed_has_no_result_and_says_s
     jobs = [one.enqueue() for one in (nothing, unsaid, announced, perhaps)]
     if not history:
         async with running(queue):
-            while queue.counts()[0]:
-                await queue.acounts()
+            while queue.insight.counts()[0]:
+                await queue.insight.acounts()
         for job in jobs:
             with pytest.raises(
                 JobNotFound, match=r"this queue keeps no history \(history=0\), so it may have succeeded"

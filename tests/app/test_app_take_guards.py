@@ -181,11 +181,11 @@ def test_a_task_decides_by_what_the_block_raises(patient: PgQueue) -> None:
     leave(patient, RetryLater(300), awaited=False)
     assert delay_of(patient, first) == delay_of(patient, second) == timedelta(seconds=300)
     for job_id in (first, second):
-        patient.retry(job_id)
+        patient.control.run_now(job_id)
     leave(patient, Snooze(60), awaited=False)
     assert [(state, attempts) for _, state, attempts in live(patient)] == [("scheduled", 1)] * 2
     for job_id in (first, second):
-        patient.retry(job_id)
+        patient.control.run_now(job_id)
     leave(patient, Dead("no use"), awaited=False)
     assert [reason for _, reason, _ in dead(patient)] == ["asked"] * 2
 

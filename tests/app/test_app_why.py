@@ -75,7 +75,7 @@ def test_a_job_in_a_queue_that_no_worker_serves_says_so(queue: PgQueue, note: An
 def test_a_job_of_a_paused_queue_says_how_to_resume_it(queue: PgQueue, note: Any) -> None:
     job = note.using(queue="mail").enqueue()
     worker(queue)
-    queue.pause("mail", by="ann", why="SMTP is down")
+    queue.control.pause("mail", by="ann", why="SMTP is down")
     ask(queue, "update pgqueue.queues set paused_at = now() - interval '3 hours'")
     reason, sentence = said(queue, job.id)
     assert (reason, sentence.split("; ")[1]) == (
@@ -310,7 +310,7 @@ def test_times_that_no_program_can_do_sums_with_are_no_obstacle(queue: PgQueue, 
 def test_in_memory_a_job_waits_for_a_drain(queue: PgQueue, note: Any) -> None:
     with in_memory(queue):
         job, later = note.enqueue(), note.using(delay=60).enqueue()
-        queue.pause("default", by="ann")
+        queue.control.pause("default", by="ann")
         assert said(queue, job.id) == (
             "paused",
             (
@@ -319,7 +319,7 @@ def test_in_memory_a_job_waits_for_a_drain(queue: PgQueue, note: Any) -> None:
             ),
         )
         assert queue.why(job.id).evidence["causes"] == ["paused", "no worker"]
-        queue.resume("default")
+        queue.control.resume("default")
         assert said(queue, job.id) == (
             "no worker",
             "it is ready, and has been due for 0 s; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it",

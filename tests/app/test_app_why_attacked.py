@@ -100,7 +100,7 @@ def test_hostile_names_and_messages_stay_on_one_line_of_the_terminal(
     name = 'ev"il;\x1b[31m--\u202e<script>'
     job = note.using(queue=name, delay=60).enqueue()
     worker(queue, "host = %(host)s, running = '{1, 2}'", host=HOSTILE)
-    queue.pause(name, by=HOSTILE, why=HOSTILE)
+    queue.control.pause(name, by=HOSTILE, why=HOSTILE)
     ask(
         queue,
         "update pgqueue.jobs set attempts = 1, errors = %s::jsonb",
@@ -163,7 +163,7 @@ def test_a_limit_that_is_removed_while_a_job_waits_is_said_to_be_unknown(queue: 
 
 def test_a_job_whose_flow_is_gone_is_said_to_wait_for_what_is_recorded(queue: PgQueue, note: Any) -> None:
     flow = chain(note.call(1), note.call(2)).enqueue()
-    (last,) = [one.id for one in queue.jobs(state="blocked")]
+    (last,) = [one.id for one in queue.insight.search(state="blocked").jobs]
     ask(queue, "delete from pgqueue.flows where id = %s", flow.id)
     found = queue.why(last)
     assert (found.reason, found.sentence.startswith("it is blocked, and ")) == ("blocked", True)

@@ -163,8 +163,9 @@ async def test_every_reader_of_the_queue_decodes(secret: PgQueue, running: Runni
     ]
     assert f"ValueError: not {WORD}" in str(shown.errors[0].traceback)
     assert shown.errors[0].at is not None
-    assert [job.args for job in secret.jobs()] == [{"word": WORD}] * 4
-    assert [job.result for job in await secret.ajobs(task="echo")] == [{"said": WORD}]
+    assert [job.args for job in secret.insight.search().jobs] == [{"word": WORD}] * 4
+    (found,) = (await secret.insight.asearch(task="echo")).jobs
+    assert (found.id, found.args) == (plain.id, {"word": WORD})
     with pytest.raises(JobFailed, match=f"not {WORD}"):
         dead.result(timeout=0)
     with pytest.raises(ResultNotKept, match=f"a .*{WORD}"):
@@ -195,7 +196,7 @@ def test_unique_keys_stay_unique_and_are_found_by_what_was_given(secret: PgQueue
     rejected = secret.enqueue_many(echo.using(unique_key=key).call("three") for key in (WORD, "other"))
     assert [one.accepted for one in rejected] == [False, True]
     assert rejected[0].id == first.id
-    assert [job.id for job in secret.jobs(unique_key=WORD)] == [first.id]
+    assert [job.id for job in secret.insight.search(unique_key=WORD).jobs] == [first.id]
     assert first.id != derived.id
     with in_memory(secret):
         echo.using(unique_key=WORD).enqueue("four")
@@ -219,8 +220,8 @@ async def test_encoded_and_plain_jobs_mix(secret: PgQueue, dsn: str, running: Ru
     handles = [before.tasks["echo"].enqueue("plain"), secret.tasks["echo"].enqueue(WORD)]
     ask(secret, "select pgqueue.enqueue('echo', '{\"word\": \"by SQL\"}')")
     async with running(secret):
-        await until(lambda: len(secret.jobs(state="succeeded")) == len(handles) + 1)
-    results = [job.result for job in reversed(secret.jobs())]
+        await until(lambda: len(secret.insight.search(state="succeeded").jobs) == len(handles) + 1)
+    results = [secret.job(job.id).result for job in reversed(secret.insight.search().jobs)]
     assert results == [{"said": "plain"}, {"said": WORD}, {"said": "by SQL"}]
     before.close()
 
@@ -231,7 +232,7 @@ def test_the_arguments_of_schedules_are_encoded_and_those_of_their_jobs_decoded(
     assert secret.schedules.get("each").args == {"word": WORD}
     secret.schedules.fire("each")
     assert in_clear(secret) == []
-    assert [job.args for job in secret.jobs()] == [{"word": WORD}]
+    assert [job.args for job in secret.insight.search().jobs] == [{"word": WORD}]
 
 
 class Salted(Secret):
@@ -430,7 +431,7 @@ def test_an_enqueue_that_cannot_be_encoded_is_refused(dsn: str) -> None:
         queue.tasks["echo"].enqueue("one")
     with pytest.raises(PayloadNotEncodable, match="echo: the codec failed to encode"):
         queue.enqueue_many(queue.tasks["echo"].call(word) for word in "abc")
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
     queue.close()
 
 
@@ -524,9 +525,9 @@ async def test_a_false_envelope_ends_only_its_own_job(secret: PgQueue, running: 
     good = secret.tasks["echo"].enqueue(WORD)
     async with running(secret):
         await ended(secret, good)
-        await until(lambda: len(secret.jobs(state="dead")) == len(HOSTILE))
+        await until(lambda: len(secret.insight.search(state="dead").jobs) == len(HOSTILE))
     assert good.result(timeout=0) == {"said": WORD}
-    assert {job.reason for job in secret.jobs(state="dead")} == {"undecodable"}
+    assert {job.reason for job in secret.insight.search(state="dead").jobs} == {"undecodable"}
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ def _cpu_of_server(postmaster: str) -> float:
 
 def paths(queue: PgQueue) -> list[str]:
     """A page of each kind, and the searches that look at most jobs."""
-    (ready,) = queue.jobs(state="ready", limit=1)
+    (ready,) = queue.insight.search(state="ready", limit=1).jobs
     return [
         *(f"/overview?window={one}" for one in ("1h", "6h", "24h", "7d", "30d")),
         *(f"/task?name={FAILING_TASK}&window={one}" for one in ("1h", "24h", "30d")),

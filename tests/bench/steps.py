@@ -63,7 +63,7 @@ def _compare(queue: PgQueue, connection: psycopg.Connection[Any]) -> None:
 
 
 def _step(ctx: Context, number: int) -> int:
-    return ctx.run_step(f"step {number}", int, number)
+    return ctx.step(f"step {number}", int, number)
 
 
 def _tidy(queue: PgQueue, connection: psycopg.Connection[Any]) -> None:

@@ -64,7 +64,7 @@ def queued(own: psycopg.Connection[Any]) -> list[str]:
 
 def ours(queue: PgQueue) -> list[Job]:
     """Our jobs, oldest first."""
-    return queue.jobs()[::-1]
+    return [*reversed(queue.insight.search().jobs)]
 
 
 def left(report: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from cli.commands import pgqueue, printed
 from looking import ask
 
-from pgqueue import Alert, Backlog, LimitFull, PgQueue
+from pgqueue import Alert, Backlog, PgQueue, SaturatedLimit
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.store import alerts
 from pgqueue.testing.alerts import look_at_due
@@ -17,7 +17,7 @@ def watched(queue: PgQueue) -> PgQueue:
     """One alert that is firing, and one whose limit does not exist."""
 
     @queue.alert("<b>busy</b>", Backlog(queue="mail", over=0))
-    @queue.alert("full", LimitFull(limit="none"))
+    @queue.alert("full", SaturatedLimit(limit="none"))
     @queue.task(name="ops.page", queue="ops")
     def page(alert: Alert) -> None: ...
 
@@ -51,7 +51,7 @@ def test_silence_and_unsilence_are_in_the_audit(watched: PgQueue, dsn: str) -> N
     assert pgqueue("alerts", "remove", "full", dsn=dsn).exit_code == 0
     again = pgqueue("alerts", "remove", "full", dsn=dsn)
     assert again.exit_code == 1
-    assert [one.action for one in watched.control.audit()] == [
+    assert [one.action for one in watched.insight.audit()] == [
         "alert remove",
         "alert unsilence",
         "alert silence",

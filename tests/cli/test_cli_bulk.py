@@ -37,7 +37,7 @@ def jobs(queue: PgQueue) -> list[int]:
 
 def left(queue: PgQueue) -> list[int]:
     """The jobs that were not cancelled."""
-    return sorted(job.id for job in queue.jobs() if not job.state.ended)
+    return sorted(job.id for job in queue.insight.search().jobs if not job.state.ended)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_preview_tells_how_many_by_queue_task_and_state_and_some_of_them(
     assert ["mail", "send", "scheduled", "1"] in lines
     assert 'such as 1: send {"customer_id":7}' in dry.stdout
     assert left(queue) == jobs
-    assert queue.control.audit() == []
+    assert queue.insight.audit() == []
 
 
 def test_what_is_not_confirmed_is_not_done(queue: PgQueue, jobs: list[int], dsn: str) -> None:
@@ -127,7 +127,7 @@ def test_bad_input_is_refused_and_changes_nothing(
     assert refused.exit_code == 2
     assert said in refused.stderr
     assert left(queue) == jobs
-    assert queue.control.audit() == []
+    assert queue.insight.audit() == []
 
 
 @pytest.mark.usefixtures("jobs")
@@ -140,7 +140,7 @@ def test_a_queue_that_no_one_knows_is_hinted_at(dsn: str) -> None:
 @pytest.mark.usefixtures("jobs")
 def test_an_audit_lists_who_did_what_to_how_many(queue: PgQueue, dsn: str) -> None:
     queue.control.jobs(queue="mail").cancel(by="ann")
-    queue.pause("reports", why="broken", by="bob")
+    queue.control.pause("reports", why="broken", by="bob")
     listed = printed(pgqueue("audit", "list", "--json", dsn=dsn))
     assert [(one["by"], one["action"], one["target"], one["jobs"]) for one in listed] == [
         ("bob", "pause", "reports", None),
@@ -204,14 +204,14 @@ def test_an_operation_that_was_killed_continues_where_it_stopped(
             )
         )
     )
-    (entry,) = queue.control.audit()
+    (entry,) = queue.insight.audit()
     ((moved,),) = ask(dsn, "select count(*) from pgqueue.jobs where queue = 'slow'")
     assert (entry.jobs, entry.unfinished) == (moved, True)
     assert 0 < moved < 3_000
     done = printed(pgqueue("audit", "resume", str(entry.id), "--json", dsn=dsn))
     assert done["done"] == 3_000
     assert ask(dsn, "select distinct queue from pgqueue.jobs") == [("slow",)]
-    assert [(one.action, one.jobs) for one in queue.control.audit()] == [("continue", None), ("move", 3_000)]
+    assert [(one.action, one.jobs) for one in queue.insight.audit()] == [("continue", None), ("move", 3_000)]
 
 
 @pytest.mark.usefixtures("jobs")

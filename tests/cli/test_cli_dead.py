@@ -26,7 +26,7 @@ def graves(queue: PgQueue, connection: psycopg.Connection[Any]) -> PgQueue:
 
 
 def dead(queue: PgQueue) -> list[int]:
-    return [job.id for job in queue.jobs(state=JobState.DEAD)]
+    return [job.id for job in queue.insight.search(state=JobState.DEAD).jobs]
 
 
 @pytest.mark.usefixtures("graves")
@@ -67,13 +67,13 @@ def test_retry_returns_the_chosen_jobs_to_their_lines(
 ) -> None:
     assert pgqueue("dead", "retry", *words, dsn=dsn).exit_code == 0
     assert dead(graves) == left
-    assert len(graves.jobs(state=JobState.READY)) == 3 - len(left)
+    assert len(graves.insight.search(state=JobState.READY).jobs) == 3 - len(left)
 
 
 @pytest.mark.parametrize(("words", "left"), SELECTIONS)
 def test_purge_forgets_the_chosen_jobs(words: list[str], left: list[int], graves: PgQueue, dsn: str) -> None:
     assert pgqueue("dead", "purge", "--yes", *words, dsn=dsn).exit_code == 0
-    assert [job.id for job in graves.jobs()] == left
+    assert [job.id for job in graves.insight.search().jobs] == left
 
 
 @pytest.mark.parametrize("verb", ["retry", "purge"])
@@ -117,12 +117,11 @@ REMEDIES = (
 )
 
 
-@pytest.mark.parametrize("verb", ["dead", "jobs"])
 def test_retry_names_the_live_job_that_keeps_a_job_dead_and_what_can_be_done(
-    verb: str, graves: PgQueue, dsn: str
+    graves: PgQueue, dsn: str
 ) -> None:
     graves.tasks["sell"].using(unique_key="one").enqueue()
-    result = pgqueue(verb, "retry", "1", dsn=dsn)
+    result = pgqueue("dead", "retry", "1", dsn=dsn)
     assert (result.exit_code, result.stderr) == (
         1,
         f"1: stays dead: live job 4 has its unique key 'one'; {REMEDIES}",
@@ -185,16 +184,9 @@ def test_purge_of_an_id_that_is_not_dead_is_no_success(dsn: str) -> None:
 
 @pytest.mark.usefixtures("graves")
 def test_show_writes_a_test_of_a_dead_job(dsn: str) -> None:
-    assert "no stock" in pgqueue("dead", "show", "2", dsn=dsn).output
-    written = pgqueue("dead", "show", "2", "--pytest", dsn=dsn).output
+    assert "no stock" in pgqueue("jobs", "show", "2", dsn=dsn).output
+    written = pgqueue("jobs", "show", "2", "--pytest", dsn=dsn).output
     assert "def test_job_2_of_sell(pgqueue_app):" in written
     assert "no stock" in written
-    assert pgqueue("jobs", "show", "2", "--pytest", dsn=dsn).output == written
-    both = pgqueue("dead", "show", "2", "--pytest", "--json", dsn=dsn)
+    both = pgqueue("jobs", "show", "2", "--pytest", "--json", dsn=dsn)
     assert (both.exit_code, "not both" in both.output) == (2, True)
-
-
-def test_show_of_the_dead_refuses_a_live_job(dsn: str, queue: PgQueue) -> None:
-    live = queue.task(name="sell")(lambda: None).enqueue().id
-    refused = pgqueue("dead", "show", str(live), "--pytest", dsn=dsn)
-    assert (refused.exit_code, f"pgqueue jobs show {live}" in refused.output) == (2, True)

@@ -37,13 +37,16 @@ def test_a_queue_that_nothing_knows_is_noted_and_the_job_is_added(dsn: str) -> N
 def test_without_options_the_tasks_own_hold(dsn: str, queue: PgQueue) -> None:
     assert enqueue(dsn, "shop.wait_for_ever").exit_code == 0
     assert enqueue(dsn, "shop.send", '{"order_id": 1}').exit_code == 0
-    assert [(job.queue, job.args) for job in queue.jobs()] == [("mail", {"order_id": 1}), ("default", {})]
+    assert [(job.queue, job.args) for job in queue.insight.search().jobs] == [
+        ("mail", {"order_id": 1}),
+        ("default", {}),
+    ]
 
 
 def test_a_delay_has_a_unit_or_is_in_seconds(dsn: str, queue: PgQueue) -> None:
     assert enqueue(dsn, "shop.wait_for_ever", "--delay", "2h").exit_code == 0
     assert enqueue(dsn, "shop.wait_for_ever", "--delay", "90").exit_code == 0
-    assert [job.run_at - job.created_at for job in queue.jobs()] == [
+    assert [job.run_at - job.created_at for job in queue.insight.search().jobs] == [
         timedelta(seconds=90),
         timedelta(hours=2),
     ]
@@ -87,7 +90,7 @@ def test_what_does_not_fit_is_refused_and_nothing_added(
     result = enqueue(dsn, *words)
     assert result.exit_code == 2
     assert refusal in result.stderr
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_the_app_can_be_named_in_the_environment(dsn: str, shop: Path) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from pgqueue import JobState, PgQueue
 from pgqueue.cli import progress as bars
 from pgqueue.cli.output import zone
-from pgqueue.store import stacks
+from pgqueue.store import searching, stacks
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_list_as_json_is_one_array_of_whole_jobs_with_iso_times(shelf: PgQueue, 
     assert [job["id"] for job in jobs] == [4, 3, 2, 1]
     assert jobs[3]["args"] == {"book": "waits"}
     assert jobs[1]["errors"][0]["message"] == "no \x1b[31mstock\nat all"
-    for job, told in zip(jobs, shelf.jobs(), strict=True):
+    for job, told in zip(jobs, shelf.insight.search().jobs, strict=True):
         assert datetime.fromisoformat(job["run_at"]) == told.run_at
 
 
@@ -167,17 +167,42 @@ def test_cancel_asks_the_worker_of_a_running_job(shelf: PgQueue, dsn: str) -> No
     assert (result.exit_code, result.stdout) == (0, "1: running; its worker is asked to stop it\n")
 
 
-def test_retry_makes_scheduled_and_dead_jobs_ready(shelf: PgQueue, dsn: str) -> None:
-    result = pgqueue("jobs", "retry", "2", "3", dsn=dsn)
-    assert (result.exit_code, result.stdout) == (0, "2: ready\n3: ready\n")
-    assert shelf.job(2).state is shelf.job(3).state is JobState.READY
+def test_run_now_makes_scheduled_jobs_ready(shelf: PgQueue, dsn: str) -> None:
+    result = pgqueue("jobs", "run-now", "2", dsn=dsn)
+    assert (result.exit_code, result.stdout) == (0, "2: ready\n")
+    assert shelf.job(2).state is JobState.READY
+    assert [one.action for one in shelf.insight.audit()] == ["run now"]
     assert shelf.job(2).run_at <= datetime.now(UTC) + timedelta(minutes=30)
 
 
 @pytest.mark.usefixtures("shelf")
-def test_retry_leaves_other_jobs_alone(dsn: str) -> None:
-    result = pgqueue("jobs", "retry", "1", "4", dsn=dsn)
-    assert (result.exit_code, result.stderr) == (1, "1: not changed: ready\n4: not changed: succeeded\n")
+def test_run_now_leaves_other_jobs_alone_and_names_the_verb_for_dead_ones(dsn: str) -> None:
+    result = pgqueue("jobs", "run-now", "1", "3", "4", dsn=dsn)
+    assert (result.exit_code, result.stderr.splitlines()) == (
+        1,
+        [
+            "1: not changed: ready",
+            "3: not changed: dead; `pgqueue dead retry 3` makes it ready again",
+            "4: not changed: succeeded",
+        ],
+    )
+    result = pgqueue("dead", "retry", "2", dsn=dsn)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "2: not changed: scheduled; `pgqueue jobs run-now 2` starts it before its time\n",
+    )
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_list_that_stopped_before_its_end_says_where_the_next_one_goes_on(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "FIRST", 1)
+    monkeypatch.setattr(searching, "LOOKED_AT", 1)
+    for form in ([], ["--json"]):
+        result = pgqueue("jobs", "list", "--task", "nothing", *form, dsn=dsn)
+        assert result.exit_code == 0
+        assert result.stderr.endswith("older jobs than 3 were not looked at: --before 3\n")
 
 
 @pytest.mark.parametrize("job_id", ["0", "-1", "x", "9223372036854775808"])
@@ -318,7 +343,7 @@ def test_the_stack_of_a_running_job_is_asked_of_its_worker(
     shown = pgqueue(*words, dsn=dsn)
     assert shown.stdout == "shop.py:31 in send\n    await \\x1b[31mgate\n"
     assert printed(pgqueue(*words, "--json", dsn=dsn))["text"] == said
-    assert [one.by for one in queue.control.audit(limit=2)] == ["ann", "ann"]
+    assert [one.by for one in queue.insight.audit(limit=2)] == ["ann", "ann"]
 
     refused = pgqueue("jobs", "stack", "2", dsn=dsn)
     assert (refused.exit_code, "job 2 is scheduled" in refused.stderr) == (2, True)

@@ -49,21 +49,20 @@ BY_CUSTOMER = "task:send:customer"
 
 def test_list_counts_running_waiting_and_lost_jobs(limited: PgQueue) -> None:
     found = {
-        one.name: (one.running, one.waiting, one.lost, one.numbers.most)
-        for one in limited.control.limits.list()
+        one.name: (one.running, one.waiting, one.lost, one.numbers.most) for one in limited.insight.limits()
     }
     assert found == {BY_CUSTOMER: (2, 2, 1, 3), "name:api": (2, 2, 1, None)}
 
 
 def test_show_names_the_keys_and_who_holds_places(limited: PgQueue) -> None:
-    found = limited.control.limits.get(BY_CUSTOMER)
+    found = limited.insight.limit(BY_CUSTOMER)
     assert [(one.key, one.running, one.waiting) for one in found.keys] == [
         (f'{BY_CUSTOMER} {{"customer":7}}', 1, 2),
         (f'{BY_CUSTOMER} {{"customer":8}}', 1, 0),
     ]
     assert [(one.task, one.worker) for one in found.holders] == [("send", "web:42")] * 2
     with pytest.raises(InvalidOption, match="did you mean 'task:send:customer'"):
-        limited.control.limits.get("task:send:custmer")
+        limited.insight.limit("task:send:custmer")
 
 
 def test_show_prints_a_bounded_number_of_keys_and_holders_and_json_has_all(queue: PgQueue, dsn: str) -> None:
@@ -98,7 +97,7 @@ def test_a_rate_shows_when_its_next_job_may_start(queue: PgQueue) -> None:
     call.enqueue(2)
     now = datetime(2031, 5, 4, 12, tzinfo=UTC)
     drain(queue, now=now)
-    (key,) = queue.control.limits.get("task:call:per-interval").keys
+    (key,) = queue.insight.limit("task:call:per-interval").keys
     assert (key.waiting, key.next_start) == (1, now + timedelta(minutes=1))
 
 
@@ -109,11 +108,11 @@ def test_what_an_operator_sets_holds_for_the_next_claim_whatever_the_code_says(
     ask(dsn, "update pgqueue.workers set lease_until = now() + interval '1 h'")  # both hold their places
     control.set(BY_CUSTOMER, Limit(1), by="ann")
     assert [ran.task for ran in drain(limited)] == ["plain"]
-    (one,) = [one for one in control.list() if one.name == BY_CUSTOMER]
+    (one,) = [one for one in limited.insight.limits() if one.name == BY_CUSTOMER]
     assert (one.numbers.most, one.set_by, one.numbers.declared) == (1, "ann", "3 at once by customer")
     control.unset(BY_CUSTOMER)
     assert [ran.args for ran in drain(limited)] == [{"customer": 7}] * 2
-    actions = [entry.action for entry in limited.control.audit()]
+    actions = [entry.action for entry in limited.insight.audit()]
     assert actions[:2] == ["limit unset", "limit set"]
 
 
@@ -128,7 +127,7 @@ def test_a_queue_can_be_limited_as_a_whole(queue: PgQueue) -> None:
     assert len(drain(queue, now=now)) == 1
     assert len(drain(queue, now=now + timedelta(minutes=1))) == 1
     control.unset("queue:mail")
-    assert [one.name for one in control.list()] == []
+    assert [one.name for one in queue.insight.limits()] == []
     assert len(drain(queue, now=now + timedelta(minutes=1))) == 1
     assert {one.status() for one in jobs} == {JobState.SUCCEEDED}
 
@@ -152,12 +151,14 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(limited: PgQueue, ds
 
 async def test_each_method_has_an_awaited_twin(limited: PgQueue) -> None:
     control = limited.control.limits
-    assert await control.alist() == control.list()
-    assert await control.aget(BY_CUSTOMER) == control.get(BY_CUSTOMER)
+    see = limited.insight
+    assert await see.alimits() == see.limits()
+    assert await see.alimit(BY_CUSTOMER) == see.limit(BY_CUSTOMER)
+    assert await see.aweights() == see.weights()
     changed = await control.aset(BY_CUSTOMER, Limit(9), by="ann")
     assert (changed.numbers.most, changed.set_by) == (9, "ann")
     await control.aunset(BY_CUSTOMER)
-    assert {one.set_by for one in control.list()} == {None}
+    assert {one.set_by for one in see.limits()} == {None}
 
 
 @pytest.mark.usefixtures("limited")
@@ -190,7 +191,7 @@ def test_the_command_lists_shows_sets_and_recounts(dsn: str) -> None:
 def test_a_share_is_weighed_and_what_is_no_share_or_weight_is_refused(dsn: str) -> None:
     queue = PgQueue(dsn)
     assert pgqueue("limits", "weigh", '{"tenant": "acme"}', "5", dsn=dsn).exit_code == 0
-    assert list(queue.control.limits.weights().values()) == [5]
+    assert list(queue.insight.weights().values()) == [5]
     for wrong in (
         ["acme", "5"],
         ["{}", "5"],
@@ -199,8 +200,8 @@ def test_a_share_is_weighed_and_what_is_no_share_or_weight_is_refused(dsn: str) 
         ['{"tenant": 1}', "1001"],
     ):
         assert pgqueue("limits", "weigh", *wrong, dsn=dsn).exit_code == 2
-    assert list(queue.control.limits.weights().values()) == [5]
+    assert list(queue.insight.weights().values()) == [5]
     assert pgqueue("limits", "weigh", '{"tenant":"acme"}', dsn=dsn).exit_code == 0
-    assert queue.control.limits.weights() == {}
+    assert queue.insight.weights() == {}
     assert ask(dsn, "select action from pgqueue.audit order by id") == [("share weighed",)] * 2
     queue.close()

@@ -24,8 +24,8 @@ def lines(queue: PgQueue) -> PgQueue:
     with queue.take(1, queues=["mail"]) as (job,):
         job.fail("no stock")
     queue.enqueue_many([sell.call(), sell.call(), sell.using(delay=timedelta(hours=1)).call()])
-    queue.pause("mail")
-    queue.pause("empty")
+    queue.control.pause("mail")
+    queue.control.pause("empty")
     return queue
 
 
@@ -73,7 +73,7 @@ def test_a_long_name_is_cut_on_a_terminal_only(
     dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "tenant" * 33
-    PgQueue(dsn).pause(name)
+    PgQueue(dsn).control.pause(name)
     assert cells(pgqueue("queues", "list", dsn=dsn))[0][0] == name
     assert printed(pgqueue("queues", "list", "--json", dsn=dsn))[0]["queue"] == name
     for terminal, shown in ((True, name[: output.LONGEST_NAME - 1] + "…"), (False, name)):
@@ -171,10 +171,10 @@ def test_no_queues_is_an_empty_array(dsn: str) -> None:
 def test_pause_and_resume_name_each_queue(queue: PgQueue, dsn: str) -> None:
     paused = pgqueue("queues", "pause", "mail", "slow", dsn=dsn)
     assert (paused.exit_code, paused.stdout) == (0, "mail: paused\nslow: paused\n")
-    assert queue.counts()[1] == ["mail", "slow"]
+    assert queue.insight.counts()[1] == ["mail", "slow"]
     resumed = pgqueue("queues", "resume", "mail", "other", dsn=dsn)
     assert (resumed.exit_code, resumed.stdout) == (0, "mail: resumed\nother: was not paused\n")
-    assert queue.counts()[1] == ["slow"]
+    assert queue.insight.counts()[1] == ["slow"]
 
 
 def test_pause_says_that_nothing_knows_a_queue(lines: PgQueue, dsn: str, shop: Path) -> None:
@@ -188,7 +188,7 @@ def test_pause_says_that_nothing_knows_a_queue(lines: PgQueue, dsn: str, shop: P
         "note: no job, no worker's --queues and no task of the app names the queue 'defualt'"
     )
     assert note.endswith("; did you mean 'default'?")
-    assert lines.counts()[1] == ["default", "defualt", "empty", "mail", "reports"]
+    assert lines.insight.counts()[1] == ["default", "defualt", "empty", "mail", "reports"]
     assert pgqueue("--app", "shop:queue", "queues", "pause", "mail", dsn=dsn).stderr == ""
 
 
@@ -200,7 +200,7 @@ def test_a_queue_that_the_app_does_not_declare_is_refused(
     result = pgqueue("--app", "shop:declared", "queues", verb, "mail", "mial", dsn=dsn)
     assert result.exit_code == 2
     assert "did you mean 'mail'?" in result.stderr
-    assert queue.counts()[1] == []
+    assert queue.insight.counts()[1] == []
 
 
 def test_show_tells_who_paused_a_queue_when_and_why_and_what_holds(dsn: str) -> None:
@@ -257,23 +257,3 @@ def test_a_full_queue_is_listed_as_full(dsn: str) -> None:
     assert "full" not in pgqueue("queues", "list", dsn=dsn).stdout
     ask(dsn, "insert into pgqueue.jobs (queue, task, args) values ('mail', 't', '{}')")
     assert "full" in pgqueue("queues", "list", dsn=dsn).stdout
-
-
-@pytest.mark.usefixtures("lines")
-def test_move_and_purge_ask_first_and_say_how_many(dsn: str) -> None:
-    asked = pgqueue("queues", "move", "default", "mail", dsn=dsn)
-    assert asked.exit_code == 1
-    assert asked.stderr.startswith("this will move 3 waiting jobs to mail\n")
-    assert (
-        pgqueue("queues", "move", "default", "mail", "--yes", dsn=dsn).stdout == "3 moved: default to mail\n"
-    )
-    assert "this will cancel 3 waiting jobs" in pgqueue("queues", "purge", "mail", dsn=dsn).stderr
-    assert pgqueue("queues", "purge", "mail", "--yes", dsn=dsn).stdout == "3 cancelled: mail\n"
-    noted = ask(
-        dsn,
-        "select action, target, details, jobs from pgqueue.audit where action in ('move', 'purge') order by id",
-    )
-    assert noted == [
-        ("move", "default", {"filter": {"queue": "default"}, "to": "mail"}, 3),
-        ("purge", "mail", {"filter": {"queue": "mail"}}, 3),
-    ]

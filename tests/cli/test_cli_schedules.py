@@ -57,7 +57,7 @@ def test_the_audit_says_who_added_and_changed_a_schedule(dsn: str, queue: PgQueu
     schedules(dsn, "add", *NIGHTLY, "--by", "bob")
     schedules(dsn, "add", *NIGHTLY, "--replace", "--by", "cid")
     schedules(dsn, "add", *NIGHTLY, "--priority", "9", "--replace")
-    changed, added = queue.control.audit()
+    changed, added = queue.insight.audit()
     said = {"task": "shop.send", "queue": "mail", "rule": "30 1 * * * Europe/London"}
     assert (added.by, added.action, added.target, added.details) == ("ann", "schedule add", "nightly", said)
     assert (changed.action, "@" in (changed.by or "")) == ("schedule put", True)
@@ -86,7 +86,7 @@ def test_pause_resume_fire_and_remove(dsn: str, queue: PgQueue) -> None:
     assert schedules(dsn, "resume", "nightly", "--by", "cid").stdout == "nightly: resumed\n"
     assert schedules(dsn, "resume", "nightly").stdout == "nightly: was not paused\n"
     assert schedules(dsn, "remove", "nightly", "--by", "dan").stdout == "nightly: removed\n"
-    assert [(one.by, one.action) for one in reversed(queue.control.audit(limit=4))] == [
+    assert [(one.by, one.action) for one in reversed(queue.insight.audit(limit=4))] == [
         ("ann", "schedule pause"),
         ("bob", "schedule fire"),
         ("cid", "schedule resume"),

@@ -93,7 +93,7 @@ class Shop:
         return "name=mail"
 
     def paused(self) -> str:
-        self._queue.pause("mail")
+        self._queue.control.pause("mail")
         return "name=mail"
 
     def job(self, *, delay: float = 0) -> int:
@@ -162,10 +162,10 @@ def test_every_action_is_in_the_audit_once_with_the_persons_name(queue: PgQueue,
     assert {*acts} == {one.name for one in ACTIONS}
     for name, prepare in acts.items():
         act = prepare()
-        before = len(queue.control.audit())
+        before = len(queue.insight.audit())
         done = ann.do(act.path, **act.fields)
         assert "note good" in done.text, (name, done.text)
-        fresh = queue.control.audit()[: len(queue.control.audit()) - before]
+        fresh = queue.insight.audit()[: len(queue.insight.audit()) - before]
         assert [(one.by, one.action) for one in fresh] == [("ann", act.said)], name
 
 
@@ -190,7 +190,7 @@ def test_an_action_that_changes_nothing_leaves_no_line(queue: PgQueue) -> None:
     assert queue.schedules.fire("daily", by="ann")
     flow = chain(step.call()).enqueue()
     assert queue.cancel_flow(flow.id, by="ann")
-    assert [one.action for one in queue.control.audit()] == ["workflow cancel", "schedule fire"]
+    assert [one.action for one in queue.insight.audit()] == ["workflow cancel", "schedule fire"]
 
     assert queue.schedules.fire("daily", by="bob") is None
     assert not queue.schedules.resume("daily", by="bob")
@@ -200,4 +200,4 @@ def test_an_action_that_changes_nothing_leaves_no_line(queue: PgQueue) -> None:
     with pytest.raises(LookupError):
         queue.schedules.pause("none", by="bob")
 
-    assert [one.by for one in queue.control.audit()] == ["ann", "ann"]
+    assert [one.by for one in queue.insight.audit()] == ["ann", "ann"]

@@ -128,7 +128,7 @@ def test_pages_with_figures_pass_the_rules_of_axe_too_and_complain_of_nothing(
 ) -> None:
     day.fill(queue, dsn, jobs=1_000)
     flow = chain(*(queue.tasks["shop.reports.build"].call() for _ in range(3)), name="monthly").enqueue()
-    queue.pause("media", why="stock-taking", by="ann")
+    queue.control.pause("media", why="stock-taking", by="ann")
     alert = stored_alert(queue)
     with served(local(queue)) as address, opened(chromium) as page:
         for path in (

@@ -48,7 +48,7 @@ def test_the_overview_shows_what_waits_and_what_happened(
 
     die(queue, "buy", {"order_id": 7}, error=ValueError("no stock"))
     sell.enqueue()
-    queue.pause("default", why="<b>stock-taking</b>", by="ann")
+    queue.control.pause("default", why="<b>stock-taking</b>", by="ann")
 
     page = person().get("/overview?window=24h")
 
@@ -118,12 +118,12 @@ def test_a_queue_is_paused_drained_and_resumed(queue: PgQueue, person: Callable[
 
     assert "Queue default is paused." in ann.do("/queue/pause?name=default", why="stock").text
     assert "Queue default takes no new jobs." in ann.do("/queue/drain?name=default").text
-    (known,) = queue.control.known()
+    (known,) = queue.insight.queues()
     assert (known.paused_by, known.paused_why, known.drained_by) == ("ann", "stock", "ann")
     assert "This holds already" in ann.get("/queue/pause?name=default").text
     assert "Queue default is resumed." in ann.do("/queue/resume?name=default").text
-    assert queue.control.known()[0].paused_at is None
-    assert [one.by for one in queue.control.audit()] == ["ann"] * 3
+    assert queue.insight.queues()[0].paused_at is None
+    assert [one.by for one in queue.insight.audit()] == ["ann"] * 3
 
 
 def test_settings_of_a_queue_are_changed_and_taken_away(
@@ -136,7 +136,7 @@ def test_settings_of_a_queue_are_changed_and_taken_away(
 
     ann.do(path, priority="", timeout="1.5h", backlog="1000", keep_history="no", when_full="refuse")
 
-    now = queue.control.known()[0].settings
+    now = queue.insight.queues()[0].settings
     assert now.priority is None
     assert now.timeout == timedelta(minutes=90)
     assert (now.backlog, now.keep_history, now.when_full) == (1_000, False, "refuse")
@@ -144,7 +144,7 @@ def test_settings_of_a_queue_are_changed_and_taken_away(
         answer = ann.do(path, **wrong)
         assert answer.status_code == 400, wrong
         assert "note bad" in answer.text
-    assert queue.control.known()[0].settings == now
+    assert queue.insight.queues()[0].settings == now
 
 
 def test_a_limit_says_who_holds_it_and_is_set(queue: PgQueue, person: Callable[..., Person]) -> None:
@@ -183,14 +183,14 @@ def test_a_limit_says_who_holds_it_and_is_set(queue: PgQueue, person: Callable[.
     assert ann.do("/limit/set?name=queue:both", most="5", rate="9/minute").status_code == 400
     assert "queue:both" not in ann.get("/limits").text
     assert "as the code says" in ann.do("/limit/unset?name=name:api").text
-    assert queue.control.limits.get("name:api").limit.numbers.most == 1
+    assert queue.insight.limit("name:api").limit.numbers.most == 1
     assert "queue:mail: 2 at once" in ann.do("/limit/set?name=queue:mail", most="2").text
     assert ann.get("/limit?name=nope").status_code == 400
 
 
 def test_names_are_text_wherever_they_come_from(queue: PgQueue, person: Callable[..., Person]) -> None:
     name = "<script>alert('1')</script>/%2e%2e/?&\""
-    queue.pause(name, why=HOSTILE, by=HOSTILE[:40])
+    queue.control.pause(name, why=HOSTILE, by=HOSTILE[:40])
     ann = person()
     for path in ("/overview", "/queues"):
         page = ann.get(path)
@@ -216,7 +216,7 @@ def test_names_are_text_wherever_they_come_from(queue: PgQueue, person: Callable
 
 
 def test_users_without_the_right_see_no_buttons(queue: PgQueue, person: Callable[..., Person]) -> None:
-    queue.pause("mail")
+    queue.control.pause("mail")
     for eve in (person(Right.LOOK), person(actions=False)):
         page = eve.get("/queue?name=mail").text
         assert "Resume…" not in page
@@ -278,8 +278,8 @@ def test_a_workflow_is_drawn_and_cancelled_and_retried(queue: PgQueue, person: C
 
 def test_the_audit_shows_who_did_what_without_secrets(queue: PgQueue, person: Callable[..., Person]) -> None:
     for number in range(51):
-        queue.pause(f"mail-{number}", why="<i>stock</i>", by="bob")
-    queue.pause("last", why="password=hunter22", by="ann")
+        queue.control.pause(f"mail-{number}", why="<i>stock</i>", by="bob")
+    queue.control.pause("last", why="password=hunter22", by="ann")
     ann = person()
 
     page = ann.get("/audit").text
@@ -300,7 +300,7 @@ def test_the_store_names_what_holds_vacuum_back(
     connection.commit()
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.execute("select 1 from pgqueue.jobs")
-    queue.pause("mail")
+    queue.control.pause("mail")
 
     page = person().get("/store").text
 

@@ -29,7 +29,7 @@ def world(queue: PgQueue) -> Iterator[World]:
 
 
 def audit(queue: PgQueue) -> list[tuple[str, str | None, int | None]]:
-    return [(one.action, one.by, one.jobs) for one in queue.control.audit()]
+    return [(one.action, one.by, one.jobs) for one in queue.insight.audit()]
 
 
 def test_every_page_answers_people_and_programs(world: World, person: MakePerson) -> None:
@@ -240,7 +240,7 @@ def test_dead_jobs_are_retried_and_deleted_by_filter(queue: PgQueue, person: Mak
     assert "Delete 2 jobs?" in ann.get("/dead/purge").text
     assert "2 jobs deleted." in ann.do("/dead/purge").text
     assert "Delete 0 jobs?" in ann.get("/dead/purge").text
-    assert queue.jobs(state="dead") == []
+    assert queue.insight.search(state="dead").jobs == ()
 
 
 @pytest.mark.usefixtures("world")
@@ -250,7 +250,7 @@ def test_live_jobs_are_cancelled_moved_and_reprioritised_by_filter(
     ann = person()
     assert "6 jobs moved." in ann.do("/jobs/move?queue=media", to="slow").text
     assert "6 jobs got their priority." in ann.do("/jobs/reprioritise?queue=slow", priority="-7").text
-    assert {job.priority for job in queue.jobs(queue="slow", state="ready")} == {-7}
+    assert {job.priority for job in queue.insight.search(queue="slow", state="ready").jobs} == {-7}
     assert "6 jobs cancelled." in ann.do("/jobs/cancel?queue=slow").text
     for fields in ({"priority": "x"}, {"priority": "101"}, {"priority": ""}):
         wrong = ann.client.post(
@@ -324,7 +324,7 @@ def test_a_long_operation_has_a_page_and_an_interrupted_one_is_continued(
     page = ann.get(f"/operations/{begun.id}").text
     assert "not finished" in page
     assert "4 jobs done." in ann.do(f"/operations/{begun.id}/continue").text
-    assert [job.state for job in queue.jobs()] == ["cancelled"] * 4
+    assert [job.state for job in queue.insight.search().jobs] == ["cancelled"] * 4
     assert "It has ended." in ann.get(f"/operations/{begun.id}/continue").text
     assert person(Right.RETRY).get(f"/operations/{begun.id}").status_code == 200
     assert ann.get("/operations/999").status_code == 404
@@ -463,7 +463,7 @@ def test_a_job_page_has_the_evidence_of_why_it_does_not_run_without_secrets(
     late = ship.using(delay=60).enqueue("swordfish")
     error = '[{"attempt": 1, "type": "OSError", "message": "no swordfish here"}]'
     ask(queue, "update pgqueue.jobs set errors = %s::jsonb, attempts = 1 where id = %s", error, late.id)
-    queue.pause("default", why=f"password={SECRET}")
+    queue.control.pause("default", why=f"password={SECRET}")
     for door in ("", "/api"):
         texts = [person().get(f"{door}/jobs/{one.id}").text for one in (job, late)]
         assert f"(job {dead.id}), which is dead" in texts[0].replace("&#39;", "'")

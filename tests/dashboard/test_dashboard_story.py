@@ -90,7 +90,7 @@ async def test_the_page_shows_the_place_the_notes_and_the_progress(
 
     @queue.task(name="long", max_attempts=1)
     async def long(ctx: Context) -> None:
-        await ctx.step("token=hunter22 <b>page</b>", lambda: {"secret": "hunter22"})
+        await ctx.astep("token=hunter22 <b>page</b>", lambda: {"secret": "hunter22"})
         ctx.progress(3, 12, "three")
         await seen.wait()
 

@@ -33,7 +33,7 @@ def test_hostile_evidence_is_only_text(queue: PgQueue, person: MakePerson) -> No
     def note() -> None: ...
 
     job = note.using(delay=60).enqueue()
-    queue.pause("default", by=HOSTILE[:40], why=HOSTILE)
+    queue.control.pause("default", by=HOSTILE[:40], why=HOSTILE)
     error = json.dumps([{"attempt": 1, "type": HOSTILE, "message": HOSTILE}])
     ask(queue, "update pgqueue.jobs set attempts = 1, errors = %s::jsonb", error)
     page = person().get(f"/jobs/{job.id}")

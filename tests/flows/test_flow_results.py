@@ -203,12 +203,12 @@ def test_what_does_not_fit_fails_the_job_and_changes_nothing(
 
     _planned(world, plan)
     world.run()
-    (died,) = world.queue.jobs(state="dead")
+    (died,) = world.queue.insight.search(state="dead").jobs
     assert words in died.errors[-1].message
     assert world.nodes == {"first": "succeeded", "plan": "failed", "end": "cancelled", "last": "cancelled"}
     assert world.states == ["failed"]
     assert world.noted == ["first"]
-    assert len(world.queue.jobs(limit=100)) == 4
+    assert len(world.queue.insight.search(limit=100).jobs) == 4
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_members_are_added_to_groups_that_run_only(world: World, into: str, word
     shape.add("waiting", group([world.note.call("waiting")]), after="plan")
     flow = shape.enqueue()
     world.run()
-    (died,) = world.queue.jobs(state="dead")
+    (died,) = world.queue.insight.search(state="dead").jobs
     assert words in died.errors[-1].message
     assert "empty" not in world.nodes
     assert flow.status() == "failed"
@@ -298,7 +298,7 @@ def test_a_map_over_what_is_no_list_fails_with_a_message_that_says_so(world: Wor
     flow.add("end", world.note.call("end"), after="each")
     flow.enqueue()
     world.run()
-    (died,) = world.queue.jobs(state="dead")
+    (died,) = world.queue.insight.search(state="dead").jobs
     assert "map over 'list': its result is {'a': 1}, and not a list" in died.errors[-1].message
     assert world.nodes == {"list": "succeeded", "each": "failed", "end": "cancelled"}
 
@@ -340,7 +340,10 @@ def test_a_node_that_has_waited_too_long_fails_and_waits_again_when_it_is_retrie
         later += timedelta(seconds=61)
         world.run(now=later)
         assert world.nodes == {"approved": "failed", "end": "cancelled"}
-        assert "did not come before its deadline" in world.queue.jobs(state="dead")[0].errors[-1].message
+        assert (
+            "did not come before its deadline"
+            in world.queue.insight.search(state="dead").jobs[0].errors[-1].message
+        )
         assert handle.retry(what="downstream") == 2
     world.run(now=later)
     assert world.queue.signal(handle, "approved")

@@ -47,7 +47,7 @@ def test_what_waits_for_the_retry_of_a_purged_job_is_cancelled(world: World) -> 
     flow.enqueue()
     world.run()
     assert world.queue.database.run(flow_upkeep.settle_purged()) == 0
-    assert world.queue.purge_dead(everything=True) == 1
+    assert world.queue.control.dead(everything=True).purge().done == 1
     assert world.queue.database.run(flow_upkeep.settle_purged()) == 1
     assert world.nodes == {"first": "failed", "end": "cancelled"}
     assert world.states == ["failed"]
@@ -66,7 +66,7 @@ def test_flows_are_dropped_after_the_retention_and_not_while_a_job_can_be_retrie
     assert run(drop(now=later)) == 9
     assert run(drop(now=later)) == 0
     assert world.states == ["failed", "running"]
-    world.queue.purge_dead(everything=True)
+    world.queue.control.dead(everything=True).purge()
     assert run(drop(now=later)) == 3
     run(drop(now=later))
     assert world.states == ["running"]

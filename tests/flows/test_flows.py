@@ -127,7 +127,7 @@ def test_a_failure_inside_a_group_cancels_what_follows_the_group(world: World) -
     assert sorted(map(str, world.noted)) == ["2", "fail"]
     assert world.states == ["failed"]
     assert world.waiting == 0
-    ended = Counter(job.state for job in world.queue.jobs())
+    ended = Counter(job.state for job in world.queue.insight.search().jobs)
     assert ended == {JobState.CANCELLED: 5, JobState.DEAD: 1, JobState.SUCCEEDED: 1}
 
 

@@ -107,7 +107,7 @@ def drawn(flow: FlowRecord) -> list[Any]:
 
 def ranks(world: World, job_ids: list[int]) -> list[int]:
     """The places of these jobs among all: what is refused leaves a gap in the ids of PostgreSQL."""
-    known = sorted(job.id for job in world.queue.jobs(limit=1000))
+    known = sorted(job.id for job in world.queue.insight.search(limit=1000).jobs)
     return [known.index(job_id) for job_id in job_ids]
 
 
@@ -115,7 +115,9 @@ def seen(world: World) -> list[Any]:
     """All that can be seen of the flows and of their jobs."""
     listed = [(flow.state, flow.counts) for flow in world.queue.flows()]
     shown = [drawn(world.queue.flow(flow.id)) for flow in world.queue.flows()]
-    jobs = [(job.task, job.args, job.state, job.attempts) for job in world.queue.jobs(limit=1000)]
+    jobs = [
+        (job.task, job.args, job.state, job.attempts) for job in world.queue.insight.search(limit=1000).jobs
+    ]
     return [world.noted[:], jobs, world.states, world.node_states, listed, shown]
 
 
@@ -144,12 +146,14 @@ def steered(world: World, handles: list[FlowHandle], shape: Any, what: str) -> o
         case "get well":
             world.well = True
         case "one dead":
-            return [len(world.queue.retry(job.id)) for job in world.queue.jobs(state="dead")[:1]]
+            return [
+                len(world.queue.retry(job.id)) for job in world.queue.insight.search(state="dead").jobs[:1]
+            ]
         case "all dead":
-            done = world.queue.retry_dead()
-            return len(done), len(done.out_of_turn)
+            done = world.queue.control.dead(everything=True).retry()
+            return done.done, done.skipped
         case "purge":
-            return world.queue.purge_dead(everything=True)
+            return world.queue.control.dead(everything=True).purge().done
     return None
 
 
@@ -264,7 +268,7 @@ async def test_an_eager_enqueue_raises_what_a_job_raised_and_the_rest_is_cancell
     with eager(queue):
         with pytest.raises(ConnectionError, match="no mail server"):
             await chain(fail.call(), fail.call()).aenqueue()
-        assert [job.state for job in queue.jobs()] == [JobState.CANCELLED, JobState.DEAD]
+        assert [job.state for job in queue.insight.search().jobs] == [JobState.CANCELLED, JobState.DEAD]
 
 
 def test_an_eager_flow_grows_maps_and_goes_on_at_its_signal() -> None:
@@ -308,5 +312,5 @@ def test_jobs_of_flows_are_kept_in_memory_without_a_history() -> None:
         flow = chain(world.note.call(1), world.note.call(2)).enqueue()
         world.note.enqueue(3)
         world.run()
-        assert len(queue.jobs()) == 2
+        assert len(queue.insight.search().jobs) == 2
         assert flow.retry(what="all") == 2

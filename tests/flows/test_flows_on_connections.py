@@ -45,11 +45,11 @@ async def test_a_flow_exists_if_the_transaction_commits_and_only_then(ask: Ask) 
                 await enqueued(a_flow(world), ask)
                 _ = 1 / 0
         handle = await enqueued(a_flow(world), ask)
-        assert queue.jobs() == []
+        assert queue.insight.search().jobs == ()
     ran = await adrain(queue)
     assert [one.id for one in ran] == [job.id for job in handle.jobs]
     assert world.noted == [1, NASTY, NASTY, NASTY, "last"]
-    assert queue.jobs(unique_key=NASTY)[0].meta == {"a": NASTY}
+    assert queue.insight.search(unique_key=NASTY).jobs[0].meta == {"a": NASTY}
     await queue.aclose()
     queue.close()
 
@@ -59,6 +59,8 @@ async def test_a_large_flow_is_copied_whole(ask: Ask) -> None:
     world = World(queue, None)
     async with ask.transaction():
         handle = await enqueued(group([world.note.call([NASTY, n]) for n in range(1200)]), ask)
-    assert {job.id for job in queue.jobs(limit=10_000)} == {job.id for job in handle.jobs}
-    assert [job.args["what"] for job in queue.jobs(limit=10_000)][::-1] == [[NASTY, n] for n in range(1200)]
+    assert {job.id for job in queue.insight.search(limit=10_000).jobs} == {job.id for job in handle.jobs}
+    assert [job.args["what"] for job in queue.insight.search(limit=10_000).jobs][::-1] == [
+        [NASTY, n] for n in range(1200)
+    ]
     queue.close()

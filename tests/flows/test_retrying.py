@@ -123,11 +123,11 @@ def test_a_cancelled_flow_runs_on_from_where_it_was_cancelled(world: World) -> N
     world.run()
     handle.cancel()
     assert handle.retry() == 2
-    assert [job.state for job in world.queue.jobs(state=["scheduled", "blocked"])] == [
+    assert [job.state for job in world.queue.insight.search(state=["scheduled", "blocked"]).jobs] == [
         JobState.BLOCKED,
         JobState.SCHEDULED,
     ]
-    assert world.queue.retry(world.queue.jobs(state="scheduled")[0].id)
+    assert world.queue.control.run_now(world.queue.insight.search(state="scheduled").jobs[0].id)
     assert again(world) == [2, 3]
     assert world.states == ["succeeded"]
 
@@ -149,7 +149,7 @@ def test_it_is_refused_whole_if_a_live_twin_has_a_unique_key(world: World) -> No
     with pytest.raises(FlowRefused, match=f"live job {twin.id} has its unique key 'k'"):
         handle.retry()
     assert world.states == ["failed"]
-    assert len(world.queue.jobs(state="dead")) == 2
+    assert len(world.queue.insight.search(state="dead").jobs) == 2
     twin.cancel()
     assert handle.retry() == 2
     assert again(world) == ["fail", "fail"]
@@ -158,7 +158,7 @@ def test_it_is_refused_whole_if_a_live_twin_has_a_unique_key(world: World) -> No
 def test_it_is_refused_if_a_job_has_no_record_any_more(world: World) -> None:
     handle = chain(world.note.call("fail"), world.note.call(2)).enqueue()
     world.run()
-    world.queue.purge_dead(everything=True)
+    world.queue.control.dead(everything=True).purge()
     with pytest.raises(FlowRefused, match=r"'1' \(job 1\): there is no record of its job any more"):
         handle.retry()
     assert world.states == ["failed"]
@@ -196,7 +196,8 @@ def test_of_a_key_no_second_flow_is_started_by_a_retry(world: World) -> None:
         first.retry()
     job = first.jobs[0]
     assert world.queue.retry(job.id).out_of_turn == (job.id,)
-    assert world.queue.retry_dead().out_of_turn == (job.id,)
+    (left,) = world.queue.control.dead(everything=True).retry().examples
+    assert (left.id, left.why) == (job.id, "out_of_turn")
     assert job.status() is JobState.DEAD
     world.run()
     assert world.queue.retry(job.id)
@@ -213,7 +214,7 @@ def test_one_dead_job_that_is_retried_puts_its_flow_right(world: World) -> None:
     flow.add("waits", world.note.call("waits"), after={"inner": "wait"})
     flow.enqueue()
     world.run()
-    dead = world.queue.jobs(state="dead")[0]
+    dead = world.queue.insight.search(state="dead").jobs[0]
     assert world.queue.retry(dead.id)
     assert world.states == ["running"]
     assert world.rows("select ended_at from pgqueue.flows") == [(None,)]
@@ -234,7 +235,7 @@ def test_dead_jobs_that_are_retried_by_a_filter_put_their_flows_right(world: Wor
     flows = [group([world.note.call("fail"), world.note.call("fail")]).enqueue() for _ in range(3)]
     world.run()
     assert world.states == ["failed"] * 3
-    assert len(world.queue.retry_dead(task="note")) == 6
+    assert world.queue.control.dead(task="note").retry().done == 6
     assert world.states == ["running"] * 3
     assert len(again(world)) == 6
     assert world.states == ["succeeded"] * 3

@@ -109,7 +109,7 @@ select id, run_at, created_at, priority, max_attempts, 'ready', queue, task, arg
 
 def purged(world: World) -> bool:
     """Purge the dead jobs; whether something that waits for a retry is cancelled then."""
-    world.queue.purge_dead(everything=True)
+    world.queue.control.dead(everything=True).purge()
     return bool(world.queue.database.run(flow_upkeep.settle_purged()))
 
 
@@ -221,7 +221,7 @@ def test_a_flow_is_not_dropped_while_a_job_of_it_is_dead(world: World, ended: st
         for _ in range(2):
             world.queue.database.run(flow_upkeep.drop_flows(now=datetime.now(UTC) + LATER))
         assert world.count("nodes") == 3 - dropped
-        world.queue.purge_dead(everything=True)
+        world.queue.control.dead(everything=True).purge()
     assert world.states == []
 
 

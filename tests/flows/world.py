@@ -62,7 +62,7 @@ class World:
     @property
     def waiting(self) -> int:
         """How many jobs and pieces of work are not done yet."""
-        live = [job for job in self.queue.jobs(limit=10_000) if not job.state.ended]
+        live = [job for job in self.queue.insight.search(limit=10_000).jobs if not job.state.ended]
         left = 0 if self._connection is None else self.count("waits") + self.count("flow_work")
         return len(live) + left
 

@@ -45,6 +45,7 @@ from pgqueue.store.plan import Plan, run
 from pgqueue.values.job import Claim, Outcome
 from pgqueue.values.limit import Numbers
 from pgqueue.values.limit_state import Waiting
+from pgqueue.values.retried import Retried
 
 T = TypeVar("T")
 LIMIT = "one"
@@ -276,7 +277,11 @@ class World:
         )
         if self.open and job.key:
             return
-        done = self.run(control.retry(job.id, now=self.now))
+        if job.status == "scheduled":
+            started = self.run(control.run_now(job.id, now=self.now))
+            done = Retried((job.id,) * started)
+        else:
+            done = self.run(control.retry(job.id, now=self.now))
         possible = job.status == "scheduled" or (job.status == "dead" and not holds)
         if self.compares:
             assert done.ids == ((job.id,) if possible else ()), (

@@ -139,7 +139,7 @@ def _died(app: ModuleType, dsn: str) -> dict[str, Job]:
 
 
 def _printed(job: Job, dsn: str) -> str:
-    done = pgqueue("--app", "shop_of_replays:queue", "dead", "show", str(job.id), "--pytest", dsn=dsn)
+    done = pgqueue("--app", "shop_of_replays:queue", "jobs", "show", str(job.id), "--pytest", dsn=dsn)
     assert done.exit_code == 0, done.output
     return done.stdout_bytes.decode()
 
@@ -188,7 +188,7 @@ def test_the_file_says_that_the_app_has_no_such_task(app: ModuleType, tmp_path: 
 
 def test_a_file_is_utf_8_whatever_the_shell_speaks(app: ModuleType, tmp_path: Path, dsn: str) -> None:
     job = _died(app, dsn)["mail"]
-    words = ["-m", "pgqueue", "--app", "shop_of_replays:queue", "--dsn", dsn, "dead", "show", str(job.id)]
+    words = ["-m", "pgqueue", "--app", "shop_of_replays:queue", "--dsn", dsn, "jobs", "show", str(job.id)]
     env = {"PYTHONIOENCODING": "latin-1", "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     done = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, *words, "--pytest"], env=env, cwd=tmp_path, capture_output=True, check=True

@@ -121,7 +121,7 @@ def test_outside_of_a_transaction_a_job_is_committed_at_once(django_dsn: str) ->
 def test_many_jobs_join_the_block_and_leave_it_usable(django_dsn: str) -> None:
     with transaction.atomic():
         queue.enqueue_many(confirm.call(number) for number in range(5))
-        assert len(queue.jobs()) == 5
+        assert len(queue.insight.search().jobs) == 5
         assert _committed(django_dsn) == []
         transaction.set_rollback(True)
 
@@ -151,7 +151,7 @@ def test_looking_and_steering_see_the_uncommitted_job() -> None:
 def test_a_connection_of_the_users_own_is_joined_in_place_of_djangos(django_dsn: str) -> None:
     with psycopg.connect(django_dsn) as other:
         handle = confirm.using(connection=other).enqueue(1)
-        assert queue.jobs() == []
+        assert queue.insight.search().jobs == ()
 
     assert _committed(django_dsn) == [handle.id]
 
@@ -167,7 +167,7 @@ async def test_the_awaited_way_is_part_of_what_the_orms_thread_has_begun(django_
     await sync_to_async(transaction.rollback)()
     await sync_to_async(transaction.set_autocommit)(autocommit=True)
 
-    assert await queue.ajobs() == []
+    assert (await queue.insight.asearch()).jobs == ()
 
 
 async def test_many_jobs_may_be_drawn_from_a_query_in_a_coroutine_as_well(django_dsn: str) -> None:
@@ -204,11 +204,11 @@ def test_within_a_test_case_a_job_is_seen_and_gone_afterwards(django_dsn: str) -
 
         def test_enqueues(self) -> None:
             job_id = self._enqueued()
-            assert [job.id for job in queue.jobs()] == [job_id]
+            assert [job.id for job in queue.insight.search().jobs] == [job_id]
 
         def test_enqueues_again(self) -> None:
             job_id = self._enqueued()
-            assert [job.id for job in queue.jobs()] == [job_id]
+            assert [job.id for job in queue.insight.search().jobs] == [job_id]
 
     outcome = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(outcome)

@@ -148,7 +148,7 @@ def test_the_orm_reads_every_job_live_or_ended(tasks: dict[str, Any]) -> None:
 
 def test_the_orm_reads_dead_jobs_queues_and_workers() -> None:
     _bury()
-    queue.pause("mail")
+    queue.control.pause("mail")
     with connection.cursor() as cursor:
         cursor.execute(WORKER)
     assert DeadJob.objects.get().errors == [ERROR]
@@ -369,7 +369,7 @@ def test_waiting_jobs_are_cancelled_and_running_ones_told_to_stop(
     assert LogEntry.objects.filter(object_id=str(waiting.id), change_message="Cancelled.").exists()
 
 
-def test_dead_and_scheduled_jobs_are_retried_and_others_are_not(
+def test_dead_jobs_are_retried_scheduled_ones_run_now_and_others_do_neither(
     client: Client, tasks: dict[str, Any]
 ) -> None:
     _bury(2, first=1_000_001)
@@ -377,9 +377,12 @@ def test_dead_and_scheduled_jobs_are_retried_and_others_are_not(
     ready = tasks["confirm"].enqueue(1)
     page = _act(client, "job", "retry", 1_000_001, later.id, ready.id)
     assert _messages(page) == [
-        "2 jobs retried.",
-        "1 job not changed: neither scheduled nor dead, or their unique key is taken.",
+        "1 job retried.",
+        "2 jobs not changed: not dead, or their unique key is taken.",
     ]
+    assert later.status() == JobState.SCHEDULED
+    page = _act(client, "job", "run_now", later.id, ready.id)
+    assert _messages(page) == ["1 job ready.", "1 job not changed: not scheduled."]
     assert later.status() == JobState.READY
     assert _messages(_act(client, "deadjob", "retry", 1_000_002)) == ["1 dead job retried."]
     assert DeadJob.objects.count() == 0
@@ -391,7 +394,7 @@ def test_a_retry_names_the_live_job_that_has_the_unique_key(client: Client, task
         cursor.execute("update pgqueue.dead_jobs set unique_key = 'order <7>' where id = 1000001")
     twin = tasks["confirm"].using(unique_key="order <7>").enqueue(1)
     messages = _messages(_act(client, "deadjob", "retry", 1_000_001))
-    assert messages[0] == "1 dead job not changed: neither scheduled nor dead, or their unique key is taken."
+    assert messages[0] == "1 dead job not changed: not dead, or their unique key is taken."
     assert f'live <a href="/admin/pgqueue/job/{twin.id}/change/">job {twin.id}</a>' in messages[1]
     assert "has its unique key order &lt;7&gt;. Cancel that job" in messages[1]
 
@@ -412,8 +415,8 @@ def test_a_purge_tells_of_jobs_that_somebody_retried_meanwhile(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _bury(2)
-    purge = queue.purge_dead
-    monkeypatch.setattr(queue, "purge_dead", lambda ids: purge(ids[1:]))
+    dead = queue.control.dead
+    monkeypatch.setattr(type(queue.control), "dead", lambda _, ids: dead(ids=ids[1:]))
     page = _act(client, "deadjob", "delete_selected", 1, 2, post="yes")
     assert "1 of them were no longer in the dead table." in _messages(page)
 
@@ -456,11 +459,11 @@ def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Cl
     assert "pgqueue-active" in _page(client, LISTS["queue"])
     assert "pgqueue-active" in _page(client, "/admin/pgqueue/queue/mail/change/")
     assert _messages(_act(client, "queue", "pause", "mail", "default")) == ["2 queues paused."]
-    assert queue.counts()[1] == ["default", "mail"]
+    assert queue.insight.counts()[1] == ["default", "mail"]
     assert "pgqueue-paused" in _page(client, "/admin/pgqueue/queue/mail/change/")
     page = _act(client, "queue", "resume", "mail", "unheard-of")
     assert sorted(_messages(page)) == ["1 queue not changed: neither paused nor drained.", "1 queue resumed."]
-    assert queue.counts()[1] == ["default"]
+    assert queue.insight.counts()[1] == ["default"]
     assert client.get("/admin/pgqueue/queue/unheard-of/change/").status_code == 302
 
 
@@ -478,7 +481,7 @@ def test_a_button_on_the_page_of_one_leads_back_to_it(client: Client, tasks: dic
     path = f"/admin/pgqueue/job/{handle.id}/change/"
     page = _page(client, path)
     buttons = re.findall(r'<button [^>]*name="action" value="(\w+)">([\w ]+)</button>', page)
-    assert buttons == [("retry", "Run now"), ("cancel", "Cancel")]
+    assert buttons == [("run_now", "Run now"), ("cancel", "Cancel")]
     data = {"action": "cancel", "index": 0, "_selected_action": handle.id, "_pgqueue_back": 1}
     response = client.post(LISTS["job"], data)
     assert (response.status_code, response.headers["Location"]) == (302, path)
@@ -509,7 +512,7 @@ def test_who_may_view_may_do_nothing_else(model: str) -> None:
 @pytest.mark.parametrize(
     ("model", "permission", "actions"),
     [
-        ("job", "retry_job", ["retry"]),
+        ("job", "retry_job", ["run_now", "retry"]),
         ("job", "cancel_job", ["cancel"]),
         ("deadjob", "retry_job", ["retry"]),
         ("deadjob", "delete_deadjob", ["delete_selected"]),

@@ -42,7 +42,7 @@ def limits(empty: None) -> None:  # noqa: ARG001 - the database
 
 
 def stored(name: str) -> LimitStatus | None:
-    return next((one for one in project_queue().control.limits.list() if one.name == name), None)
+    return next((one for one in project_queue().insight.limits() if one.name == name), None)
 
 
 def numbers(name: str) -> Numbers:
@@ -79,7 +79,7 @@ def test_a_change_holds_and_the_audit_and_the_admins_log_name_the_user(client: C
     assert client.post(page(API), {"rate": "5/second", "burst": ""}).status_code == 302
     assert numbers(MAIL) == Numbers(8, None, None)
     assert numbers(API) == Numbers(None, 200_000, 1)
-    assert [one.set_by for one in project_queue().control.limits.list()] == ["root", "root"]
+    assert [one.set_by for one in project_queue().insight.limits()] == ["root", "root"]
     assert LogEntry.objects.count() == 2
     with connection.cursor() as cursor:
         cursor.execute("select count(*) from pgqueue.audit where action = 'limit set' and said_by = 'root'")
@@ -92,7 +92,7 @@ def test_a_form_that_changes_nothing_stores_nothing(client: Client) -> None:
     assert 'value="3"' in client.get(page(MAIL)).content.decode()
     assert client.post(page(MAIL), {"most": "3"}).status_code == 302
     assert client.post(page(API), {"rate": "", "apart": "", "burst": "20"}).status_code == 302
-    assert [one.set_by for one in project_queue().control.limits.list()] == ["ann", "ann"]
+    assert [one.set_by for one in project_queue().insight.limits()] == ["ann", "ann"]
 
 
 def test_a_queue_as_a_whole_is_limited_and_unset_again(client: Client) -> None:

@@ -15,7 +15,8 @@ from neighbours.django_backend_database import database
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.values.queue_settings import KnownQueue, QueueSettings
+from pgqueue.values.queue_settings import QueueSettings
+from pgqueue.values.standing import QueueStanding
 
 LIST = "/admin/pgqueue/queue/"
 PAGE = f"{LIST}mail/change/"
@@ -68,10 +69,10 @@ def errors(answer: Any, field: str) -> str:
     return unescape(found)
 
 
-def mail() -> KnownQueue:
+def mail() -> QueueStanding:
     """What is known of it."""
-    found = {one.queue: one for one in project_queue().control.known()}
-    return found.get("mail", KnownQueue(queue="mail"))
+    found = {one.queue: one for one in project_queue().insight.queues()}
+    return found.get("mail", QueueStanding(queue="mail"))
 
 
 def test_a_pause_and_a_drain_have_a_reason_and_a_name_and_resume_ends_both(client: Client) -> None:

@@ -201,10 +201,10 @@ class _requests_in_transactions:  # noqa: N801 - reads as a block
 def test_a_queue_of_any_name_is_paused_and_resumed(client: Client, name: str) -> None:
     page = _act(client, LISTS["queue"], "pause", name)
     assert _messages(page) == ["1 queue paused."]
-    assert queue.counts()[1] == [name]
+    assert queue.insight.counts()[1] == [name]
     page = _act(client, LISTS["queue"], "resume", name, _pgqueue_back="1")
     assert _messages(page) == ["1 queue resumed."]
-    assert queue.counts()[1] == []
+    assert queue.insight.counts()[1] == []
     assert "two words" in _page(client, f"/admin/pgqueue/queue/{quote('two words')}/change/")
 
 
@@ -323,7 +323,7 @@ def test_a_reason_is_shown_with_what_it_means(client: Client) -> None:
 
 @pytest.mark.usefixtures("bad")
 def test_a_queue_is_active_or_paused(client: Client) -> None:
-    queue.pause("two words")
+    queue.control.pause("two words")
     page = _page(client, LISTS["queue"])
     assert (page.count(">active<"), page.count(">paused<")) == (4, 1)
 

@@ -61,7 +61,7 @@ def stored() -> Schedules:
 
 
 def noted_last() -> tuple[str | None, str, str]:
-    (last,) = project_queue().control.audit(limit=1)
+    (last,) = project_queue().insight.audit(limit=1)
     return last.by, last.action, last.target
 
 
@@ -290,7 +290,7 @@ def test_schedules_are_deleted_one_or_several(client: Client, confirm: Task[...,
     page = client.post(LIST, data, follow=True).content.decode()
     assert messages(page)[-1] == "Successfully deleted 2 schedules."
     assert stored().find() == []
-    noted = [(one.by, one.action, one.target) for one in project_queue().control.audit(limit=3)]
+    noted = [(one.by, one.action, one.target) for one in project_queue().insight.audit(limit=3)]
     assert noted == [("root", "schedule remove", name) for name in ("e", "b/c d", "a")]
 
 

@@ -40,7 +40,7 @@ def shares(empty: None) -> None:  # noqa: ARG001 - the database
 
 
 def weights() -> dict[str, int]:
-    return dict(project_queue().control.limits.weights())
+    return dict(project_queue().insight.weights())
 
 
 def page(key: str) -> str:
@@ -111,4 +111,4 @@ def test_a_limit_is_no_share(client: Client) -> None:
     """Neither its page nor an action on it."""
     assert client.get(f"{LIST}queue_3Amail/change/").status_code == 302
     client.post(LIST, {"action": "forget", "_selected_action": "queue:mail"})
-    assert [one.name for one in project_queue().control.limits.list()] == ["queue:mail"]
+    assert [one.name for one in project_queue().insight.limits()] == ["queue:mail"]

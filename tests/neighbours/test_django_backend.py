@@ -76,7 +76,7 @@ def api(request: pytest.FixtureRequest) -> Blocking:
 
 
 def _jobs() -> list[str]:
-    return [job.task.rpartition(".")[2] for job in queue.jobs()]
+    return [job.task.rpartition(".")[2] for job in queue.insight.search().jobs]
 
 
 # What an enqueue gives back
@@ -119,14 +119,14 @@ def test_an_argument_without_a_json_form_is_refused_and_nothing_is_enqueued(
 ) -> None:
     with pytest.raises(error):
         api.enqueue(tasks.give_back, value)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 @pytest.mark.parametrize("value", [float("nan"), "nul \0"])
 def test_an_argument_that_the_database_would_change_is_refused(api: Blocking, value: object) -> None:
     with pytest.raises(TypeError):
         api.enqueue(tasks.give_back, value)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_arguments_over_the_limit_are_refused(api: Blocking) -> None:
@@ -191,7 +191,7 @@ def test_an_enqueue_is_held_to_the_settings_of_now(api: Blocking) -> None:
         pytest.raises(InvalidTask, match="Queue 'default' is not valid for backend"),
     ):
         api.enqueue(tasks.add, 1)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_another_backend_brings_its_own_number_of_attempts(api: Blocking) -> None:
@@ -260,7 +260,7 @@ def test_a_task_that_does_not_stand_at_its_path_is_refused_when_enqueued(api: Bl
     elsewhere = _task(_module_level)
     with pytest.raises(InvalidTask, match=r"there is no task at .*_module_level"):
         api.enqueue(elsewhere)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def _module_level() -> None: ...
@@ -275,7 +275,7 @@ def test_a_task_that_is_called_is_not_enqueued() -> None:
     assert tasks.add.call(1, 2) == 3
     awaited: Any = async_to_sync(tasks.add_later.acall)(1, 2)
     assert awaited == 3
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 # Transactions
@@ -286,7 +286,7 @@ def test_a_rollback_leaves_neither_row_nor_job(api: Blocking) -> None:
         Order.objects.create()
         api.enqueue(tasks.add, 1)
         transaction.set_rollback(True)
-    assert (Order.objects.count(), queue.jobs()) == (0, [])
+    assert (Order.objects.count(), queue.insight.search().jobs) == (0, ())
 
 
 def test_a_savepoint_takes_back_its_own_jobs_only(api: Blocking) -> None:

@@ -394,7 +394,7 @@ def test_a_task_of_a_script_is_refused_when_enqueued(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys.modules["__main__"], "_of_a_script", made, raising=False)
     with pytest.raises(InvalidTask, match="__main__"):
         made.enqueue()
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def _of_a_script() -> None: ...

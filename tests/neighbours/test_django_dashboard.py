@@ -47,4 +47,4 @@ def test_a_user_acts_as_far_as_permissions_go_and_the_audit_says_who() -> None:
     User.objects.all().delete()
     assert _cancel(_client("view_job", "cancel_job"), job.id) == 303
     assert queue.job(job.id).state == "cancelled"
-    assert [(one.action, one.by) for one in queue.control.audit()] == [("cancel", "ann")]
+    assert [(one.action, one.by) for one in queue.insight.audit()] == [("cancel", "ann")]

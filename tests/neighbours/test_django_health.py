@@ -176,7 +176,7 @@ def test_a_paused_queues_jobs_may_wait(django_dsn: str) -> None:
     _add_worker(django_dsn)
     refuse.enqueue("x")
     _let_them_wait(django_dsn, minutes=6)
-    queue.pause("mail")
+    queue.control.pause("mail")
 
     assert _asked()[0] == 200
 

@@ -49,7 +49,7 @@ def test_migrate_brings_what_pgqueue_migrate_brings(bare_dsn: str, dsn: str) -> 
 
     assert consists_of(bare_dsn) == consists_of(dsn)
     assert _versions(bare_dsn) == [REVISION]
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_every_revision_has_its_migration() -> None:

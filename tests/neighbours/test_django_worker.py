@@ -138,14 +138,14 @@ async def test_what_an_async_task_enqueues_is_part_of_its_transaction_and_not_of
         async with ctx.transaction():
             await child.aenqueue(1)
             await own.aenqueue_many([child.call(2), child.call(3)])
-            assert len(await own.ajobs(task="child")) == 3
+            assert len((await own.insight.asearch(task="child")).jobs) == 3
             await child.using(connection=OWN_CONNECTION).aenqueue(4)
             raise ValueError("halfway")
 
     async with running(own, queues=["default"]):
         ended = await _ended(own, (await parent.aenqueue()).id)
     assert [error.message for error in ended.errors] == ["halfway"]
-    assert [job.args for job in await own.ajobs(task="child")] == [{"number": 4}]
+    assert [job.args for job in (await own.insight.asearch(task="child")).jobs] == [{"number": 4}]
 
 
 async def test_own_connection_is_not_djangos(own: DjangoQueue, running: Running) -> None:
@@ -162,7 +162,7 @@ async def test_own_connection_is_not_djangos(own: DjangoQueue, running: Running)
 
     async with running(own, queues=["default"]):
         await _ended(own, (await parent.aenqueue()).id)
-    assert sorted(job.args["number"] for job in await own.ajobs(task="child")) == [2, 3, 4]
+    assert sorted(job.args["number"] for job in (await own.insight.asearch(task="child")).jobs) == [2, 3, 4]
 
 
 async def test_a_job_that_was_taken_away_commits_nothing_of_the_orm(

@@ -254,7 +254,7 @@ class World:
         @self.queue.task(name="wait")
         def wait(ctx: Context, card: str) -> str:
             ctx.progress(1, 2, message=card)
-            ctx.run_step("keep", lambda: card)
+            ctx.step("keep", lambda: card)
             ctx.wait_for("approved", timeout=3600)
             return card
 

@@ -269,7 +269,7 @@ def test_closing_the_queue_closes_the_connections_of_every_app(
 ) -> None:
     shop, first, _ = two
     mine = shop.queue.of(first)
-    mine.jobs()
+    mine.insight.search()
     pool = mine.database.pools.blocking()
 
     shop.queue.close()
@@ -289,14 +289,14 @@ def test_under_test_the_jobs_of_an_app_can_be_kept_in_memory(dsn: str) -> None:
     with opened(dsn) as (shop, app):
         with app.app_context():
             shop.send.enqueue(1)
-        assert [job.args for job in shop.queue.jobs()] == [{"number": 1}]
+        assert [job.args for job in shop.queue.insight.search().jobs] == [{"number": 1}]
         assert shop.left() == (0, 0)
 
 
 def test_a_queue_without_an_app_says_what_to_do(dsn: str) -> None:
     queue = PgQueueFlask(dsn=dsn)
     with pytest.raises(ConfigurationError, match=r"no app: call queue\.init_app"):
-        queue.jobs()
+        queue.insight.search()
 
 
 def test_an_app_that_the_queue_was_not_initialised_for_is_refused(both: tuple[Shop, Flask]) -> None:

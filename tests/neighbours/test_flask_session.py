@@ -199,11 +199,11 @@ def test_jobs_of_a_released_savepoint_are_still_told_of(
 
 def test_looking_at_jobs_needs_no_commit_and_sees_only_what_is_committed(shop: Shop) -> None:
     shop.send.enqueue(1)
-    assert shop.queue.jobs() == []
+    assert shop.queue.insight.search().jobs == ()
 
     shop.db.session.commit()
 
-    assert len(shop.queue.jobs()) == 1
+    assert len(shop.queue.insight.search().jobs) == 1
 
 
 def test_a_session_in_another_database_is_not_joined(dsn: str, empty_dsn: str) -> None:
@@ -313,7 +313,7 @@ def test_a_session_that_is_insisted_on_is_not_joined_in_another_database(dsn: st
     with opened(dsn, PGQUEUE_SESSION=True) as (shop, app), app.app_context():
         shop.queue.database = shop.queue.database.but(dsn=empty_dsn)
         shop.send.enqueue(1)
-        assert len(shop.queue.jobs()) == 1
+        assert len(shop.queue.insight.search().jobs) == 1
         assert shop.left() == (0, 0)
 
 

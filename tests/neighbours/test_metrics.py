@@ -158,15 +158,15 @@ def test_the_last_day_that_is_verified_in_a_lake_is_told_by_its_end(queue: PgQue
     assert values(prometheus.queue_text(queue))[name,] == datetime(2026, 1, 21, tzinfo=UTC).timestamp()
 
 
-def test_a_deaf_worker_is_told_by_its_name(queue: PgQueue) -> None:
+def test_a_stalled_worker_is_told_by_its_name(queue: PgQueue) -> None:
     ask(
         queue,
         "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)"
         " values (gen_random_uuid(), 'infinity', 'web-1', 7, 5, '0', true, now() - interval '90 s', 36)",
     )
     found = values(prometheus.queue_text(queue))
-    assert found["pgqueue_worker_problem_seconds", "deaf", "web-1:7"] >= 90
-    assert (found["pgqueue_workers", "deaf"], found["pgqueue_workers", "serving"]) == (1, 0)
+    assert found["pgqueue_worker_problem_seconds", "stalled", "web-1:7"] >= 90
+    assert (found["pgqueue_workers", "stalled"], found["pgqueue_workers", "serving"]) == (1, 0)
 
 
 async def test_what_the_dashboard_and_the_rules_name_is_exported(busy: PgQueue, running: Running) -> None:
@@ -259,7 +259,7 @@ def test_a_worker_without_its_database_lives_and_is_not_ready() -> None:
         status, text = get(one.port, "/readyz")
         assert status == 503
         assert text.splitlines()[0] == "its lease has not been renewed for 40 s"
-        assert values(get(one.port, "/metrics")[1])["pgqueue_worker_deaf",] == 1
+        assert values(get(one.port, "/metrics")[1])["pgqueue_worker_stalled",] == 1
 
 
 def test_a_port_that_another_worker_has_is_refused_in_one_sentence(queue: PgQueue) -> None:

@@ -380,7 +380,7 @@ def test_arguments_that_arrive_as_what_they_are_are_taken_and_tuples_may_become_
 
     app.task(annotated).delay(FUTURE, amount=Decimal("1.5"), pair=(3, 4))
     app.task(unannotated).delay((1, ["a", {"b": None}]), note="fine")
-    assert len(queue.jobs()) == 2
+    assert len(queue.insight.search().jobs) == 2
 
 
 MODULES = ["celery", "rq", "procrastinate", "django_q"]

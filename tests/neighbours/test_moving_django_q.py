@@ -102,7 +102,7 @@ def test_the_clusters_settings_keep_their_meaning(apart: Cluster) -> None:
 def test_options_may_stand_in_q_options_and_cluster_names_the_queue(cluster: Cluster, queue: PgQueue) -> None:
     cluster.async_task(add, 1, cluster="mail")
     cluster.async_task(add, 1, q_options={"cluster": "bulk", "hook": None})
-    assert [job.queue for job in queue.jobs()] == ["bulk", "mail"]
+    assert [job.queue for job in queue.insight.search().jobs] == ["bulk", "mail"]
 
 
 @pytest.mark.parametrize("name", sorted(REMEDIES))

@@ -74,7 +74,7 @@ def test_a_connection_brings_its_transaction(
         task.configure(connection=connection).batch_defer({"x": 2}, {"x": 3})
         task.configure(connection=connection, queueing_lock="add").defer(x=4)
         assert connection.execute("select count(*) from pgqueue.jobs").fetchone() == (4,)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 async def test_a_batch_is_enqueued_at_once(app: App, queue: PgQueue) -> None:
@@ -104,12 +104,12 @@ async def test_a_queueing_lock_lets_one_job_wait_and_is_free_when_that_starts(
     task.configure(queueing_lock="another").defer(x=3)
     with queue.take(2):
         assert task.batch_defer({"x": 4}) == [await _only_ready(queue)]
-    assert [job.args["x"] for job in queue.jobs()] == [4, 3, 1]
+    assert [job.args["x"] for job in queue.insight.search().jobs] == [4, 3, 1]
     await queue.aclose()
 
 
 async def _only_ready(queue: PgQueue) -> int:
-    (job,) = await queue.ajobs(state=JobState.READY)
+    (job,) = (await queue.insight.asearch(state=JobState.READY)).jobs
     return job.id
 
 

@@ -75,7 +75,7 @@ async def test_enqueue_runs_functions_yours_and_a_librarys_and_their_results_can
     assert found[0].return_value() == 5
     assert (found[0].get_status(), found[0].is_finished, found[0].is_failed) == ("finished", True, False)
     assert Job.fetch(found[0].id, connection=queue).result == 5
-    assert {one.queue for one in queue.jobs()} == {"mail"}
+    assert {one.queue for one in queue.insight.search().jobs} == {"mail"}
 
 
 def test_enqueue_in_and_enqueue_at_say_when(mail: Queue, queue: PgQueue) -> None:
@@ -135,7 +135,7 @@ async def test_the_decorator_gives_a_function_delay_and_leaves_it_a_function(
     await ended(queue, first, running)
     assert (await ended(queue, second, running)).result == 8
     assert first.result == 6
-    assert [one.queue for one in queue.jobs()] == ["other", "sums"]
+    assert [one.queue for one in queue.insight.search().jobs] == ["other", "sums"]
 
 
 def test_the_decorator_takes_a_queue_too(apart: Queue) -> None:

@@ -11,12 +11,12 @@ from pgqueue import (
     Alert,
     Backlog,
     DeadJobs,
-    DeafWorkers,
     Failures,
     LateSchedule,
-    LimitFull,
     OldestReady,
     PgQueue,
+    SaturatedLimit,
+    StalledWorkers,
     Task,
 )
 from pgqueue.errors import InvalidOption, UnknownQueue
@@ -239,7 +239,7 @@ def test_a_drained_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
     assert busy.error is not None
     assert "not told" in busy.error
     assert busy.failed_at == NOON
-    queue.resume("ops")
+    queue.control.resume("ops")
     look(1 * MINUTE)
     assert [(one.since, one.at) for one in seen] == [(NOON, NOON + MINUTE)]
     assert queue.alerts.list()[1].error is None
@@ -248,7 +248,7 @@ def test_a_drained_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
     queue.control.drain("ops")
     look(3 * MINUTE)
     assert queue.alerts.list()[1].state == "clearing"
-    queue.resume("ops")
+    queue.control.resume("ops")
     look(4 * MINUTE)
     assert [one.state for one in seen] == ["firing", "resolved"]
 
@@ -256,7 +256,7 @@ def test_a_drained_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
 def test_a_condition_that_makes_no_sense_is_noted_and_the_others_are_told(
     queue: PgQueue, page: Page, mail: Task[[], None], look: Look, seen: list[Alert]
 ) -> None:
-    queue.alert("a full limit", LimitFull(limit="none"))(page)
+    queue.alert("a full limit", SaturatedLimit(limit="none"))(page)
     queue.alert("busy mail", Backlog(queue="mail", over=0))(page)
     queue.alerts.apply()
     mail.enqueue()
@@ -283,7 +283,7 @@ def test_each_condition_is_read(
     queue.alert("dead", DeadJobs(over=1, task="fails"))(page)
     queue.alert("dead lately", DeadJobs(over=1, within=HOUR, queue="bad"))(page)
     queue.alert("dead elsewhere", DeadJobs(queue="mail"))(page)
-    queue.alert("deaf", DeafWorkers())(page)
+    queue.alert("stalled", StalledWorkers())(page)
     for _ in range(2):
         fails.using(max_attempts=1).enqueue()
     drain(queue, raises=False)
@@ -299,7 +299,7 @@ def test_each_condition_is_read(
     }
     values = {one.name: one.value for one in queue.alerts.list()}
     assert values["oldest of none"] is None
-    assert values["deaf"] == 0
+    assert values["stalled"] == 0
     look(2 * HOUR)
     assert {one.name: one.state for one in queue.alerts.list()}["dead lately"] == "clearing"
 
@@ -310,10 +310,10 @@ def test_a_paused_queue_has_no_oldest_job(
     queue.alert("slow", OldestReady(over=60))(page)
     queue.alerts.apply()
     mail.enqueue()
-    queue.pause("mail")
+    queue.control.pause("mail")
     look(1 * HOUR)
     assert seen == []
-    queue.resume("mail")
+    queue.control.resume("mail")
     look(2 * HOUR)
     assert [one.queue for one in seen] == ["mail"]
 
@@ -371,7 +371,7 @@ def test_the_jobs_are_as_the_task_says(queue: PgQueue, mail: Task[[], None], pag
     queue.alerts.apply()
     mail.enqueue()
     drain(queue, queues=["nothing"])
-    (job,) = queue.jobs(queue="urgent")
+    (job,) = queue.insight.search(queue="urgent").jobs
     assert (job.task, job.priority, job.max_attempts) == ("ops.page", 9, 3)
     assert job.meta == {"pgqueue_alert": "busy mail"}
     assert queue.alerts.list()[0].job_id == job.id
@@ -401,7 +401,7 @@ def test_what_cannot_be_an_alert_is_refused(queue: PgQueue, page: Page) -> None:
         (Failures, {"over": 1, "within": 30}),
         (Failures, {"over": 1, "within": timedelta(days=31)}),
         (LateSchedule, {"over": "x"}),
-        (LimitFull, {"limit": 7}),
+        (SaturatedLimit, {"limit": 7}),
     ]
     for rule, options in refused:
         with pytest.raises(InvalidOption):

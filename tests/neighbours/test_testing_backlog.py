@@ -39,7 +39,7 @@ def test_a_full_queue_refuses_and_takes_jobs_again(queue: PgQueue, send: Task[[i
     ) as told:
         send.enqueue(4)
     assert (told.value.queue, told.value.backlog) == ("mail", 3)
-    assert len(queue.jobs()) == 3
+    assert len(queue.insight.search().jobs) == 3
     drain(queue)
     _again(queue)
     assert send.enqueue(5).accepted
@@ -49,17 +49,17 @@ def test_a_batch_is_refused_whole_and_nothing_is_written(queue: PgQueue, send: T
     other = send.using(queue="other")
     with pytest.raises(BacklogFull, match="and 4 more were to be added"):
         queue.enqueue_many([other.call(0), *(send.call(number) for number in range(4))])
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
     queue.enqueue_many([other.call(0), *(send.call(number) for number in range(3))])
     with pytest.raises(BacklogFull):
         queue.enqueue_many([send.using(unique_key="a").call(9)])
-    assert len(queue.jobs()) == 4
+    assert len(queue.insight.search().jobs) == 4
 
 
 def test_a_flow_is_refused_whole(queue: PgQueue, send: Task[[int], None]) -> None:
     with pytest.raises(BacklogFull):
         chain(*(send.call(number) for number in range(4))).enqueue()
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_jobs_that_are_not_ready_do_not_count(queue: PgQueue, send: Task[[int], None]) -> None:
@@ -98,7 +98,7 @@ def test_a_full_queue_warns(
         queue.enqueue_many(send.call(number) for number in range(2))
         send.enqueue(3)
     assert "queue is full: queue 'mail' has no room: its bound is 1 ready jobs" in caplog.text
-    assert len(queue.jobs()) == 3
+    assert len(queue.insight.search().jobs) == 3
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_settings_that_make_no_sense_are_refused_and_change_nothing(
     ):
         with pytest.raises(InvalidOption, match=words):
             change("mail", **settings)
-    (known,) = queue.control.known()
+    (known,) = queue.insight.queues()
     assert (known.settings.priority, known.settings.backlog) == (1, None)
 
 
@@ -135,4 +135,4 @@ def test_a_bound_that_is_taken_away_takes_along_what_happens_at_it(
         queue.control.set("mail", unset=["backlog"])
     queue.control.set("mail", unset=["backlog", "when_full"])
     queue.enqueue_many(send.call(number) for number in range(4))
-    assert len(queue.jobs()) == 4
+    assert len(queue.insight.search().jobs) == 4

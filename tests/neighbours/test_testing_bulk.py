@@ -10,7 +10,7 @@ from tenacity import wait_fixed
 from pgqueue import JobState, PgQueue, Retry, chain
 from pgqueue.errors import InvalidOption
 from pgqueue.testing import Clock, drain
-from pgqueue.values.bulk import Why
+from pgqueue.values.bulk import SkipReason
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 
@@ -63,26 +63,26 @@ def some_jobs(queue: PgQueue, clock: Clock) -> None:
 def test_a_filter_means_the_same_jobs(queue: PgQueue, clock: Clock, criteria: dict[str, Any]) -> None:
     some_jobs(queue, clock)
     jobs = queue.control.jobs(**criteria)
-    live = {job.id for job in queue.jobs()}
-    expected = {job.id for job in queue.jobs() if jobs.filter.matches(job)}
+    live = {job.id for job in queue.insight.search().jobs}
+    expected = {job.id for job in queue.insight.search().jobs if jobs.filter.matches(job)}
     found = jobs.preview()
     assert found.count == sum(one.count for one in found.groups) == len(expected)
     assert {job.id for job in found.sample} <= expected
     assert jobs.reprioritise(77).done == len(expected)
-    assert {job.id for job in queue.jobs() if job.priority == 77} == expected
-    assert live == {job.id for job in queue.jobs()}
+    assert {job.id for job in queue.insight.search().jobs if job.priority == 77} == expected
+    assert live == {job.id for job in queue.insight.search().jobs}
 
 
 def test_each_operation_does_what_its_name_says(queue: PgQueue, clock: Clock) -> None:
     some_jobs(queue, clock)
     assert queue.control.jobs(queue="mail*").move("slow", by="ann").done == 3
     assert queue.control.jobs(queue="*").move("slow", by="ann").done == 3
-    assert {job.queue for job in queue.jobs()} == {"slow"}
+    assert {job.queue for job in queue.insight.search().jobs} == {"slow"}
     assert queue.control.jobs(state="scheduled").purge(by="bob").done == 2
     assert queue.control.jobs(everything=True).cancel(by="bob").done == 4
-    assert {job.state for job in queue.jobs()} == {JobState.CANCELLED}
+    assert {job.state for job in queue.insight.search().jobs} == {JobState.CANCELLED}
     assert queue.control.jobs(everything=True).preview().count == 0
-    said = [(one.by, one.action, one.jobs, one.unfinished) for one in queue.control.audit(limit=4)]
+    said = [(one.by, one.action, one.jobs, one.unfinished) for one in queue.insight.audit(limit=4)]
     assert said == [
         ("bob", "cancel", 4, False),
         ("bob", "purge", 2, False),
@@ -128,10 +128,10 @@ def test_dead_jobs_are_retried_and_deleted(queue: PgQueue, clock: Clock) -> None
     assert queue.control.dead(died_before=NOON + MINUTE).preview().count == 2
     assert queue.control.dead(error="ConnectionError", message="money").purge().done == 1
     done = queue.control.dead(message="mail server").retry()
-    assert (done.done, done.skipped) == (1, {Why.KEY_HELD: 1})
-    assert [(one.id, one.why) for one in done.examples] == [(first.id, Why.KEY_HELD)]
+    assert (done.done, done.skipped) == (1, {SkipReason.KEY_HELD: 1})
+    assert [(one.id, one.why) for one in done.examples] == [(first.id, SkipReason.KEY_HELD)]
     assert (first.status(), third.status(), twin.status()) == ("dead", "ready", "ready")
-    assert second.id not in {job.id for job in queue.jobs()}
+    assert second.id not in {job.id for job in queue.insight.search().jobs}
     assert queue.control.dead(queue="d*").retry(without_key=True).done == 1
 
 
@@ -171,7 +171,7 @@ def test_what_operators_do_to_schedules_flows_and_a_job_is_noted(queue: PgQueue,
     assert not queue.control.run_now(later.id, by="nobody")
     assert later.status() == "ready"
 
-    said = [(one.by, one.action, one.target, one.jobs, one.details) for one in queue.control.audit(limit=9)]
+    said = [(one.by, one.action, one.target, one.jobs, one.details) for one in queue.insight.audit(limit=9)]
 
     given = {"from": start.isoformat(), "to": end.isoformat()}
     assert said[::-1] == [

@@ -135,7 +135,7 @@ def test_arguments_without_a_json_form_are_refused_when_enqueuing(
 ) -> None:
     with pytest.raises(PayloadNotEncodable):
         note.enqueue(wrong)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_arguments_arrive_as_json_has_them_and_not_as_they_were(
@@ -232,10 +232,10 @@ def test_a_paused_queue_is_drained_once_it_is_resumed(
     queue: PgQueue, note: Task[[Any], Any], noted: list[Any]
 ) -> None:
     note.using(queue="mail").enqueue(1)
-    queue.pause("mail")
-    queue.pause("mail")
+    queue.control.pause("mail")
+    queue.control.pause("mail")
     assert drain(queue) == drain(queue, queues=["mail"]) == []
-    assert (queue.resume("mail"), queue.resume("mail")) == (True, False)
+    assert (queue.control.resume("mail"), queue.control.resume("mail")) == (True, False)
     drain(queue)
     assert noted == [1]
 
@@ -262,9 +262,10 @@ def test_a_job_with_a_time_of_its_own_is_due_then(queue: PgQueue, note: Task[[An
 
 def test_a_scheduled_job_can_be_made_ready_before_its_time(queue: PgQueue, note: Task[[Any], Any]) -> None:
     handle = note.using(delay=HOUR).enqueue(1)
-    assert queue.retry(handle.id)
+    assert queue.retry(handle.id) == Retried(not_dead=(handle.id,))
+    assert queue.control.run_now(handle.id)
     assert (queue.job(handle.id).state, queue.job(handle.id).run_at) == (JobState.READY, NOON)
-    assert not queue.retry(handle.id)
+    assert not queue.control.run_now(handle.id)
 
 
 def test_a_drain_at_an_instant_leaves_the_clock_where_it_was(
@@ -390,20 +391,19 @@ def test_dead_jobs_are_retried_and_purged_by_filter(queue: PgQueue, clock: Clock
     clock.travel(MINUTE)
     plain, other = fail.enqueue(), fail.enqueue()
     drain(queue, raises=False)
-    none = Retried()
-    assert (
-        queue.retry_dead(queue="audit") == queue.retry_dead(before=NOON) == queue.retry_dead(task="x") == none
-    )
-    assert queue.retry_dead(error="Error") == queue.retry_dead(error="builtins.Connection") == none
-    found = queue.retry_dead(task="fail", before=NOON + SECOND, error="ConnectionError")
-    assert found == Retried((mailed.id,))
-    assert queue.purge_dead(error="ValueError") == 0
-    assert queue.purge_dead([plain.id, mailed.id]) == 1
-    assert queue.purge_dead(queue="mail") == 0
-    assert queue.purge_dead(before=NOON + MINUTE) == 0
-    assert queue.purge_dead(everything=True) == 1
-    assert [job.id for job in queue.jobs()] == [mailed.id]
-    assert other.id not in {job.id for job in queue.jobs()}
+    dead = queue.control.dead
+    assert [dead(queue="audit").retry().done, dead(died_before=NOON).retry().done] == [0, 0]
+    assert [dead(task="x").retry().done, dead(error="Error").retry().done] == [0, 0]
+    assert dead(error="builtins.Connection").retry().done == 0
+    assert dead(task="fail", died_before=NOON + SECOND, error="ConnectionError").retry().done == 1
+    assert mailed.status() is JobState.READY
+    assert dead(error="ValueError").purge().done == 0
+    assert dead(ids=[plain.id, mailed.id]).purge().done == 1
+    assert dead(queue="mail").purge().done == 0
+    assert dead(died_before=NOON + MINUTE).purge().done == 0
+    assert dead(everything=True).purge().done == 1
+    assert [job.id for job in queue.insight.search().jobs] == [mailed.id]
+    assert other.id not in {job.id for job in queue.insight.search().jobs}
 
 
 def test_a_plain_function_that_takes_too_long_fails_though_it_returns(queue: PgQueue) -> None:
@@ -535,7 +535,8 @@ def test_a_dead_job_whose_key_is_taken_stays_dead(queue: PgQueue) -> None:
     drain(queue, raises=False)
     twin = fail.enqueue()
     held = Retried(held=(Held(dead.id, twin.id, "key"),))
-    assert queue.retry(dead.id) == queue.retry_dead() == held
+    assert queue.retry(dead.id) == held
+    assert queue.control.dead(everything=True).retry().skipped == {"key_held": 1}
     assert not held
     assert dead.status() is JobState.DEAD
 
@@ -573,7 +574,7 @@ def test_many_are_enqueued_in_order_or_not_at_all(queue: PgQueue, note: Task[[An
 
     with pytest.raises(KeyError, match="the last"):
         queue.enqueue_many(breaks())
-    assert len(queue.jobs()) == 3
+    assert len(queue.insight.search().jobs) == 3
     assert queue.enqueue_many([]) == []
 
 
@@ -585,7 +586,7 @@ def test_jobs_are_listed_newest_first_by_every_filter(queue: PgQueue, note: Task
     later = note.using(queue="mail", delay=HOUR).enqueue(4).id
 
     def ids(**filters: Any) -> list[int]:
-        return [job.id for job in queue.jobs(**filters)]
+        return [job.id for job in queue.insight.search(**filters).jobs]
 
     assert ids() == [later, keyed, ready, done, dead]
     assert ids(state="dead") == [dead]
@@ -604,9 +605,9 @@ def test_counts_are_by_queue_and_state(queue: PgQueue, note: Task[[Any], Any]) -
     note.enqueue(2)
     note.using(delay=HOUR).enqueue(3)
     note.using(queue="mail").enqueue(4)
-    queue.pause("mail")
-    queue.pause("empty")
-    counts, paused = queue.counts()
+    queue.control.pause("mail")
+    queue.control.pause("empty")
+    counts, paused = queue.insight.counts()
     assert counts == [
         QueueCount("default", JobState.DEAD, 1),
         QueueCount("default", JobState.READY, 2),
@@ -616,7 +617,7 @@ def test_counts_are_by_queue_and_state(queue: PgQueue, note: Task[[Any], Any]) -
     assert paused == ["empty", "mail"]
     found = {
         one.queue: (one.ready, one.scheduled, one.dead, one.paused_at is not None)
-        for one in queue.standings()
+        for one in queue.insight.queues()
     }
     assert found == {"default": (2, 1, 1, False), "empty": (0, 0, 0, True), "mail": (1, 0, 0, True)}
 
@@ -712,7 +713,7 @@ def test_a_job_that_enqueues_itself_is_given_up(queue: PgQueue) -> None:
     again.enqueue()
     with pytest.raises(JobError, match="5 jobs, the last of again"):
         drain(queue, limit=5)
-    assert len(queue.jobs(state="succeeded")) == 5
+    assert len(queue.insight.search(state="succeeded").jobs) == 5
     with pytest.raises(InvalidOption, match="limit=0"):
         drain(queue, limit=0)
 

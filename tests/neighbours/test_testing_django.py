@@ -111,7 +111,7 @@ def test_a_test_case(name: str) -> None:
     unittest.TestSuite([InATestCase(name)]).run(outcome)
     assert [*outcome.errors, *outcome.failures] == []
     assert outcome.testsRun == 1
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 @pytest.mark.usefixtures("django_dsn")
@@ -125,7 +125,7 @@ def test_a_project_is_tested_in_memory_too() -> None:
         confirm.enqueue(order.pk)
         order.refresh_from_db()
         assert order.note == "confirmed"
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_djangos_tasks_are_tested_in_memory_too() -> None:
@@ -168,7 +168,7 @@ def test_every_queue_keeps_the_jobs_of_a_project_in_memory_too() -> None:
         every_queue(None)
     assert isinstance(made.database, Memory)
     made.task(name="send")(lambda: None).enqueue()
-    assert [job.task for job in made.jobs()] == ["send"]
+    assert [job.task for job in made.insight.search().jobs] == ["send"]
 
 
 @pytest.fixture(autouse=True)

@@ -116,7 +116,7 @@ def test_a_paused_queue_keeps_no_job_beyond_its_end(
     queue: PgQueue, note: Task[[int], int], clock: Clock
 ) -> None:
     handle = note.using(expires_in=60).enqueue(1)
-    queue.pause("default")
+    queue.control.pause("default")
     _set(clock, MINUTE)
     drain(queue)
     assert handle.status() is JobState.DEAD
@@ -129,7 +129,7 @@ def test_in_a_chain_a_job_that_has_expired_counts_as_failed(
     _set(clock, MINUTE)
     assert drain(queue) == []
     assert flow.status() is FlowState.FAILED
-    assert {job.state for job in queue.jobs()} == {JobState.DEAD, JobState.CANCELLED}
+    assert {job.state for job in queue.insight.search().jobs} == {JobState.DEAD, JobState.CANCELLED}
 
 
 def test_a_job_that_waits_for_others_in_its_flow_expires(
@@ -138,7 +138,7 @@ def test_a_job_that_waits_for_others_in_its_flow_expires(
     flow = chain(note.using(delay=HOUR).call(1), note.using(expires_in=60).call(2)).enqueue()
     _set(clock, MINUTE)
     assert drain(queue) == []
-    assert queue.jobs(state=JobState.DEAD)[0].reason == "expired"
+    assert queue.insight.search(state=JobState.DEAD).jobs[0].reason == "expired"
     _set(clock, 2 * HOUR)
     assert [ran.args for ran in drain(queue)] == [{"what": 1}]
     assert flow.status() is FlowState.FAILED
@@ -190,11 +190,11 @@ def test_a_scheduled_job_has_the_length_of_its_task(queue: PgQueue, clock: Clock
 
     queue.schedules.apply()
     _set(clock, HOUR)
-    queue.pause("default")
+    queue.control.pause("default")
     drain(queue)
     _set(clock, HOUR + MINUTE)
     drain(queue)
-    assert [job.reason for job in queue.jobs()] == ["expired"]
+    assert [job.reason for job in queue.insight.search().jobs] == ["expired"]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
 ) -> None:
     with pytest.raises(InvalidOption, match=words):
         note.using(**options)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_a_schedule_has_no_instant_after_which_its_jobs_expire(

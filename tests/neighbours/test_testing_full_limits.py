@@ -4,7 +4,7 @@ import pytest
 from neighbours.places import a_clock, a_database, every_place, one_database
 
 from pgqueue import JobState, Limit, PgQueue, Rate, chain
-from pgqueue.errors import InvalidOption, LimitFull
+from pgqueue.errors import InvalidOption, LimitReached
 from pgqueue.testing import drain
 from pgqueue.values.job import Outcome
 
@@ -16,12 +16,12 @@ def test_a_limit_that_refuses_adds_no_job_while_its_places_are_taken(queue: PgQu
     def sync(customer: int) -> None: ...
 
     jobs = [sync.enqueue(7), sync.enqueue(7), sync.enqueue(8)]
-    with pytest.raises(LimitFull, match=r"limit 'task:sync:customer' is full: all 2 places") as refused:
+    with pytest.raises(LimitReached, match=r"limit 'task:sync:customer' is full: all 2 places") as refused:
         sync.enqueue(7)
     assert (refused.value.limit, refused.value.most) == ("task:sync:customer", 2)
-    with pytest.raises(LimitFull):
+    with pytest.raises(LimitReached):
         queue.enqueue_many([sync.call(9), sync.call(9), sync.call(9)])
-    assert len(queue.jobs()) == 3
+    assert len(queue.insight.search().jobs) == 3
     assert len(drain(queue)) == 3
     assert sync.enqueue(7).status() is JobState.BLOCKED
     assert {job.status() for job in jobs} == {JobState.SUCCEEDED}
@@ -75,4 +75,4 @@ def test_a_limit_that_decides_at_the_enqueue_is_alone_and_not_in_a_flow(queue: P
 
     with pytest.raises(InvalidOption, match="decides at the enqueue"):
         chain(render.call(1), render.call(2)).enqueue()
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()

@@ -59,7 +59,7 @@ def _refused(queue: PgQueue) -> None:
 
 def test_a_drain_of_a_database_that_is_in_use_is_refused(waiting: PgQueue) -> None:
     _refused(waiting)
-    assert [job.state for job in waiting.jobs()] == [JobState.READY]
+    assert [job.state for job in waiting.insight.search().jobs] == [JobState.READY]
 
 
 async def test_an_awaited_drain_is_refused_too(waiting: PgQueue) -> None:
@@ -92,7 +92,7 @@ def test_in_memory_nothing_of_the_database_is_run(waiting: PgQueue) -> None:
         assert drain(waiting) == []
         waiting.find_task("send").enqueue()
         assert len(drain(waiting)) == 1
-    assert [job.state for job in waiting.jobs()] == [JobState.READY]
+    assert [job.state for job in waiting.insight.search().jobs] == [JobState.READY]
 
 
 def test_a_database_for_tests_is_drained(dsn: str) -> None:

@@ -181,13 +181,13 @@ def test_an_operators_numbers_hold_until_they_are_unset(queue: PgQueue, clock: C
     for _ in range(4):
         call.enqueue("a")
     assert ran(queue) == ["a", "a"]
-    found = control.get(name)
+    found = queue.insight.limit(name)
     assert [(one.running, one.waiting) for one in found.keys] == [(0, 2)]
     assert found.keys[0].next_start == clock.now + timedelta(seconds=30)
-    assert [(one.name, one.waiting) for one in control.list()] == [(name, 2)]
+    assert [(one.name, one.waiting) for one in queue.insight.limits()] == [(name, 2)]
     control.unset(name)
-    assert control.get(name).limit.numbers.burst == 1
-    assert control.get(name).limit.set_at is None
+    assert queue.insight.limit(name).limit.numbers.burst == 1
+    assert queue.insight.limit(name).limit.set_at is None
     clock.travel(30)
     assert ran(queue) == []  # of one start in a minute, two were taken
     for refused, wrong in (("task:cal", Rate("1/minute")), (name, Limit(2))):
@@ -207,7 +207,7 @@ def test_a_queue_is_limited_as_a_whole(queue: PgQueue, clock: Clock) -> None:
     assert ran(queue) == [1]
     queue.control.limits.unset("queue:default")
     assert ran(queue) == [2]
-    assert queue.control.limits.list() == []
+    assert queue.insight.limits() == []
 
 
 def test_a_share_has_its_weight(queue: PgQueue) -> None:
@@ -215,13 +215,13 @@ def test_a_share_has_its_weight(queue: PgQueue) -> None:
     def render(tenant: str) -> None: ...
 
     queue.control.limits.weigh({"tenant": "a"}, 3)
-    assert list(queue.control.limits.weights().values()) == [3]
+    assert list(queue.insight.weights().values()) == [3]
     for tenant in "ab" * 8:
         render.enqueue(tenant)
     first = ran(queue)[:8]
     assert (first.count("a"), first.count("b")) == (6, 2)
     queue.control.limits.weigh({"tenant": "a"}, None)
-    assert queue.control.limits.weights() == {}
+    assert queue.insight.weights() == {}
 
 
 def test_a_job_of_an_ordered_limit_keeps_its_place_while_it_waits_for_its_retry(
@@ -239,7 +239,7 @@ def test_a_job_of_an_ordered_limit_keeps_its_place_while_it_waits_for_its_retry(
     jobs = [post.enqueue(7, number) for number in range(3)]
     drain(queue, raises=False)
     assert [one.status() for one in jobs] == ["scheduled", "blocked", "blocked"]
-    ((shown,),) = [queue.control.limits.get("task:post:account").keys]
+    ((shown,),) = [queue.insight.limit("task:post:account").keys]
     assert (shown.running, shown.waiting) == (1, 2)
     clock.travel(60)
     done = drain(queue)

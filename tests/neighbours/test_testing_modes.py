@@ -104,11 +104,11 @@ def test_a_queue_is_in_memory_for_a_block_and_empty_at_its_beginning(app: PgQueu
     real = app.database
     for _ in range(2):
         with in_memory(app) as memory:
-            assert app.jobs() == []
+            assert app.insight.search().jobs == ()
             send.enqueue()
-            assert len(app.jobs()) == 1
+            assert len(app.insight.search().jobs) == 1
             memory.clear()
-            assert app.jobs() == []
+            assert app.insight.search().jobs == ()
     assert app.database is real
 
 
@@ -145,14 +145,8 @@ def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
             tried.add(name)
     assert {
         "job",
-        "jobs",
         "cancel",
         "retry",
-        "retry_dead",
-        "purge_dead",
-        "pause",
-        "resume",
-        "counts",
         "cancel_flow",
         "retry_flow",
         "flow",
@@ -178,7 +172,7 @@ async def test_the_awaited_methods_are_answered_too(app: PgQueue) -> None:
     with in_memory(app):
         handle = await send.aenqueue()
         many = await app.aenqueue_many([send.call(), send.call()])
-        assert (await handle.astatus(), len(await app.ajobs())) == (JobState.READY, 3)
+        assert (await handle.astatus(), len((await app.insight.asearch()).jobs)) == (JobState.READY, 3)
         assert await many[0].acancel() is JobState.CANCELLED
         await adrain(app)
         assert await handle.aresult(timeout=0) == "sent"
@@ -283,7 +277,7 @@ def test_threads_are_answered_one_after_the_other(app: PgQueue, monkeypatch: pyt
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(app.jobs()) == 2
+        assert len(app.insight.search().jobs) == 2
     assert met == []
 
 
@@ -321,7 +315,7 @@ def test_an_eager_enqueue_raises_what_its_job_raised(app: PgQueue) -> None:
     with eager(app):
         with pytest.raises(ValueError, match="no such order"):
             fail.enqueue()
-        assert [job.state for job in app.jobs()] == [JobState.SCHEDULED]
+        assert [job.state for job in app.insight.search().jobs] == [JobState.SCHEDULED]
     with eager(app, raises=False):
         assert fail.enqueue().status() is JobState.SCHEDULED
 
@@ -409,7 +403,7 @@ def test_what_a_test_rolls_back_takes_its_jobs_along(app: PgQueue, emptied: str)
             drain(app)
             assert (noted, handle.status()) == (["sent", "sent"], JobState.SUCCEEDED)
             connection.rollback()
-        assert app.jobs() == []
+        assert app.insight.search().jobs == ()
 
 
 def test_a_session_of_sqlalchemy_will_do_for_a_transaction(app: PgQueue, emptied: str) -> None:
@@ -456,7 +450,7 @@ def test_a_blocking_connection_serves_what_an_async_task_awaits(app: PgQueue, em
         plan.enqueue()
         assert [ran.task for ran in drain(app)] == [plan.name, "send"]
         connection.rollback()
-        assert app.jobs() == []
+        assert app.insight.search().jobs == ()
 
 
 async def test_an_awaitable_connection_serves_the_awaited_methods(app: PgQueue, emptied: str) -> None:
@@ -474,7 +468,7 @@ async def test_an_awaitable_connection_serves_the_awaited_methods(app: PgQueue, 
                 bill.enqueue()
         await connection.rollback()
     with in_database(app, emptied):
-        assert app.jobs() == []
+        assert app.insight.search().jobs == ()
 
 
 def test_a_transaction_at_an_instant_of_the_tests_own(app: PgQueue, emptied: str) -> None:

@@ -1,5 +1,6 @@
 """Conformance of steps, checkpoints and progress: in memory, on PostgreSQL, and in a test's own transaction."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -54,7 +55,7 @@ def test_a_later_attempt_gets_the_recorded_result_of_a_step_and_does_not_run_it(
 
     @queue.task(retry=AT_ONCE)
     def bill(ctx: Context, order_id: int) -> None:
-        seen.append(ctx.run_step("charge", charge, order_id, currency="EUR"))
+        seen.append(ctx.step("charge", charge, order_id, currency="EUR"))
         if ctx.attempt < 3:
             raise ConnectionError("no mail server")
 
@@ -74,7 +75,7 @@ def test_steps_belong_to_their_job(queue: PgQueue) -> None:
 
     @queue.task
     def bill(ctx: Context, order_id: int) -> int:
-        return ctx.run_step("charge", charge, order_id)
+        return ctx.step("charge", charge, order_id)
 
     first, second = bill.enqueue(1), bill.enqueue(2)
     drain(queue)
@@ -91,7 +92,7 @@ def test_a_step_returns_in_later_attempts_what_it_returned_in_the_first(queue: P
 
     @queue.task(retry=AT_ONCE)
     def again(ctx: Context) -> None:
-        got.append(ctx.run_step("value", lambda: next(values)))
+        got.append(ctx.step("value", lambda: next(values)))
         if ctx.attempt == 1:
             raise ValueError
 
@@ -112,7 +113,7 @@ def test_a_step_that_raises_records_nothing_and_fails_its_attempt(queue: PgQueue
 
     @queue.task(retry=AT_ONCE)
     def bill(ctx: Context) -> str:
-        return ctx.run_step("charge", charge)
+        return ctx.step("charge", charge)
 
     handle = bill.enqueue()
     assert later(queue) == [(1, JobState.READY), (2, JobState.SUCCEEDED)]
@@ -131,9 +132,9 @@ def test_a_step_that_raised_can_be_tried_again_in_the_same_attempt(queue: PgQueu
     @queue.task
     def bill(ctx: Context) -> str:
         try:
-            return ctx.run_step("charge", charge)
+            return ctx.step("charge", charge)
         except ConnectionError:
-            return ctx.run_step("charge", charge)
+            return ctx.step("charge", charge)
 
     handle = bill.enqueue()
     drain(queue)
@@ -146,7 +147,7 @@ def test_two_steps_of_one_name_are_refused_before_the_second_runs(queue: PgQueue
     @queue.task
     def twice(ctx: Context) -> None:
         for page in (1, 2):
-            ctx.run_step("page", calls.append, page)
+            ctx.step("page", calls.append, page)
 
     twice.enqueue()
     with pytest.raises(InvalidOption, match=r"step 'page' is run twice .* f\"page \{number\}\""):
@@ -160,7 +161,7 @@ def test_a_name_that_cannot_be_stored_is_refused_before_the_step_runs(queue: PgQ
 
     @queue.task
     def named(ctx: Context) -> None:
-        ctx.run_step(name, calls.append, 1)
+        ctx.step(name, calls.append, 1)
 
     named.enqueue()
     with pytest.raises(InvalidOption, match=r"step"):
@@ -174,7 +175,7 @@ def test_any_other_text_is_a_name(queue: PgQueue) -> None:
     @queue.task(retry=AT_ONCE)
     def named(ctx: Context) -> None:
         for name in ODD_NAMES:
-            ctx.run_step(name, calls.append, name)
+            ctx.step(name, calls.append, name)
         if ctx.attempt == 1:
             raise ValueError
 
@@ -202,7 +203,7 @@ def test_a_result_that_cannot_be_recorded_is_an_error_of_its_step(
 
     @queue.task
     def odd(ctx: Context) -> None:
-        ctx.run_step("look up", lambda: value)
+        ctx.step("look up", lambda: value)
 
     odd.enqueue()
     with pytest.raises(error, match=rf"the result of step 'look up' cannot be recorded: .*{words}"):
@@ -215,7 +216,7 @@ def test_a_result_that_could_not_be_read_back_is_an_error_of_its_step(queue: PgQ
 
     @queue.task
     def odd(ctx: Context) -> None:
-        ctx.run_step("count", count)
+        ctx.step("count", count)
 
     odd.enqueue()
     with pytest.raises(
@@ -236,7 +237,7 @@ def test_a_function_whose_annotation_json_cannot_carry_is_not_called(queue: PgQu
 
     @queue.task
     def odd(ctx: Context) -> None:
-        ctx.run_step("connect", connect)
+        ctx.step("connect", connect)
 
     odd.enqueue()
     with pytest.raises(
@@ -255,7 +256,7 @@ def test_a_recorded_result_that_no_longer_fits_its_function_is_an_error_of_its_s
 
     @queue.task(retry=AT_ONCE)
     def changed(ctx: Context) -> None:
-        ctx.run_step("count", words if ctx.attempt == 1 else number)
+        ctx.step("count", words if ctx.attempt == 1 else number)
         raise ValueError
 
     changed.using(max_attempts=2).enqueue()
@@ -270,17 +271,61 @@ def test_an_async_function_in_a_plain_task_is_refused(queue: PgQueue) -> None:
 
     @queue.task
     def bill(ctx: Context) -> None:
-        ctx.run_step("charge", charge)  # type: ignore[unused-coroutine]  # the mistake
+        ctx.step("charge", charge)  # type: ignore[unused-coroutine]  # the mistake
 
     bill.enqueue()
-    with pytest.raises(InvalidOption, match=r"await ctx.step"):
+    with pytest.raises(InvalidOption, match=r"await ctx\.astep"):
         drain(queue)
+
+
+def test_an_awaited_step_in_a_plain_task_names_the_blocking_one(queue: PgQueue) -> None:
+    @queue.task
+    def bill(ctx: Context) -> None:
+        ctx.astep("charge", lambda: 1)  # type: ignore[unused-coroutine]  # the mistake
+
+    job = bill.enqueue()
+    with pytest.raises(InvalidOption, match=r"step 'charge': .* write ctx\.step\(\.\.\.\)"):
+        drain(queue)
+    assert queue.job(job.id).state is not JobState.SUCCEEDED
+
+
+def test_a_blocking_step_in_an_async_task_names_the_awaited_one(queue: PgQueue) -> None:
+    calls: list[int] = []
+
+    @queue.task
+    async def bill(ctx: Context) -> None:
+        ctx.step("charge", calls.append, 1)
+
+    job = bill.enqueue()
+    with pytest.raises(InvalidOption, match=r"step 'charge': .* write await ctx\.astep\(\.\.\.\)"):
+        drain(queue)
+    assert queue.job(job.id).state is not JobState.SUCCEEDED
+    assert calls == []
+
+
+def test_a_step_finds_the_right_world_where_the_task_itself_does_not_say_it(queue: PgQueue) -> None:
+    """A plain function may return a coroutine, and an async def task may call a thread."""
+
+    async def awaited(ctx: Context) -> int:
+        return await ctx.astep("number", lambda: 1)
+
+    @queue.task(name="returns")
+    def returns(ctx: Context) -> Any:
+        return awaited(ctx)
+
+    @queue.task(name="threads")
+    async def threads(ctx: Context) -> int:
+        return await asyncio.to_thread(ctx.step, "number", lambda: 2)
+
+    jobs = [returns.enqueue(), threads.enqueue()]
+    drain(queue)
+    assert [job.result(timeout=0) for job in jobs] == [1, 2]
 
 
 def test_what_is_no_function_is_refused(queue: PgQueue) -> None:
     @queue.task
     def bill(ctx: Context) -> None:
-        ctx.run_step("charge", 42)  # type: ignore[arg-type]  # the mistake
+        ctx.step("charge", 42)  # type: ignore[arg-type]  # the mistake
 
     bill.enqueue()
     with pytest.raises(InvalidOption, match=r"step 'charge': 42 is no function"):
@@ -292,7 +337,7 @@ def test_an_attempt_whose_worker_died_leaves_its_steps_to_the_next(queue: PgQueu
 
     @queue.task
     def bill(ctx: Context) -> None:
-        ctx.run_step("charge", calls.append, ctx.attempt)
+        ctx.step("charge", calls.append, ctx.attempt)
 
     bill.enqueue()
     with dying(bill):
@@ -308,7 +353,7 @@ def test_a_dead_job_that_is_retried_keeps_its_steps_and_its_checkpoint(queue: Pg
     @queue.task(max_attempts=1)
     def bill(ctx: Context) -> None:
         found.append(ctx.last_checkpoint())
-        ctx.run_step("charge", calls.append, 1)
+        ctx.step("charge", calls.append, 1)
         ctx.checkpoint({"page": 7})
         if len(found) == 1:
             raise ValueError("no mail server")
@@ -327,7 +372,7 @@ def test_a_superseded_attempt_records_nothing_and_is_told_so(queue: PgQueue) -> 
         if ctx.attempt == 1:
             ctx.progress(1)
             drain(queue, now=NOON + HOUR)
-        return ctx.run_step(f"charge {ctx.attempt}", lambda: ctx.attempt)
+        return ctx.step(f"charge {ctx.attempt}", lambda: ctx.attempt)
 
     handle = bill.enqueue()
     with pytest.raises(Superseded, match=r"attempt 1 no longer holds it; step 'charge 1' was not recorded"):
@@ -465,7 +510,7 @@ def test_a_codec_encodes_what_is_noted(queue: PgQueue) -> None:
 
     @queue.task(retry=AT_ONCE)
     def bill(ctx: Context) -> None:
-        found.append([ctx.run_step("charge", lambda: {"card": 4242}), ctx.last_checkpoint()])
+        found.append([ctx.step("charge", lambda: {"card": 4242}), ctx.last_checkpoint()])
         ctx.checkpoint({"card": 4343})
         ctx.progress(1, 2, "card 4444")
         if ctx.attempt == 1:
@@ -494,7 +539,7 @@ def test_a_codec_that_fails_costs_a_progress_its_words_alone(
     def bill(ctx: Context, *, step: bool) -> None:
         ctx.progress(1, 2, "card 4444")
         if step:
-            ctx.run_step("charge", lambda: 1)
+            ctx.step("charge", lambda: 1)
 
     handle = bill.enqueue(step=False)
     drain(queue, now=NOON)
@@ -523,9 +568,9 @@ async def test_an_async_task_awaits_its_steps_of_both_kinds_and_its_checkpoints(
     @queue.task(retry=AT_ONCE)
     async def bill(ctx: Context, order_id: int) -> None:
         before = await ctx.alast_checkpoint()
-        receipt = await ctx.step("charge", charge, order_id)
+        receipt = await ctx.astep("charge", charge, order_id)
         assert isinstance(receipt, Receipt)
-        assert await ctx.step("token", token) == "abc"
+        assert await ctx.astep("token", token) == "abc"
         await ctx.acheckpoint({"order": order_id})
         assert await ctx.alast_checkpoint() == {"order": order_id}
         ctx.progress(ctx.attempt)

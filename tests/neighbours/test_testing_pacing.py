@@ -167,7 +167,7 @@ def test_what_contradicts_is_refused_and_changes_nothing(queue: PgQueue, unique:
         chain(index.call(1, "a"), index.call(2, "b")).enqueue()
     with pytest.raises(InvalidOption, match="cannot be kept with a schedule"):
         queue.schedules.add("hourly", index.call(1, "a"), every=HOUR)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_two_policies_are_equal_only_if_all_they_say_is() -> None:

@@ -62,7 +62,7 @@ def test_eager(pgqueue_eager):
 @pytest.mark.parametrize("number", range(3))
 def test_database(pgqueue_queue, pgqueue_dsn, number):
     assert pgqueue_queue is queue
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
     handle = send.enqueue(number)
     with psycopg.connect(pgqueue_dsn) as connection:
         assert connection.execute("select count(*) from pgqueue.jobs").fetchone() == (1,)

@@ -80,7 +80,7 @@ def test_a_strict_order_looks_again_from_the_first_queue_after_each_job(queue: P
 
 
 def test_a_paused_queue_of_a_pattern_is_left_out(queue: PgQueue, ran: list[str]) -> None:
-    queue.pause("mail-*")
+    queue.control.pause("mail-*")
     drain(queue, queues={"*": 1, "mail-a": 1_000})
     assert Counter(ran) == {"reports": 10, "web": 10}
 

@@ -13,7 +13,7 @@ from pgqueue.app.handle import JobHandle
 
 
 def _blocked(queue: PgQueue) -> int:
-    return len(queue.jobs(state="blocked"))
+    return len(queue.insight.search(state="blocked").jobs)
 
 
 def _waiting(dsn: str, count: int = 1) -> tuple[PgQueue, list[JobHandle[int]]]:

@@ -219,8 +219,8 @@ async def test_an_undecodable_payload_is_dead_without_a_retry(queue: PgQueue, ru
             )
         ]
     async with running(queue):
-        await until(lambda: len(queue.jobs(state=JobState.DEAD)) == len(ids))
-    for job in queue.jobs():
+        await until(lambda: len(queue.insight.search(state=JobState.DEAD).jobs) == len(ids))
+    for job in queue.insight.search().jobs:
         assert (job.state, job.reason, job.attempts) == (JobState.DEAD, "undecodable", 1)
         assert [error.type for error in job.errors] == ["pgqueue.errors.PayloadNotDecodable"]
     assert ran == []
@@ -252,8 +252,10 @@ async def test_a_broken_policy_does_not_keep_an_attempt_from_being_recorded(
     for number, policy in enumerate(BROKEN_POLICIES):
         await queue.task(name=f"fail_{number}", retry=policy)(fail).aenqueue()
     async with running(queue):
-        await until(lambda: all(job.errors for job in queue.jobs()))
-    assert [job.errors[0].type for job in queue.jobs()] == ["ValueError"] * len(BROKEN_POLICIES)
+        await until(lambda: all(job.errors for job in queue.insight.search().jobs))
+    assert [job.errors[0].type for job in queue.insight.search().jobs] == ["ValueError"] * len(
+        BROKEN_POLICIES
+    )
     await queue.aclose()
 
 
@@ -277,9 +279,13 @@ async def test_a_result_that_cannot_be_kept_does_not_run_the_job_again(
 
     await queue.aenqueue_many(answer.call(name) for name in results)
     async with running(queue, lease=timedelta(seconds=3)):
-        await until(lambda: all(job.state.ended for job in queue.jobs()) or len(attempts) > len(results))
+        await until(
+            lambda: (
+                all(job.state.ended for job in queue.insight.search().jobs) or len(attempts) > len(results)
+            )
+        )
     assert sorted(attempts) == sorted(results)
-    assert [job.state for job in queue.jobs()] == [JobState.SUCCEEDED] * len(results)
+    assert [job.state for job in queue.insight.search().jobs] == [JobState.SUCCEEDED] * len(results)
     await queue.aclose()
 
 
@@ -295,7 +301,7 @@ def test_a_take_spends_attempts_as_a_worker_does(queue: PgQueue) -> None:
         with pytest.raises(ValueError, match="oops"):
             take_and_fail(attempt)
         if attempt == 1:
-            assert queue.retry(handle.id)  # ready at once, before the policy's delay is over
+            assert queue.control.run_now(handle.id)  # ready at once, before the policy's delay is over
     job = queue.job(handle.id)
     assert (job.state, job.reason) == (JobState.DEAD, "exhausted")
     assert [(error.attempt, error.message) for error in job.errors] == [(1, "oops"), (2, "oops")]

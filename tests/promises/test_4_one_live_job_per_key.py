@@ -74,7 +74,7 @@ def test_processes_that_share_keys_never_run_two_jobs_of_one(dsn: str, queue: Pg
         asking = [start("enqueue", keys=keys, times=times) for _ in range(enqueuers)]
         accepted = sum(int(process.said()) for process in asking)
         wait_until(lambda: not live_jobs(dsn))
-    assert queue.jobs(state=JobState.DEAD) == []
+    assert queue.insight.search(state=JobState.DEAD).jobs == ()
     ((succeeded, collisions),) = ask(dsn, "select count(*), sum(collisions) from pgqueue.job_history")
     assert succeeded == accepted
     assert accepted + collisions == keys * times * enqueuers

@@ -252,4 +252,4 @@ async def test_jobs_enqueued_inside_commit_with_the_completion(
     job = lead.enqueue()
     async with running(queue, queues=["default"]):
         await job.aresult(timeout=20)
-    assert [one.args for one in queue.jobs(queue="next")] == [{"_attempt": 2}]
+    assert [one.args for one in queue.insight.search(queue="next").jobs] == [{"_attempt": 2}]

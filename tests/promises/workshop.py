@@ -133,11 +133,11 @@ class Workshop:
         _write(log, "end", ctx, key)
 
     async def _charge(self, ctx: Context, *, dies: str) -> None:
-        await ctx.step("charge", self._mark_and_die, ctx, dies=dies == "before the record")
+        await ctx.astep("charge", self._mark_and_die, ctx, dies=dies == "before the record")
         _die_at_first(ctx, dies=dies == "after the record")
 
     def _charge_plain(self, ctx: Context, *, dies: str) -> None:
-        ctx.run_step("charge", self._mark_and_die, ctx, dies=dies == "before the record")
+        ctx.step("charge", self._mark_and_die, ctx, dies=dies == "before the record")
         _die_at_first(ctx, dies=dies == "after the record")
 
     def _mark_and_die(self, ctx: Context, *, dies: bool) -> None:

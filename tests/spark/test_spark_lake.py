@@ -126,7 +126,7 @@ def test_dead_jobs_that_go_between_count_and_read_are_counted_as_they_were_writt
     read: Callable[..., Any] = module.ended
 
     def after_a_purge(*given: Any, **span: Any) -> Any:
-        queue.purge_dead(ids[-1:])
+        queue.control.dead(ids=ids[-1:]).purge()
         return read(*given, **span)
 
     monkeypatch.setattr(module, "ended", after_a_purge)

@@ -114,7 +114,7 @@ async def test_what_another_attempt_would_not_mend_ends_the_chain_and_the_next_o
     async with running(queue):
         await _ended(queue)
 
-    (dead,) = queue.jobs(state=JobState.DEAD)
+    (dead,) = queue.insight.search(state=JobState.DEAD).jobs
     assert (dead.task, dead.attempts, dead.reason) == ("pgqueue.pipeline.verify", 1, "refused")
     assert pipeline_jobs.start(tasks).accepted
 

@@ -285,5 +285,5 @@ def test_a_write_into_a_drained_queue_is_refused_and_enqueues_nothing(
     with pytest.raises(QueueDrained, match="queue 'mail' is drained"):
         written(dsn, rows, run="receipts")
     assert orders(dsn) == []
-    queue.resume("mail")
+    queue.control.resume("mail")
     assert written(dsn, rows, run="receipts").enqueued == 2

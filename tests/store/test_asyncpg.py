@@ -166,7 +166,7 @@ async def test_the_users_codecs_have_no_say_and_stay_as_they_are(
     await soon.aenqueue(1)
     await queue.aenqueue_many([task.call(2), task.using(unique_key="other").call(3)], connection=alone)
 
-    assert sorted(job.args["number"] for job in queue.jobs()) == [1, 2, 3]
+    assert sorted(job.args["number"] for job in queue.insight.search().jobs) == [1, 2, 3]
     assert await alone.fetchval("""select '{"mine": 1}'::jsonb""") == {"mine": 1}
     assert await alone.fetchval("select $1::jsonb", {"mine": 1}) == {"mine": 1}
 
@@ -235,7 +235,7 @@ async def test_a_plan_with_a_transaction_that_fails_within_a_transaction_begun_b
         await queue.database.arun(_adding_and_failing(), alone)
     await task.using(connection=alone).aenqueue(4)
     await alone.execute("commit")
-    assert sorted(job.args["number"] for job in queue.jobs()) == [1, 4]
+    assert sorted(job.args["number"] for job in queue.insight.search().jobs) == [1, 4]
 
 
 async def test_a_plan_with_a_transaction_that_is_cancelled_within_a_transaction_takes_nothing_else_along(
@@ -245,7 +245,7 @@ async def test_a_plan_with_a_transaction_that_is_cancelled_within_a_transaction_
         await task.using(connection=alone).aenqueue(1)
         with pytest.raises(asyncio.CancelledError):
             await queue.database.arun(_adding_and_cancelled(), alone)
-    assert [job.task for job in queue.jobs()] == ["bill"]
+    assert [job.task for job in queue.insight.search().jobs] == ["bill"]
 
 
 @plan(transaction=True)

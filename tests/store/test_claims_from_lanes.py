@@ -187,7 +187,7 @@ def test_a_share_of_weight_3_starts_3_jobs_for_one(queue: PgQueue, workers: Work
 
     queue.enqueue_many(work.call(tenant) for tenant in ("a", "b") for _ in range(100))
     queue.control.limits.weigh({"tenant": "a"}, 3, by="ann")
-    (share,) = queue.control.limits.weights()
+    (share,) = queue.insight.weights()
     assert {(share,)} < {*ask(queue, "select distinct lane from pgqueue.jobs")}
     polled = do(queue, upkeep.poll())
     assert polled.weighted
@@ -196,7 +196,7 @@ def test_a_share_of_weight_3_starts_3_jobs_for_one(queue: PgQueue, workers: Work
     assert abs(sum('"a"' in one.args for one in claims) - 60) <= 3
     queue.control.limits.weigh({"tenant": "a"}, None)
     assert not do(queue, upkeep.poll()).weighted
-    assert {one.name for one in queue.control.limits.list()} == set()
+    assert {one.name for one in queue.insight.limits()} == set()
 
 
 def test_a_claim_reads_the_weights_of_its_own_shares_and_a_poll_reads_none(queue: PgQueue) -> None:
@@ -311,7 +311,7 @@ def test_two_transactions_that_add_jobs_of_one_full_lane_do_so_one_after_the_oth
         wait_until(lambda: at_the_gate(dsn))
         connection.commit()
         assert second.result(60).id == first.id
-    assert len(queue.jobs()) == 1
+    assert len(queue.insight.search().jobs) == 1
 
 
 def test_a_round_of_lanes_ends_where_no_lane_may_start_a_job(
@@ -367,9 +367,9 @@ def test_lanes_of_a_paused_queue_are_passed_over_where_the_worker_reads_on(
 
     queue.enqueue_many(call.call(number) for number in range(9))
     assert len(workers.claim(0, 9).claims) == 3
-    queue.pause("mail")
+    queue.control.pause("mail")
     assert not any(workers.claim(0, 9).claims for _ in range(4))
-    queue.resume("mail")
+    queue.control.resume("mail")
     assert sum(len(workers.claim(0, 9).claims) for _ in range(4)) == 6
 
 

@@ -42,7 +42,7 @@ def test_a_transaction_that_is_to_be_rolled_back_takes_no_more_jobs(
             connection.cursor().execute("select no_such_column")
         with pytest.raises(TransactionManagementError, match="until the end of the 'atomic' block"):
             task.using(connection=connection).enqueue(1)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_a_connection_that_was_closed_is_opened(
@@ -50,7 +50,7 @@ def test_a_connection_that_was_closed_is_opened(
 ) -> None:
     connection.close()
     task.using(connection=connection).enqueue(1)
-    assert len(queue.jobs()) == 1
+    assert len(queue.insight.search().jobs) == 1
 
 
 def test_the_name_that_stands_for_the_current_connection_is_taken(
@@ -58,8 +58,8 @@ def test_the_name_that_stands_for_the_current_connection_is_taken(
 ) -> None:
     with atomic(connection):
         task.using(connection=ConnectionProxy(connections, connection.alias)).enqueue(1)
-        assert queue.jobs() == []
-    assert len(queue.jobs()) == 1
+        assert queue.insight.search().jobs == ()
+    assert len(queue.insight.search().jobs) == 1
 
 
 def test_a_loop_is_no_place_to_block_and_django_says_so(

@@ -34,14 +34,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_the_first_call_of_a_process_makes_one_connection(queue: PgQueue, opened: list[Any]) -> None:
-    assert queue.jobs() == []
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
+    assert queue.insight.search().jobs == ()
     assert len(opened) == 1
 
 
 async def test_the_first_call_of_a_loop_makes_one_connection(queue: PgQueue, opened: list[Any]) -> None:
-    assert await queue.ajobs() == []
-    assert await queue.ajobs() == []
+    assert (await queue.insight.asearch()).jobs == ()
+    assert (await queue.insight.asearch()).jobs == ()
     assert len(opened) == 1
     await queue.aclose()
 
@@ -49,7 +49,7 @@ async def test_the_first_call_of_a_loop_makes_one_connection(queue: PgQueue, ope
 async def test_first_calls_at_the_same_time_share_a_pool_and_leave_no_connection_open(
     queue: PgQueue, opened: list[Any]
 ) -> None:
-    assert await asyncio.gather(*(queue.ajobs() for _ in range(5))) == [[]] * 5
+    assert await asyncio.gather(*(queue.insight.acounts() for _ in range(5))) == [([], [])] * 5
     await queue.aclose()
     assert [connection.closed for connection in opened] == [True] * len(opened)
 
@@ -69,9 +69,9 @@ async def test_a_database_without_the_tables_is_left_without_a_connection(
 ) -> None:
     queue = PgQueue(empty_dsn)
     with pytest.raises(SchemaMissing):
-        queue.jobs()
+        queue.insight.search()
     with pytest.raises(SchemaMissing):
-        await queue.ajobs()
+        await queue.insight.asearch()
     assert [connection.closed for connection in opened] == [True, True]
 
 
@@ -79,7 +79,7 @@ async def test_a_database_without_the_tables_is_left_without_a_connection(
 async def test_settings_that_the_server_does_not_know_are_left_out_after_the_first_call(
     queue: PgQueue, kind: str
 ) -> None:
-    await queue.ajobs() if kind == "awaitable" else queue.jobs()
+    (await queue.insight.asearch()).jobs if kind == "awaitable" else queue.insight.search().jobs
     options = queue.database.connect_options(queue.database.dsn, OWN)["options"]
     await queue.aclose()
     sent = {name for name in OWN if f"-c {name}=" in options}

@@ -71,7 +71,7 @@ def test_a_statement_that_failed_leaves_the_next_one_unharmed(queue: PgQueue) ->
 
 
 def _jobs(limit: int) -> Plan[list[Job]]:
-    return control.jobs(limit=limit)
+    return control.newest(limit=limit)
 
 
 @plan

@@ -60,9 +60,9 @@ def test_jobs_of_a_paused_queue_stay_in_their_lanes_and_others_do_not_wait_for_t
     queue: PgQueue, workers: Workers, send: Task[[int], None]
 ) -> None:
     first, second = send.enqueue(7), send.using(queue="other").enqueue(8)
-    queue.pause("def*")
+    queue.control.pause("def*")
     assert claimed(workers) == [second.id]
-    queue.resume("def*")
+    queue.control.resume("def*")
     assert claimed(workers) == [first.id]
 
 
@@ -251,9 +251,9 @@ def test_ready_jobs_of_a_limited_queue_count_from_claim_to_claim_and_a_pause_sto
 
     queue.control.limits.set("queue:mail", Limit(2))
     queue.enqueue_many(plain.call() for _ in range(5))
-    queue.pause("mail")
+    queue.control.pause("mail")
     assert len(workers.claim(0, 9, limited=("mail",)).claims) == 0
-    queue.resume("mail")
+    queue.control.resume("mail")
     assert len(workers.claim(0, 9, limited=("mail",)).claims) == 2
     assert len(workers.claim(1, 9, limited=("mail",)).claims) == 0
 
@@ -262,7 +262,7 @@ def test_what_an_operator_has_set_holds_when_another_release_declares_another_nu
     do(queue, limits.declare({"name:api": Limit(1).numbers}))
     queue.control.limits.set("name:api", Limit(5))
     do(queue, limits.declare({"name:api": Limit(2).numbers}))
-    assert [one.numbers[0] for one in queue.control.limits.list()] == [5]
+    assert [one.numbers[0] for one in queue.insight.limits()] == [5]
 
 
 def test_a_worker_keeps_to_the_limit_of_a_queue_before_its_first_poll(

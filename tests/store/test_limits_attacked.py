@@ -61,9 +61,9 @@ def test_hostile_rows_of_one_limit_keep_no_job_of_another_from_its_start(
     queue.enqueue_many([bad.call(1), bad.call(1), good.call()])
     ask(queue, statement)
     assert "good" in claimed(workers)
-    queue.control.limits.list()
+    queue.insight.limits()
     for name in queue.limits:
-        queue.control.limits.get(name)
+        queue.insight.limit(name)
 
 
 def test_a_rate_of_the_largest_numbers_that_are_allowed_starts_its_job(
@@ -75,9 +75,9 @@ def test_a_rate_of_the_largest_numbers_that_are_allowed_starts_its_job(
     queue.enqueue_many([bad.call(), bad.call()])
     assert claimed(workers) == ["bad"]
     assert claimed(workers) == []
-    assert queue.control.limits.get("task:bad:per-365d").keys[0].next_start is not None
+    assert queue.insight.limit("task:bad:per-365d").keys[0].next_start is not None
     queue.control.limits.set("task:bad:per-365d", Rate("1/second"))
-    queue.control.limits.get("task:bad:per-365d")
+    queue.insight.limit("task:bad:per-365d")
 
 
 def test_a_job_that_costs_more_than_the_burst_starts_when_the_burst_is_whole_and_keeps_no_lane(

@@ -81,8 +81,8 @@ def test_a_job_that_waits_for_its_retry_keeps_its_place(
     if delay:
         assert handles[0].status() is JobState.SCHEDULED
         assert shift.claim(9.0) == []
-        assert [one.running for one in queue.control.limits.list()] == [2]
-        held = queue.control.limits.get("task:post:account").holders
+        assert [one.running for one in queue.insight.limits()] == [2]
+        held = queue.insight.limit("task:post:account").holders
         assert {(one.job_id, one.since is None) for one in held} == {(first.id, True), (other.id, False)}
     (retried,) = shift.claim(10.0)
     assert (retried.id, retried.attempt) == (handles[0].id, 2)
@@ -124,7 +124,7 @@ def test_an_operator_runs_the_retry_at_once_and_moves_its_lane(
     moved = queue.control.jobs(task="post").move("else")
     assert moved.done == 2
     assert shift.claim() == []
-    assert queue.retry(handles[0].id)
+    assert queue.control.run_now(handles[0].id)
     assert [shift.numbers(), shift.numbers()] == [[0], [1]]
 
 
@@ -168,7 +168,7 @@ def test_a_kept_place_is_one_of_its_keys_and_none_of_the_queue_as_a_whole(
     queue.enqueue_many(post.call(account, number) for account in (7, 8) for number in (0, 1))
     (first,) = shift.claim()
     shift.record(again(first, SECOND * 60))
-    assert {one.name: one.running for one in queue.control.limits.list()} == {
+    assert {one.name: one.running for one in queue.insight.limits()} == {
         "queue:default": 0, "task:post:account": 1,
     }  # fmt: skip
     assert [shift.numbers(), shift.numbers(), shift.numbers()] == [[0], [1], []]

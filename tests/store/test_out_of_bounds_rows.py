@@ -11,8 +11,9 @@ from store.samples import adding, new_job
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store import control, queues
+from pgqueue.store import control, queues, searching
 from pgqueue.values.job import Job, JobState
+from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.readable import UNREADABLE
 from pgqueue.values.retried import Retried
 
@@ -69,15 +70,19 @@ def own(filled: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def listed(connection: psycopg.Connection[Any], **filters: Any) -> dict[int, Job]:
-    """The jobs that are listed, by their ids."""
-    return {job.id: job for job in ask(connection, control.jobs(limit=1000, **filters))}
+def listed(
+    connection: psycopg.Connection[Any], queue: str | None = None, *, states: list[JobState] | None = None
+) -> dict[int, Job]:
+    """The jobs that a search finds, by their ids."""
+    found = ask(connection, searching.search(JobFilter(queue=queue), states=states, limit=1000))
+    return {job.id: job for job in found.jobs}
 
 
 def test_every_row_is_listed_and_shown_with_what_can_be_shown(own: psycopg.Connection[Any]) -> None:
     (today,) = ask(own, adding(new_job(args=b'{"n": 1}'), now=datetime.now().astimezone()))
-    everything = listed(own)
+    everything = {job.id: job for job in ask(own, control.newest(limit=1000))}
 
+    assert {*everything} == {*listed(own)}
     assert len(everything) == 3 * len(JOBS) - 2 + 1
     assert everything[today].args == {"n": 1}
     assert [everything[number].run_at.year for number in (1, 2, 3, 4)] == [9999, 1, 1, 9999]
@@ -98,7 +103,7 @@ def test_every_row_is_listed_and_shown_with_what_can_be_shown(own: psycopg.Conne
 
 def test_the_rows_are_found_by_their_names_and_counted(own: psycopg.Connection[Any]) -> None:
     for queue in ("", "two words", "q" * 2000):
-        assert len(listed(own, queue=queue)) == 3
+        assert len(listed(own, queue)) == 3
     counts, _ = ask(own, control.counts())
     assert {"", "two words", "q" * 2000, "列" * 200} <= {count.queue for count in counts}
 
@@ -106,9 +111,9 @@ def test_the_rows_are_found_by_their_names_and_counted(own: psycopg.Connection[A
 def test_a_queue_that_only_sql_could_name_is_paused_and_resumed(filled: str) -> None:
     queue = PgQueue(filled)
     for name in ("", "two words", "q" * 2000):
-        queue.pause(name)
-        assert name in queue.counts()[1]
-        assert queue.resume(name)
+        queue.control.pause(name)
+        assert name in queue.insight.counts()[1]
+        assert queue.control.resume(name)
     queue.close()
 
 
@@ -153,15 +158,12 @@ def test_an_id_that_no_job_can_have_is_the_id_of_none(connection: psycopg.Connec
         assert not ask(connection, control.retry(job_id))
     assert ask(connection, control.retry_dead(UNKNOWN)) == Retried(not_dead=UNKNOWN)
     assert ask(connection, control.purge_dead(UNKNOWN)) == 0
-    assert ask(connection, control.jobs(before=1 << 80)) == []
+    assert ask(connection, searching.search(JobFilter(), before=1 << 80)).jobs == ()
 
 
 @pytest.mark.parametrize("text", HALF)
 def test_text_that_postgresql_cannot_hold_is_refused_before_anything_is_sent(text: str) -> None:
     plans: list[Plan[Any]] = [
-        control.jobs(queue=text),
-        control.jobs(task=text),
-        control.jobs(unique_key=text),
         queues.pause(text),
         queues.resume(text),
     ]

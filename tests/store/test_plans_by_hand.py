@@ -279,7 +279,7 @@ def test_nobody_is_woken_where_nothing_became_ready() -> None:
 
 
 def test_sleepers_are_woken_for_what_became_ready() -> None:
-    assert _told(control.retry(1), [(1,)], [])[1] == ["run_now", "wake"]
+    assert _told(control.run_now(1), [(1,)], [])[1] == ["run_now", "wake"]
 
 
 def test_a_resumed_queue_wakes_sleepers_through_its_row_alone() -> None:
@@ -287,7 +287,7 @@ def test_a_resumed_queue_wakes_sleepers_through_its_row_alone() -> None:
 
 
 def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:
-    assert _told(control.retry(1), [], [], [(1,)]) == (Retried((1,)), ["run_now", "flows/lock", "revive"])
+    assert _told(control.retry(1), [], [(1,)]) == (Retried((1,)), ["flows/lock", "revive"])
 
 
 def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_batch() -> None:

@@ -23,15 +23,18 @@ from store.samples import (
 )
 
 from pgqueue.errors import SchemaTooNew, SchemaTooOld
-from pgqueue.store import control, finish, leases, queues, schema
+from pgqueue.store import control, finish, leases, queues, schema, searching
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.health import BlockedLoop, WorkerHealth, WorkerProblem
 from pgqueue.values.job import JobState, QueueCount
+from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.verdict import Died, Succeeded
 from pgqueue.values.workers import Ask as WorkerAsk
 
 ask, database = every_driver, one_database
+
+EVERY = JobFilter()
 
 
 @plan
@@ -58,13 +61,15 @@ async def test_jobs_are_listed_newest_first_by_every_filter(ask: Ask) -> None:
         adding(new_job("send"), new_job("bill", unique_key="key"), new_job("bill", queue="mail"))
     )
 
-    async def ids(**filters: object) -> list[int]:
-        return [job.id for job in await ask(control.jobs(**filters))]  # type: ignore[arg-type]  # each test's own
+    async def ids(wanted: JobFilter = EVERY, **given: Any) -> list[int]:
+        return [job.id for job in (await ask(searching.search(wanted, **given))).jobs]
 
+    assert [job.id for job in await ask(control.newest())] == [mailed, keyed, ready, taken.id, dead]
+    assert [job.id for job in await ask(control.newest(limit=2))] == [mailed, keyed]
     assert await ids() == [mailed, keyed, ready, taken.id, dead]
     assert await ids(states=[JobState.DEAD, JobState.SUCCEEDED]) == [taken.id, dead]
-    assert await ids(states=[JobState.READY], task="bill") == [mailed, keyed]
-    assert await ids(queue="mail") == [mailed]
+    assert await ids(JobFilter(task="bill"), states=[JobState.READY]) == [mailed, keyed]
+    assert await ids(JobFilter(queue="mail")) == [mailed]
     assert await ids(unique_key="key") == [keyed]
     assert await ids(before=keyed, limit=2) == [ready, taken.id]
 
@@ -87,10 +92,10 @@ async def test_a_running_job_is_only_asked_to_stop(ask: Ask) -> None:
     assert (await ask(shown(taken.id))).state is JobState.RUNNING
 
 
-async def test_a_scheduled_job_is_retried_before_its_time(ask: Ask) -> None:
+async def test_a_scheduled_job_is_run_before_its_time(ask: Ask) -> None:
     (job_id,) = await ask(adding(new_job(delay=MINUTE)))
 
-    assert await ask(control.retry(job_id, now=NOON + SECOND))
+    assert await ask(control.run_now(job_id, now=NOON + SECOND))
 
     job = await ask(shown(job_id))
     assert (job.state, job.run_at) == (JobState.READY, NOON + SECOND)
@@ -107,7 +112,7 @@ async def test_a_dead_job_is_retried_with_all_its_attempts_and_its_errors_kept(a
     assert [one.message for one in job.errors] == ["no"]
 
 
-async def test_what_is_neither_scheduled_nor_dead_is_not_retried(ask: Ask) -> None:
+async def test_what_is_not_dead_is_not_retried(ask: Ask) -> None:
     taken = await ask(running())
 
     assert not await ask(control.retry(taken.id, now=NOON))
@@ -139,7 +144,7 @@ async def test_dead_jobs_are_purged_and_others_never(ask: Ask) -> None:
 
     assert await ask(control.purge_dead([first, ready])) == 1
     assert await ask(control.purge_dead([first, second, third])) == 2
-    assert [job.id for job in await ask(control.jobs())] == [ready]
+    assert [job.id for job in await ask(control.newest())] == [ready]
 
 
 async def test_a_paused_queue_is_claimed_from_again_once_it_is_resumed(ask: Ask) -> None:

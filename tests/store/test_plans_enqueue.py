@@ -204,7 +204,7 @@ async def test_a_batch_takes_every_route_and_answers_in_order(ask: Ask) -> None:
 
 async def test_an_empty_batch_adds_nothing(ask: Ask) -> None:
     assert await ask(enqueue.enqueue_many([], now=NOON)) == []
-    assert await ask(control.jobs()) == []
+    assert await ask(control.newest()) == []
 
 
 @pytest.mark.parametrize("unique_key", [None, "key"])

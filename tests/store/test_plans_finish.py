@@ -296,4 +296,4 @@ async def _assert_not_heard(ask: Ask, stale: Claim, sort: str) -> None:
 
 
 async def _everything(ask: Ask) -> list[Job]:
-    return await ask(control.jobs())
+    return await ask(control.newest())

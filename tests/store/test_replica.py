@@ -109,13 +109,15 @@ def test_looks_are_answered_by_the_replica_and_what_was_just_committed_by_the_pr
     replay("on")
     replay("off")
     new = looked.find_task("mail").enqueue()
-    looked.pause("default")
+    looked.control.pause("default")
 
-    assert [job.id for job in looked.jobs()] == [old.id], "the standby has not replayed the second"
+    assert [job.id for job in looked.insight.search().jobs] == [old.id], (
+        "the standby has not replayed the second"
+    )
     assert sum(one.ready for one in looked.insight.queues()) == 1
     assert looked.job(old.id).state == new.status() == "ready", "a handle asks the primary"
     assert looked.job(new.id).id == new.id, "and the primary is asked for what the replica does not know"
-    assert [one.queue for one in looked.control.known() if one.paused_at] == ["default"]
+    assert [one.queue for one in looked.insight.queues() if one.paused_at] == ["default"]
     assert old.cancel() == old.status() == "cancelled"
     assert looked.job(old.id).state == "ready", "as the standby has it"
     wait_until(
@@ -125,7 +127,7 @@ def test_looks_are_answered_by_the_replica_and_what_was_just_committed_by_the_pr
     assert behind is not None
     assert behind.answers
     replay("on")
-    assert {job.id for job in looked.jobs()} >= {old.id, new.id}
+    assert {job.id for job in looked.insight.search().jobs} >= {old.id, new.id}
     assert looked.insight.replica() == ReplicaStatus(answers=True, behind=0.0, bytes=0)
 
 
@@ -134,11 +136,11 @@ async def test_awaited_looks_go_the_same_way_and_a_callers_transaction_never_lea
 ) -> None:
     replay("on")
     replay("off")
-    before = len(await looked.ajobs())
+    before = len((await looked.insight.asearch()).jobs)
     with looked.database.transaction() as connection:
         handle = looked.find_task("mail").using(connection=connection).enqueue()
         assert looked.database.run(control.show(handle.id), connection) is not None
-    assert len(await looked.ajobs()) == before
+    assert len((await looked.insight.asearch()).jobs) == before
     assert await handle.astatus() == "ready"
     await looked.aclose()
 
@@ -147,12 +149,12 @@ def test_a_replica_that_is_down_is_said_once_and_the_primary_answers_until_it_is
     pair: Pair, looked: PgQueue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = looked.find_task("mail").enqueue()
-    looked.jobs()
+    looked.insight.search()
     pair[1].stop()
     try:
         with caplog.at_level(logging.INFO, "pgqueue.replica"):
-            assert handle.id in {job.id for job in looked.jobs()}
-            assert handle.id in {job.id for job in looked.jobs()}
+            assert handle.id in {job.id for job in looked.insight.search().jobs}
+            assert handle.id in {job.id for job in looked.insight.search().jobs}
         assert [record.levelname for record in caplog.records if record.name == "pgqueue.replica"] == [
             "WARNING"
         ]
@@ -165,7 +167,7 @@ def test_a_replica_that_is_down_is_said_once_and_the_primary_answers_until_it_is
     monkeypatch.setattr("pgqueue.store.replica.time.monotonic", lambda: float("inf"))
     caplog.clear()
     with caplog.at_level(logging.INFO, "pgqueue.replica"):
-        looked.jobs()
+        looked.insight.search()
     assert [record.getMessage() for record in caplog.records] == ["the replica answers again"]
 
 
@@ -183,13 +185,13 @@ def test_a_query_that_the_standby_cancels_is_answered_by_the_primary_and_the_rep
         replay("off")
         primary.commit()
     with caplog.at_level(logging.INFO, "pgqueue.replica"):
-        assert handle.id in {job.id for job in hurried.jobs()}
+        assert handle.id in {job.id for job in hurried.insight.search().jobs}
     assert [record.getMessage() for record in caplog.records] == [
         "the replica cancelled a query; the primary answers it"
     ]
     replay("on")
     caplog.clear()
-    hurried.jobs()
+    hurried.insight.search()
     assert not caplog.records, "it is asked again at once"
     hurried.close()
 
@@ -201,7 +203,7 @@ LOCKED = (
 
 LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "control.show": lambda: control.show(1),
-    "control.jobs": lambda: control.jobs(states=None, queue="q", task="t", unique_key="k", before=9, limit=9),
+    "control.newest": control.newest,
     "control.counts": control.counts,
     "control.worker_problems": control.worker_problems,
     "standings.queue_standings": standings.queue_standings,
@@ -244,7 +246,7 @@ def test_no_plan_that_looks_writes_or_locks_rows(queue: PgQueue, dsn: str) -> No
         if "flow_id" in plan.arguments:
             plan = plan.but(flow_id=found[0].id)
         if "job_id" in plan.arguments:
-            plan = plan.but(job_id=queue.jobs()[0].id)
+            plan = plan.but(job_id=queue.insight.search().jobs[0].id)
         assert plan.kind.reads, name
         reading.database.run(plan)
     reading.close()

@@ -11,6 +11,7 @@ from store.samples import NOON, adding, new_job, running, shown
 from pgqueue.store import bulk, control
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import Sweep, run_sweep
+from pgqueue.values.bulk import Action, BulkResult, Operation, Skipped, SkipReason
 from pgqueue.values.job import JobState
 from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.retried import Held, Retried
@@ -43,17 +44,22 @@ def add_dead(
     own.execute(DEAD.encode(), {"first": first, "last": last, "key": key, "error": error})
 
 
-def retrying(**criteria: Any) -> Sweep[Retried]:
+def doing(action: Action, **criteria: Any) -> Sweep[BulkResult]:
     wanted = JobFilter.checked(criteria or {"everything": True})
-    return bulk.retrying(wanted, without_key=False, by=None)
+    begun = yield bulk.begin(Operation(action=action, filter=wanted), by=None)
+    return (yield from bulk.running(begun, tell=lambda _, __: None))
 
 
-def retried(own: psycopg.Connection[Any], **criteria: Any) -> Retried:
-    return run_sweep(retrying(**criteria), lambda plan: ask(own, plan))
+def retried(own: psycopg.Connection[Any], **criteria: Any) -> BulkResult:
+    return run_sweep(doing(Action.RETRY_DEAD, **criteria), lambda plan: ask(own, plan))
 
 
 def purged(own: psycopg.Connection[Any], **criteria: Any) -> int:
-    return run_sweep(bulk.purging(JobFilter.checked(criteria), by=None), lambda plan: ask(own, plan))
+    return run_sweep(doing(Action.PURGE_DEAD, **criteria), lambda plan: ask(own, plan)).done
+
+
+def still_dead(own: psycopg.Connection[Any]) -> list[int]:
+    return [row[0] for row in own.execute("select id from pgqueue.dead_jobs order by id")]
 
 
 def test_the_answer_names_the_live_twin_and_what_else_stays(own: psycopg.Connection[Any]) -> None:
@@ -93,7 +99,8 @@ def test_dead_jobs_are_found_by_the_type_of_their_last_error(
     add_dead(own, 1, 2, error="builtins.OSError")
     add_dead(own, 3, 4, error="lib.MyOSError")
     own.execute('update pgqueue.dead_jobs set errors = \'{"no": "list"}\' where id = 4')
-    assert retried(own, error=error) == Retried((1, 2))
+    assert retried(own, error=error).done == 2
+    assert still_dead(own) == [3, 4]
     assert purged(own, error="%") == 0
     assert purged(own, error="MyOSError") == 1
 
@@ -107,8 +114,9 @@ def test_many_go_in_portions_past_those_that_stay(
         "insert into pgqueue.jobs (id, task, unique_key) select 100 + n, 'bill', 'key ' || n from generate_series(5, 20) as n"
     )
     done = retried(own)
-    assert done.ids == (*range(1, 5), *range(21, 36))
-    assert [(one.id, one.twin) for one in done.held] == [(n, 100 + n) for n in range(5, 21)]
+    assert (done.done, done.skipped) == (19, {SkipReason.KEY_HELD: 16})
+    assert still_dead(own) == [*range(5, 21)]
+    assert done.examples[0] == Skipped(5, SkipReason.KEY_HELD, "live job 105 has its unique key")
 
 
 def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(
@@ -125,9 +133,10 @@ def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(
         return ask(own, plan)
 
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(retrying(), run)
+        run_sweep(doing(Action.RETRY_DEAD), run)
     assert own.execute("select count(*) from pgqueue.dead_jobs").fetchone() == (5,)
-    assert retried(own).ids == tuple(range(21, 26))
+    assert retried(own).done == 5
+    assert still_dead(own) == []
 
 
 def test_no_more_than_a_portion_is_locked_at_once(
@@ -138,6 +147,7 @@ def test_no_more_than_a_portion_is_locked_at_once(
     add_dead(own, 1, 1001)
     with psycopg.connect(dsn) as other:
         other.execute("select from pgqueue.dead_jobs where id = 1001 for update")
-        assert retried(own) == Retried(tuple(range(1, 1001)))
+        assert retried(own).done == 1000
         other.rollback()
-    assert retried(own) == Retried((1001,))
+    assert retried(own).done == 1
+    assert still_dead(own) == []

@@ -257,8 +257,8 @@ def test_an_operator_does_to_many_jobs_what_the_audit_shows(own: psycopg.Connect
     assert operating.control.jobs(queue="default").reprioritise(5).done == 1
     assert operating.control.jobs(queue="default").cancel().done == 1
     operating.control.limits.set("queue:mail", Limit(3))
-    operating.pause("mail")
-    assert [one.action for one in operating.control.audit()] == [
+    operating.control.pause("mail")
+    assert [one.action for one in operating.insight.audit()] == [
         "pause",
         "limit set",
         "cancel",

@@ -56,7 +56,7 @@ def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:
 
     assert consists_of(empty_dsn) == first
     queue = PgQueue(empty_dsn)
-    assert len(queue.database.run(control.jobs())) == 1
+    assert len(queue.database.run(control.newest())) == 1
     queue.close()
 
 
@@ -175,8 +175,8 @@ def test_two_schemas_in_one_database_do_not_see_each_others_jobs(
     run(adding(new_job("send", unique_key="key")), right)
     connection.execute("select left_jobs.enqueue('third')")
 
-    assert [job.task for job in run(control.jobs(), left)] == ["third", "bill"]
-    assert [job.task for job in run(control.jobs(), right)] == ["send"]
+    assert [job.task for job in run(control.newest(), left)] == ["third", "bill"]
+    assert [job.task for job in run(control.newest(), right)] == ["send"]
 
 
 def test_two_schemas_in_one_database_do_not_wake_each_others_workers(
@@ -202,12 +202,12 @@ def test_one_of_two_schemas_goes_without_the_other(
 
     schema.migrate(empty_dsn, schema="left_jobs", revision="base")
 
-    assert len(run(control.jobs(), right)) == 1
+    assert len(run(control.newest(), right)) == 1
 
 
 def test_a_missing_schema_is_named_with_the_remedy(empty_dsn: str) -> None:
     with pytest.raises(SchemaMissing, match=r'schema "pgqueue" has no tables yet; run `pgqueue migrate`'):
-        PgQueue(empty_dsn).jobs()
+        PgQueue(empty_dsn).insight.search()
 
 
 def test_a_schema_taken_down_is_missing_too(empty_dsn: str) -> None:
@@ -215,7 +215,7 @@ def test_a_schema_taken_down_is_missing_too(empty_dsn: str) -> None:
     schema.migrate(empty_dsn, revision="base")
 
     with pytest.raises(SchemaMissing, match="run `pgqueue migrate`"):
-        PgQueue(empty_dsn).jobs()
+        PgQueue(empty_dsn).insight.search()
 
 
 def test_an_older_schema_is_named_with_the_remedy(dsn: str) -> None:
@@ -223,20 +223,20 @@ def test_an_older_schema_is_named_with_the_remedy(dsn: str) -> None:
         connection.execute("update pgqueue.alembic_version set version_num = '0000'")
 
     with pytest.raises(SchemaTooOld, match=r"at revision 0000, this code needs .* run `pgqueue migrate`"):
-        PgQueue(dsn).jobs()
+        PgQueue(dsn).insight.search()
 
 
 def test_a_newer_schema_is_refused_only_if_it_says_so(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute("update pgqueue.alembic_version set version_num = %s", [LATER])
     queue = PgQueue(dsn)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
     queue.close()
 
     with psycopg.connect(dsn) as connection:
         connection.execute("update pgqueue.compatibility set oldest_code = %s", [LATER])
     with pytest.raises(SchemaTooNew, match=rf"needs code written for {LATER} or later; .* upgrade pgqueue"):
-        PgQueue(dsn).jobs()
+        PgQueue(dsn).insight.search()
 
 
 def test_a_former_release_neither_undoes_a_newer_schema_nor_fails_where_the_schema_allows_it(
@@ -261,4 +261,4 @@ def test_a_former_release_neither_undoes_a_newer_schema_nor_fails_where_the_sche
 
 async def test_an_awaited_queue_checks_the_schema_as_well(empty_dsn: str) -> None:
     with pytest.raises(SchemaMissing, match="run `pgqueue migrate`"):
-        await PgQueue(empty_dsn).ajobs()
+        await PgQueue(empty_dsn).insight.asearch()

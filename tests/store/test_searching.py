@@ -76,9 +76,9 @@ def test_a_search_stops_after_a_number_of_jobs_and_goes_on_from_there(
 
     found = queue.insight.search(args={"note": "hello_world"})
     assert [job.id for job in found.jobs] == [4]
-    found = queue.insight.search(unique_key="no such key", state="ready")
+    found = queue.insight.search(task="no such task", state="ready")
     assert (found.jobs, found.looked_to) == ((), 4)
-    assert queue.insight.search(unique_key="no such key", state="ready", before=4).looked_to is None
+    assert queue.insight.search(task="no such task", state="ready", before=4).looked_to is None
     assert queue.insight.search(args={"order_id": 0}).looked_to == 5, "their arguments must be read"
 
 
@@ -92,6 +92,28 @@ def test_running_jobs_are_found_behind_any_backlog(queue: PgQueue, monkeypatch: 
             sell.enqueue(number)
         found = queue.insight.search(state="running")
     assert ([job.id for job in found.jobs], found.looked_to) == ([first.id], None)
+
+
+@pytest.mark.parametrize("criteria", [{}, {"state": ["ready", "dead"]}, {"queue": "mail"}])
+def test_the_live_job_of_a_key_is_found_behind_any_number_of_newer_jobs(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch, criteria: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(searching, "FIRST", 1)
+    monkeypatch.setattr(searching, "LOOKED_AT", 1)
+    sell = queue.task(name="shop.sell", queue="mail", max_attempts=1)(_sell)
+    keyed = sell.using(unique_key="once").enqueue(1)
+    for _ in range(3):
+        sell.using(priority=9).enqueue(0)
+    with queue.take(3, timeout=5) as jobs:
+        for job in jobs:
+            job.fail("no stock")
+
+    found = queue.insight.search(unique_key="once", **criteria)
+    assert ([job.id for job in found.jobs], found.looked_to is None) == ([keyed.id], False)
+    assert queue.insight.search(unique_key="once", state="dead").jobs == ()
+    assert queue.insight.search(unique_key="once", queue="default").jobs == ()
+    assert queue.insight.search(unique_key="once", before=keyed.id).jobs == ()
+    assert [job.id for job in queue.insight.search(unique_key="once", state="ready").jobs] == [keyed.id]
 
 
 def test_a_found_job_has_its_last_error_and_no_long_arguments(queue: PgQueue) -> None:

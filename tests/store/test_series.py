@@ -160,7 +160,7 @@ def test_old_minutes_and_hours_are_dropped_as_long_as_they_are_kept(
     write(queue, *(row(NOON + n * MINUTE, started=1) for n in range(10)))
     run(series.move(now=NOON + 2 * HOUR))
     assert run(series.drop(now=NOON + 48 * HOUR)) == 0
-    assert queue.insight.keep(hours=timedelta(days=30)) == (timedelta(hours=48), timedelta(days=30))
+    assert queue.control.keep_series(hours=timedelta(days=30)) == (timedelta(hours=48), timedelta(days=30))
 
     assert run(series.drop(now=NOON + 49 * HOUR)) == 20
     assert len(table(connection, "series_hours", "at")) == 2
@@ -171,7 +171,7 @@ def test_old_minutes_and_hours_are_dropped_as_long_as_they_are_kept(
     assert run(series.drop(now=later)) == 4, "an hour and a day, of the pair and of the whole"
     assert {at for (at,) in table(connection, "series_hours", "at")} == {later - HOUR}
     assert table(connection, "series_days", "at") == []
-    assert queue.insight.keep(minutes=3 * HOUR)[0] == 3 * HOUR
+    assert queue.control.keep_series(minutes=3 * HOUR)[0] == 3 * HOUR
 
 
 def test_jobs_that_wait_count_as_enqueued_when_they_were_enqueued_and_once(
@@ -223,10 +223,10 @@ def test_a_window_or_step_that_makes_no_sense_is_refused(queue: PgQueue) -> None
         see.totals(by="day")  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="by=None"):
         see.totals(by=None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="keep"):
-        see.keep()
+    with pytest.raises(InvalidOption, match=r"keep_series\(\)"):
+        queue.control.keep_series()
     with pytest.raises(InvalidOption, match="3 hours or longer"):
-        see.keep(minutes=HOUR)
+        queue.control.keep_series(minutes=HOUR)
 
 
 @pytest.mark.parametrize(

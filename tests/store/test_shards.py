@@ -116,13 +116,13 @@ def test_a_job_lives_where_its_key_says_and_its_id_says_where(three: PgQueue) ->
     )
     assert handles[0].status() == "ready"
     assert handles[0].cancel() == "cancelled"
-    assert len(three.jobs(limit=500)) == 46
-    assert sum(one.count for one in three.counts()[0]) == 45
-    assert [(one.queue, one.ready, one.blocked) for one in three.standings()] == [("default", 25, 20)]
-    assert three.pause("default")
-    assert [one.paused_at is not None for number in range(3) for one in three.shard(number).standings()] == [
-        True
-    ] * 3
+    assert len(three.insight.search(limit=500).jobs) == 46
+    assert sum(one.count for one in three.insight.counts()[0]) == 45
+    assert [(one.queue, one.ready, one.blocked) for one in three.insight.queues()] == [("default", 25, 20)]
+    assert three.control.pause("default")
+    assert [
+        one.paused_at is not None for number in range(3) for one in three.shard(number).insight.queues()
+    ] == [True] * 3
 
 
 def test_many_jobs_are_added_on_every_shard_in_the_order_of_the_calls(three: PgQueue) -> None:
@@ -266,10 +266,14 @@ def test_what_two_shards_would_have_to_count_together_is_refused(three: PgQueue)
         chain(*(keyed.call(n) for n in range(9))).enqueue()
     assert chain(three.find_task("plain").call(1), keyed.call(1)).enqueue().id
     with pytest.raises(ConfigurationError, match="the queue on one shard"):
-        three.insight.search()
+        three.insight.store()
     with pytest.raises(ConfigurationError, match="the queue on one shard"), three.take(timeout=0):
         pass
-    assert sum(len(three.shard(number).insight.search().jobs) for number in range(3)) == len(three.jobs())
+    assert sum(len(three.shard(number).insight.search().jobs) for number in range(3)) == len(
+        three.insight.search().jobs
+    )
+    with pytest.raises(InvalidOption, match="page through one shard"):
+        three.insight.search(before=9)
     assert three.insight.errors().complete
     assert three.insight.running().jobs == ()
 
@@ -290,7 +294,7 @@ def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) 
     with pytest.raises(ShardDown, match="does not answer"):
         sharded_database(queue).of_number(1)
     assert {shard_of_id(queue.find_task("plain").enqueue(n).id) for n in range(4)} == {0}
-    assert len(queue.jobs()) == 4 + sum(home == 0 for home in homes.values())
+    assert len(queue.insight.search().jobs) == 4 + sum(home == 0 for home in homes.values())
     assert [one.error is None for one in queue.shards()] == [True, False]
     queue.close()
 
@@ -409,9 +413,9 @@ def test_a_pattern_pauses_its_queues_on_shards_too_that_have_none_of_their_jobs(
     assert three.database.run(queues.pause("mail-*")) == ["mail-a", "mail-b"]
     assert three.database.run(queues.drain("mail-*")) == ["mail-a", "mail-b"]
     for number in range(3):
-        held = {one.queue: one.paused_at is not None for one in three.shard(number).control.known()}
-        assert held == {"mail-a": True, "mail-b": True}
-    three.shard(0).resume("mail-a")
+        held = {one.queue: one.paused_at is not None for one in three.shard(number).insight.queues()}
+        assert {name for name, paused in held.items() if paused} == {"mail-a", "mail-b"}
+    three.shard(0).control.resume("mail-a")
     assert three.database.run(queues.resume("mail-*")) == ["mail-a", "mail-b"]
 
 
@@ -422,7 +426,7 @@ def test_what_holds_for_a_queue_on_one_shard_is_shown_of_all(three: PgQueue) -> 
     three.shard(2).control.set("default", priority=3)
     with three.shard(1).database.connect() as connection:
         connection.execute(UNKNOWN)
-    (one,) = three.standings()
+    (one,) = three.insight.queues()
     assert (one.ready, one.paused_by, one.paused_why, one.drained_by) == (1, "ann", "disk", "bob")
     assert one.settings.priority == 3
     assert (one.unknown, one.unknown_tasks) == (1, ("gone",))
@@ -454,7 +458,7 @@ def test_a_job_that_one_shard_may_have_stored_is_not_given_to_another(three: PgQ
         with pytest.raises(ConnectionFailed, match="is not known") as lost:
             adding[0].result()
     assert lost.value.maybe_done
-    assert len(three.jobs()) == 3
+    assert len(three.insight.search().jobs) == 3
 
 
 WAITING = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -507,7 +511,7 @@ def say(queue: PgQueue) -> None:
         ageing=8,
         ageing_to=9,
     )
-    queue.pause("mail", why="disk", by="ann")
+    queue.control.pause("mail", why="disk", by="ann")
     queue.control.drain("mail", why="moves", by="bob")
     queue.control.limits.set("task:limited:n", Limit(7), by="cyd")
     queue.control.limits.set("queue:mail", Rate("9/minute"), by="dee")
@@ -610,7 +614,7 @@ def test_the_shards_of_a_new_queue_have_what_was_said_on_the_first(
 ) -> None:
     one, other = databases(2)
     with closing(made_of_one(one)) as alone:
-        alone.pause("mail", why="disk", by="ann")
+        alone.control.pause("mail", why="disk", by="ann")
     queue = opened(one, other)
     resharding.declare(sharded_database(queue))
     assert [row["paused_by"] for row in said_on(sharded_database(queue).of_number(1))[0]] == ["ann"]
@@ -618,12 +622,12 @@ def test_the_shards_of_a_new_queue_have_what_was_said_on_the_first(
 
 def test_shards_that_are_declared_again_keep_what_was_said_on_one_of_them(three: PgQueue) -> None:
     for queue in ("mail", "post"):
-        three.pause(queue)
-        three.resume(queue)
-    three.shard(1).pause("mail")
+        three.control.pause(queue)
+        three.control.resume(queue)
+    three.shard(1).control.pause("mail")
     resharding.declare(sharded_database(three))
-    assert [one.queue for one in three.shard(1).control.known() if one.paused_at] == ["mail"]
-    assert [one.queue for one in three.shard(2).control.known() if one.paused_at] == []
+    assert [one.queue for one in three.shard(1).insight.queues() if one.paused_at] == ["mail"]
+    assert [one.queue for one in three.shard(2).insight.queues() if one.paused_at] == []
 
 
 @pytest.fixture
@@ -652,7 +656,7 @@ def test_while_keys_move_a_held_key_stays_where_it_is_and_a_free_one_goes_to_the
 ) -> None:
     keyed, (held, freed) = growing.find_task("keyed"), moving_keys()
     assert not keyed.enqueue(held).accepted
-    (first,) = [job for job in growing.jobs() if job.args == {"n": freed}]
+    (first,) = [job for job in growing.insight.search().jobs if job.args == {"n": freed}]
     assert growing.cancel(first.id) == "cancelled"
 
     former, new = (sharded_database(growing).of_number(number) for number in (0, 2))
@@ -687,7 +691,7 @@ def test_a_key_is_not_let_go_while_a_transaction_that_adds_a_job_by_it_is_open(g
     key = f'keyed{{"n":{held}}}'
     with psycopg.connect(former.dsn) as adding, psycopg.connect(former.dsn) as asking:
         assert former.run(shards.enter(key, shards.remaining()), adding).verdict == "here"
-        (job,) = [job for job in growing.jobs() if job.args == {"n": held}]
+        (job,) = [job for job in growing.insight.search().jobs if job.args == {"n": held}]
         assert growing.cancel(job.id) == "cancelled"
         asking.execute("set lock_timeout = '100ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -699,7 +703,7 @@ def test_a_period_holds_a_moving_key_and_a_dead_job_by_one_that_has_moved_comes_
 ) -> None:
     (held, freed), former = moving_keys(), sharded_database(growing).of_number(0)
     key = f'keyed{{"n":{freed}}}'
-    (job,) = [one for one in growing.jobs() if one.args == {"n": freed}]
+    (job,) = [one for one in growing.insight.search().jobs if one.args == {"n": freed}]
     with former.connect() as connection:
         connection.execute(DIES, (job.id,))
         connection.execute(
@@ -707,7 +711,7 @@ def test_a_period_holds_a_moving_key_and_a_dead_job_by_one_that_has_moved_comes_
         )
     assert former.run(shards.remaining()) == 2
     assert shard_of_id(growing.find_task("keyed").enqueue(freed).id) == 0
-    (again,) = [one for one in growing.jobs(state="ready") if one.args == {"n": freed}]
+    (again,) = [one for one in growing.insight.search(state="ready").jobs if one.args == {"n": freed}]
     growing.cancel(again.id)
     with former.connect() as connection:
         connection.execute("delete from pgqueue.unique_holds")

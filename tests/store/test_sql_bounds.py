@@ -87,7 +87,7 @@ def test_what_is_just_within_bounds_is_taken_and_listed(
 ) -> None:
     job_id = _enqueue(connection, **arguments)
 
-    (job,) = ask(connection, control.jobs())
+    (job,) = ask(connection, control.newest())
     assert job.id == job_id
     assert (job.task, job.queue) == (arguments.get("task", "bill"), arguments.get("queue", "default"))
     assert job.args == json.loads(arguments.get("args", "{}"))

@@ -107,7 +107,7 @@ def test_a_trigger_enqueues_in_the_transaction_that_fired_it(connection: Connect
     connection.execute("insert into orders values (2)")
     connection.commit()
 
-    assert [(job.task, job.args) for job in ask(connection, control.jobs())] == [("bill", {"order_id": 2})]
+    assert [(job.task, job.args) for job in ask(connection, control.newest())] == [("bill", {"order_id": 2})]
 
 
 class Ear:
@@ -184,7 +184,7 @@ def test_what_becomes_ready_by_time_loss_or_hand_wakes_sleepers_and_only_them(
     deeds = (
         upkeep.poll(now=NOON + MINUTE),
         upkeep.reclaim(now=NOON),
-        control.retry(other),
+        control.run_now(other),
         queues.resume("default"),
     )
     ask(connection, _worker(idle=idle))

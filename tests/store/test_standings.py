@@ -21,7 +21,7 @@ def filled(connection: psycopg.Connection[Any], queue: str, state: str, count: i
 
 
 def by_queue(queue: PgQueue) -> dict[str, QueueStanding]:
-    return {one.queue: one for one in queue.standings()}
+    return {one.queue: one for one in queue.insight.queues()}
 
 
 def test_small_tables_are_told_exactly_with_ages_and_pauses(
@@ -35,7 +35,7 @@ def test_small_tables_are_told_exactly_with_ages_and_pauses(
         "reason, queue, task, args) values (-1, now(), now(), now(), 0, 0, 1, 1, 'asked', 'mail', 'task', '{}')"
     )
     connection.commit()
-    queue.pause("idle")
+    queue.control.pause("idle")
 
     found = by_queue(queue)
 

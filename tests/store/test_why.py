@@ -167,7 +167,7 @@ def test_the_causes_of_workers_come_before_those_of_limits(queue: PgQueue) -> No
     queue.control.limits.set("name:api", Limit(1))
     ask(queue, "update pgqueue.limits set most = 0")
     assert queue.why(job.id).evidence["causes"] == ["no worker", "limit full"]
-    queue.pause("default")
+    queue.control.pause("default")
     assert queue.why(job.id).evidence["causes"] == ["paused", "no worker", "limit full"]
 
 
@@ -226,9 +226,9 @@ def test_a_job_whose_row_is_locked_names_the_session_that_holds_it(
         found = queue.why(job.id)
         assert (found.reason, found.evidence["locked_by"]) == ("locked", other.info.backend_pid)
         assert f"by a transaction of session {other.info.backend_pid} (report), which has" in found.sentence
-        queue.pause("default")
+        queue.control.pause("default")
         assert queue.why(job.id).evidence["causes"] == ["paused"]
-        queue.resume("default")
+        queue.control.resume("default")
         other.rollback()
         assert queue.why(job.id).reason == "waiting"
         other.execute("update pgqueue.jobs set priority = 3 where id = %s", [job.id])

@@ -14,11 +14,28 @@ import pgqueue
 from pgqueue import Context, JobHandle, PgQueue, TakenJob, Task
 from pgqueue import errors as errors_module
 from pgqueue.app.alerts import Alerts
+from pgqueue.app.bulk import DeadSelection, LiveSelection
 from pgqueue.app.insight import Insight
+from pgqueue.app.limits import LimitControl
+from pgqueue.app.queue_control import QueueControl
 from pgqueue.app.schedules import Schedules
 from pgqueue.app.workers import Workers
 
-PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules, Alerts, Workers, Insight)
+PAIRED = (
+    PgQueue,
+    Task,
+    JobHandle,
+    TakenJob,
+    Context,
+    Schedules,
+    Alerts,
+    Workers,
+    Insight,
+    QueueControl,
+    LimitControl,
+    LiveSelection,
+    DeadSelection,
+)
 ALONE = {
     PgQueue: {
         "alert",
@@ -34,6 +51,8 @@ ALONE = {
     },
     TakenJob: {"progress"},
     Task: {"call", "compose", "using"},
+    Context: {"is_final", "progress", "transaction"},
+    QueueControl: {"dead", "jobs"},
     Alerts: {"application", "declared"},
     Schedules: {"application", "declared", "edition"},
 }
@@ -55,7 +74,9 @@ def blocking_methods(kind: type) -> list[str]:
     return [name for name in methods if f"a{name}" in methods]
 
 
-PAIRS = [(kind, name) for kind in PAIRED for name in blocking_methods(kind)]
+PAIRS = [
+    (kind, name) for kind in PAIRED for name in blocking_methods(kind) if (kind, name) != (Context, "step")
+]
 
 
 def _documented() -> Iterator[Any]:
@@ -185,6 +206,16 @@ def test_the_awaited_one_is_awaited_and_returns_the_same(kind: type, name: str) 
     assert inspect.signature(blocking).return_annotation == inspect.signature(awaited).return_annotation
 
 
+def test_the_two_steps_take_the_same_and_the_awaited_one_refuses_at_the_call() -> None:
+    """``astep`` is no ``async def``: a plain task that does not await it would have no error."""
+    blocking, awaited = inspect.signature(Context.step), inspect.signature(Context.astep)
+
+    assert [(one.name, one.kind) for one in blocking.parameters.values()] == [
+        (one.name, one.kind) for one in awaited.parameters.values()
+    ]
+    assert not inspect.iscoroutinefunction(Context.astep)
+
+
 def test_a_context_shows_only_what_a_task_may_use() -> None:
     shown = {name for name in dir(Context) if not name.startswith("_")}
 
@@ -193,6 +224,7 @@ def test_a_context_shows_only_what_a_task_may_use() -> None:
         "alast_checkpoint",
         "acallback",
         "apause",
+        "astep",
         "attempt",
         "await_for",
         "callback",
@@ -208,7 +240,6 @@ def test_a_context_shows_only_what_a_task_may_use() -> None:
         "meta",
         "progress",
         "results",
-        "run_step",
         "pause",
         "scheduled_for",
         "seconds",

@@ -50,7 +50,7 @@ def enqueue() -> None:
     assert_type(plain.using(connection=OWN_CONNECTION).enqueue(1, note="soon"), JobHandle[str])
     assert_type(awaited.call(1), Call[list[int]])
     assert_type(queue.enqueue_many([awaited.call(1)], connection=OWN_CONNECTION), list[JobHandle[list[int]]])
-    assert_type(queue.jobs(), list[Job])
+    assert_type(queue.insight.search().jobs, tuple[Job, ...])
 
     plain.enqueue("1")  # type: ignore[arg-type]
     plain.enqueue(1, nota="soon")  # type: ignore[call-arg]

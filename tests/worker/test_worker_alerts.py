@@ -19,13 +19,13 @@ from pgqueue import (
     Alert,
     Backlog,
     DeadJobs,
-    DeafWorkers,
     Failures,
     LateSchedule,
     Limit,
-    LimitFull,
     OldestReady,
     PgQueue,
+    SaturatedLimit,
+    StalledWorkers,
     Task,
 )
 from pgqueue.errors import InvalidOption
@@ -120,7 +120,7 @@ def test_a_look_goes_past_an_alert_that_another_worker_looks_at(queue: PgQueue, 
     (before,) = queue.alerts.list()
     assert queue.database.run(alerts.look("busy mail")) == alerts.Looked()
     assert queue.alerts.list() == [before], "it is not due again, so it is not looked at"
-    assert len(queue.jobs(queue="ops")) == 1
+    assert len(queue.insight.search(queue="ops").jobs) == 1
 
 
 def test_looks_at_the_same_moment_tell_it_once(queue: PgQueue, dsn: str) -> None:
@@ -129,7 +129,7 @@ def test_looks_at_the_same_moment_tell_it_once(queue: PgQueue, dsn: str) -> None
     waiting(queue)
     looked = at_once(dsn, *[asking(alerts.look("busy mail"))] * 8)
     assert len([one for one in looked if one.alert is not None]) == 1
-    assert len(queue.jobs(queue="ops")) == 1
+    assert len(queue.insight.search(queue="ops").jobs) == 1
 
 
 def test_a_worker_that_dies_between_the_look_and_the_commit_has_told_nothing(
@@ -145,9 +145,9 @@ def test_a_worker_that_dies_between_the_look_and_the_commit_has_told_nothing(
         with pytest.raises(psycopg.OperationalError):
             dying.execute("select 1")
     assert state_of(queue, "busy mail") == "ok"
-    assert queue.jobs(queue="ops") == []
+    assert queue.insight.search(queue="ops").jobs == ()
     assert queue.database.run(alerts.look("busy mail")).alert is not None
-    assert len(queue.jobs(queue="ops")) == 1
+    assert len(queue.insight.search(queue="ops").jobs) == 1
 
 
 def test_a_worker_that_is_killed_within_a_look_has_told_nothing(
@@ -171,10 +171,10 @@ def test_a_worker_that_is_killed_within_a_look_has_told_nothing(
         wait_until(lambda: ask(queue, within, "%update pgqueue.alerts%"))
         worker.kill()
     wait_until(lambda: not ask(queue, within, "%update pgqueue.alerts%"))
-    assert (state_of(queue, "busy mail"), queue.jobs(queue="ops")) == ("ok", [])
+    assert (state_of(queue, "busy mail"), queue.insight.search(queue="ops").jobs) == ("ok", ())
     ask(queue, "drop trigger slow on pgqueue.alerts")
     assert queue.database.run(alerts.look("busy mail")).alert is not None
-    assert len(queue.jobs(queue="ops")) == 1
+    assert len(queue.insight.search(queue="ops").jobs) == 1
 
 
 async def test_a_bad_alert_is_named_and_the_others_are_told(
@@ -183,7 +183,7 @@ async def test_a_bad_alert_is_named_and_the_others_are_told(
     """One names no limit, one is of another release, the database refuses the job of one."""
     seen: list[Alert] = []
     task = page_of(queue, seen.append)
-    queue.alert("a full limit", LimitFull(limit="none"))(task)
+    queue.alert("a full limit", SaturatedLimit(limit="none"))(task)
     queue.alert("b unknown", DeadJobs())(task)
     queue.alert("c refused", Backlog(queue="mail", over=0))(task)
     queue.alert("d busy mail", Backlog(queue="mail", over=0))(task)
@@ -220,7 +220,7 @@ async def test_an_alert_that_cannot_be_told_is_logged_once_and_told_when_its_que
             await until(lambda: ask(queue, "select 1 from pgqueue.alerts where error is not null"))
             ask(queue, "update pgqueue.alerts set next_at = now(), failed_at = null")
             await until(lambda: ask(queue, "select 1 from pgqueue.alerts where failed_at is not null"))
-        queue.resume("ops")
+        queue.control.resume("ops")
         ask(queue, "update pgqueue.alerts set next_at = now()")
         await until(lambda: seen)
     assert len([one for one in caplog.records if one.message.startswith("alert not told")]) == 1
@@ -270,7 +270,7 @@ async def test_an_alert_whose_task_no_worker_knows_is_told_once_and_its_job_wait
         await until(lambda: any(one.unknown for one in queue.insight.queues()))
         ask(queue, "update pgqueue.alerts set next_at = now()")
         await until(lambda: not ask(queue, "select 1 from pgqueue.alerts where next_at <= now()"))
-    assert [one.task for one in queue.jobs(queue="ops")] == ["ops.page"]
+    assert [one.task for one in queue.insight.search(queue="ops").jobs] == ["ops.page"]
 
 
 async def test_the_task_of_a_queue_with_a_codec_is_told(queue: PgQueue, running: Running) -> None:
@@ -300,8 +300,10 @@ async def test_a_task_with_a_limit_is_told_under_its_limit(queue: PgQueue, runni
     queue.alert("busy mail", Backlog(queue="mail", over=0))(page)
     waiting(queue)
     async with running(queue, queues=["nothing"]):
-        await until(lambda: queue.jobs(queue="ops"))
-        assert [one.state for one in queue.jobs(queue="ops")] == ["blocked"], "it waits in its lane"
+        await until(lambda: queue.insight.search(queue="ops").jobs)
+        assert [one.state for one in queue.insight.search(queue="ops").jobs] == ["blocked"], (
+            "it waits in its lane"
+        )
     async with running(queue, queues=["ops"]):
         await until(lambda: seen)
 
@@ -364,13 +366,13 @@ def test_a_worker_that_does_not_look_is_told(queue: PgQueue) -> None:
     info = leases.WorkerInfo(uuid4(), "web-1", 4711, 1, "1", None)
     queue.database.run(leases.register(info, timedelta(minutes=10)))
     task = page_of(queue)
-    queue.alert("deaf", DeafWorkers())(task)
+    queue.alert("stalled", StalledWorkers())(task)
     queue.alerts.apply()
     ask(queue, "update pgqueue.workers set cannot_listen_since = now(), not_returned = 1")
-    assert queue.database.run(alerts.look("deaf")).alert is None, "it finds jobs by polling"
+    assert queue.database.run(alerts.look("stalled")).alert is None, "it finds jobs by polling"
     ask(queue, "update pgqueue.workers set looked_at = now() - interval '1 min', look_within = 30")
     ask(queue, "update pgqueue.alerts set next_at = now()")
-    alert = queue.database.run(alerts.look("deaf")).alert
+    alert = queue.database.run(alerts.look("stalled")).alert
     assert alert is not None
     assert (alert.value, alert.worker) == (1.0, "web-1:4711")
     assert alert.summary.endswith("web-1:4711")
@@ -381,7 +383,7 @@ def test_a_full_limit_is_told_after_its_time_and_of_its_fullest_key(queue: PgQue
     def charge(shop: str) -> None: ...
 
     task = page_of(queue)
-    queue.alert("full", LimitFull(limit="name:stripe"), after=10 * MINUTE)(task)
+    queue.alert("full", SaturatedLimit(limit="name:stripe"), after=10 * MINUTE)(task)
     queue.alerts.apply()
     ask(queue, "insert into pgqueue.limits (name, most, declared) values ('name:stripe', 2, '2')")
     for shop in ("a", "b", "b"):
@@ -408,7 +410,7 @@ def test_a_rate_is_never_full(queue: PgQueue) -> None:
         "insert into pgqueue.limits (name, every, burst, declared) values ('api', 1000, 1, '1000/second')",
     )
     with pytest.raises(InvalidOption, match="is a rate"):
-        look_at(queue, LimitFull(limit="api"))
+        look_at(queue, SaturatedLimit(limit="api"))
 
 
 def test_the_oldest_job_is_found_in_its_queue_among_thousands(queue: PgQueue) -> None:

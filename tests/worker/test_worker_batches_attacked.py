@@ -282,8 +282,8 @@ async def test_members_of_a_group_run_in_a_batch_and_the_callback_gets_their_res
     flow = chain(members, total.call()).enqueue()
     async with running(queue):
         await until(lambda: flow.status() is FlowState.SUCCEEDED)
-    (result,) = [job.result for job in queue.jobs(limit=100) if job.task.endswith("total")]
-    assert result == 300
+    (found,) = queue.insight.search(task="*total").jobs
+    assert queue.job(found.id).result == 300
 
 
 async def test_a_worker_without_a_free_slot_claims_no_more_to_fill_a_batch(queue: PgQueue) -> None:

@@ -50,7 +50,7 @@ async def test_each_job_ends_once_while_a_worker_runs_them_and_two_operators_can
     )
     for one in (moved, raised, first, second):
         assert not one.skipped
-    noted = {one.id: (one.jobs, one.unfinished) for one in queue.control.audit()}
+    noted = {one.id: (one.jobs, one.unfinished) for one in queue.insight.audit()}
     assert noted == {one.operation: (one.done + one.asked, False) for one in (moved, raised, first, second)}
 
 
@@ -77,4 +77,4 @@ async def test_flows_end_while_a_worker_runs_them_and_operators_cancel_and_retry
         await until(lambda: not ask(queue, "select 1 from pgqueue.jobs"))
         await until(lambda: not ask(queue, "select 1 from pgqueue.flows where ended_at is null"))
     assert ask(queue, "select count(*) from pgqueue.waits") == [(0,)]
-    assert not [one for one in queue.control.audit() if one.unfinished]
+    assert not [one for one in queue.insight.audit() if one.unfinished]

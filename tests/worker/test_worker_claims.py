@@ -146,18 +146,18 @@ async def test_a_paused_queue_is_left_alone_until_it_is_resumed(queue: PgQueue, 
     @queue.task
     async def other() -> None: ...
 
-    queue.pause("mail")
+    queue.control.pause("mail")
     held = send.enqueue()
     async with running(queue):
         await ended(queue, *(other.enqueue() for _ in range(3)))
         assert held.status() is JobState.READY
-        assert queue.resume("mail")
+        assert queue.control.resume("mail")
         await ended(queue, held)
 
 
 async def test_a_paused_queue_does_not_take_the_others_room(queue: PgQueue) -> None:
     release = asyncio.Event()
-    queue.pause("a")
+    queue.control.pause("a")
     ask(queue, "insert into pgqueue.jobs (queue, task) select 'a', 'hold' from generate_series(1, 50)")
     holding(queue, release)(4)
     async with taken_apart(queue, concurrency=4) as worker:

@@ -115,7 +115,7 @@ async def test_a_worker_ends_what_nobody_has_claimed_and_tells_those_who_wait(
     @queue.task(queue="paused", expires_in=0.2)
     def work() -> None: ...
 
-    queue.pause("paused")
+    queue.control.pause("paused")
     handle = work.enqueue()
     assert "; it expires in" in (await queue.awhy(handle.id)).sentence
     async with running(queue, poll=0.05):
@@ -184,7 +184,7 @@ async def test_a_worker_ends_the_jobs_beside_one_that_the_database_refuses_to_en
     @queue.task(queue="paused", expires_in=0.2)
     def work(number: int) -> None: ...
 
-    queue.pause("paused")
+    queue.control.pause("paused")
     ask(queue, REFUSE)
     queue.enqueue_many(work.call(number) for number in range(12))
     async with running(queue, poll=0.05):

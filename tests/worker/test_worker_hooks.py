@@ -190,7 +190,7 @@ async def test_a_lost_workers_job_is_reclaimed_and_what_follows_is_told(
     claimed(queue, lost)
     ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 s'")
     told = listen(queue)
-    queue.pause("default")
+    queue.control.pause("default")
     async with running(queue, sweep=0.1, poll=0.1):
         await until(lambda: any(one.name == follows[-1] for one in told))
     await lost.parts.close()

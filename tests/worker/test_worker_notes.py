@@ -54,7 +54,7 @@ async def test_ten_thousand_steps_are_read_in_one_statement(
 
     @queue.task(retry=AT_ONCE)
     def many(ctx: Context) -> int:
-        found = [ctx.run_step(f"page {page}", calls.append, page) for page in range(10_000)]
+        found = [ctx.step(f"page {page}", calls.append, page) for page in range(10_000)]
         return len(found)
 
     job = many.enqueue()
@@ -78,10 +78,10 @@ async def test_long_results_are_read_only_when_their_step_asks(
 
     @queue.task(retry=AT_ONCE)
     def read(ctx: Context) -> str:
-        text = ctx.run_step("long", lambda: long)
-        short = ctx.run_step("short", lambda: "short")
+        text = ctx.step("long", lambda: long)
+        short = ctx.step("short", lambda: "short")
         if ctx.attempt == 1:
-            ctx.run_step("long, and not asked for again", lambda: long)
+            ctx.step("long, and not asked for again", lambda: long)
             raise ValueError
         return text[-5:] + short
 
@@ -125,7 +125,7 @@ async def test_steps_that_run_at_the_same_time_read_the_notes_once(
 
     @queue.task
     async def side_by_side(ctx: Context) -> list[int]:
-        return await asyncio.gather(*(ctx.step(f"number {number}", double, number) for number in range(10)))
+        return await asyncio.gather(*(ctx.astep(f"number {number}", double, number) for number in range(10)))
 
     job = side_by_side.enqueue()
     monkeypatch.setattr(queue.database, "arun", arun)

@@ -12,7 +12,7 @@ from pgqueue import PgQueue
 from pgqueue.worker.others import OtherWorkers
 from pgqueue.worker.worker import Worker
 
-DEAF = """
+STALLED = """
 insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)
 values (gen_random_uuid(), now() + '1 h'::interval, %s, %s, 1, '0', true, now() - '26 s'::interval, 25)
 """
@@ -24,12 +24,12 @@ async def test_each_is_logged_once_and_once_that_it_is_over_and_the_worker_itsel
     caplog.set_level(logging.INFO, "pgqueue.worker")
     worker = Worker(queue)
     others = OtherWorkers(worker.parts.connections)
-    ask(queue, DEAF, socket.gethostname(), os.getpid())
-    ask(queue, DEAF, "far", 1)
+    ask(queue, STALLED, socket.gethostname(), os.getpid())
+    ask(queue, STALLED, "far", 1)
     await others.run_once()
     await others.run_once()
     assert others.logged == {"far:1"}
-    ask(queue, DEAF, "near", 2)
+    ask(queue, STALLED, "near", 2)
     ask(queue, "delete from pgqueue.workers where host = 'far'")
     await others.run_once()
     assert [(one.message, one.__dict__["worker"]) for one in caplog.records] == [

@@ -197,7 +197,7 @@ async def test_a_program_that_only_enqueues_need_not_be_told_of_the_pooler(poole
     queue = PgQueue(pooler)
     task = square(queue)
     job = task.enqueue(1) if kind == "blocking" else await task.aenqueue(1)
-    assert [one.id for one in await queue.ajobs()] == [job.id]
+    assert [one.id for one in (await queue.insight.asearch()).jobs] == [job.id]
     await queue.aclose()
     queue.close()
 

@@ -64,7 +64,7 @@ async def test_the_policy_is_told_which_attempt_it_was(queue: PgQueue, running: 
         for seconds in (100, 200, 400):
             await until(lambda: job.status() is JobState.SCHEDULED)
             assert waited(queue.job(job.id)) == timedelta(seconds=seconds)
-            assert queue.retry(job.id)
+            assert queue.control.run_now(job.id)
 
 
 async def test_a_job_out_of_attempts_is_dead_with_every_error(queue: PgQueue, running: Running) -> None:
@@ -87,7 +87,7 @@ async def test_a_policy_of_a_time_counts_from_the_first_failure(queue: PgQueue, 
     assert (await after_one_attempt(queue, running, job)).state is JobState.SCHEDULED
     backdate = "update pgqueue.jobs set errors = jsonb_set(errors, '{0,at}', to_jsonb(now() - interval '61 minutes'))"
     ask(queue, backdate)
-    queue.retry(job.id)
+    queue.control.run_now(job.id)
     async with running(queue):
         (found,) = await ended(queue, job)
     assert (found.state, found.reason, found.attempts) == (JobState.DEAD, "refused", 2)

@@ -36,8 +36,8 @@ async def test_a_schedule_of_a_task_of_another_app_is_fired_all_the_same(
 ) -> None:
     ask(queue, "select pgqueue.schedule('theirs', 'theirs.task', every => '1 second', queue => 'theirs')")
     async with running(queue, queues=["default"]):
-        await until(lambda: len(queue.jobs(queue="theirs")) >= 1)
-    assert queue.jobs(queue="theirs")[0].task == "theirs.task"
+        await until(lambda: len(queue.insight.search(queue="theirs").jobs) >= 1)
+    assert queue.insight.search(queue="theirs").jobs[0].task == "theirs.task"
 
 
 async def test_a_schedule_that_makes_no_sense_is_logged_and_the_others_fire(
@@ -46,7 +46,7 @@ async def test_a_schedule_that_makes_no_sense_is_logged_and_the_others_fire(
     ask(queue, "select pgqueue.schedule('good', 'good', every => '1 second', queue => 'theirs')")
     ask(queue, "select pgqueue.schedule('bad', 'bad', cron => '99 99 * * *')")
     async with running(queue, queues=["default"]):
-        await until(lambda: len(queue.jobs(queue="theirs")) >= 1)
+        await until(lambda: len(queue.insight.search(queue="theirs").jobs) >= 1)
     assert queue.schedules.get("bad").state == "set aside"
     (record,) = [one for one in caplog.records if "set aside" in one.message]
     assert vars(record)["schedule"] == "bad"

@@ -91,7 +91,7 @@ async def test_a_coroutine_that_waits_is_shown_from_the_task_to_where_it_waits(
     assert SECRET not in found.said
     assert found.answered_at is not None
     assert found.worker.endswith(f":{os.getpid()}")
-    assert [(one.by, one.action, one.target) for one in queue.control.audit()] == [
+    assert [(one.by, one.action, one.target) for one in queue.insight.audit()] == [
         ("ann", "stack", f"job {found.job_id}")
     ]
 
@@ -223,7 +223,7 @@ async def test_what_does_not_run_has_no_stack(queue: PgQueue) -> None:
         queue.control.stack(job.id, timeout=-1)
     with queue.take(1, timeout=5), pytest.raises(InvalidOption, match="it is a take"):
         await queue.control.astack(job.id)
-    assert queue.control.audit() == []
+    assert queue.insight.audit() == []
 
 
 def test_a_worker_that_does_not_answer_is_said(queue: PgQueue) -> None:

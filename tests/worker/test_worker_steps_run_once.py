@@ -73,7 +73,7 @@ async def test_a_superseded_attempt_records_nothing_and_is_told_so(
             superseding(queue, ctx)
         try:
             await (
-                ctx.step("number", lambda: ctx.attempt) if what == "step" else ctx.acheckpoint(ctx.attempt)
+                ctx.astep("number", lambda: ctx.attempt) if what == "step" else ctx.acheckpoint(ctx.attempt)
             )
         except Superseded:
             refused.append(ctx.attempt)
@@ -83,7 +83,7 @@ async def test_a_superseded_attempt_records_nothing_and_is_told_so(
         if ctx.attempt == 1:
             superseding(queue, ctx)
         try:
-            ctx.run_step("number", lambda: ctx.attempt) if what == "step" else ctx.checkpoint(ctx.attempt)
+            ctx.step("number", lambda: ctx.attempt) if what == "step" else ctx.checkpoint(ctx.attempt)
         except Superseded:
             refused.append(ctx.attempt)
             raise
@@ -134,7 +134,7 @@ async def test_no_attempt_is_superseded_between_the_look_at_the_fence_and_the_re
 
     @queue.task
     def slow(ctx: Context) -> None:
-        ctx.run_step("first", lambda: 1)
+        ctx.step("first", lambda: 1)
         began.set()
         swept.wait(60)
 
@@ -163,7 +163,7 @@ async def test_a_step_within_the_jobs_transaction_is_recorded_with_it_or_not_at_
     @queue.task(retry=AT_ONCE)
     async def bill(ctx: Context) -> None:
         async with ctx.transaction():
-            await ctx.step("write", calls.append, ctx.attempt)
+            await ctx.astep("write", calls.append, ctx.attempt)
             if ctx.attempt == 1:
                 raise ValueError("halfway")
 
@@ -207,7 +207,7 @@ async def test_a_job_that_its_transaction_has_completed_records_nothing_more(
     def bill(ctx: Context) -> None:
         with ctx.transaction():
             pass
-        for use in (lambda: ctx.run_step("late", lambda: 1), lambda: ctx.checkpoint(1), ctx.last_checkpoint):
+        for use in (lambda: ctx.step("late", lambda: 1), lambda: ctx.checkpoint(1), ctx.last_checkpoint):
             with pytest.raises(JobError) as raised:
                 use()
             refused.append(str(raised.value))

@@ -189,7 +189,7 @@ async def test_a_worker_cancels_what_waits_for_the_retry_of_a_purged_job(
     flow.add("second", work.call(), after={"first": "wait"})
     handle = flow.enqueue()
     drain(queue, raises=False)
-    assert queue.purge_dead(everything=True) == 1
+    assert queue.control.dead(everything=True).purge().done == 1
     async with running(queue):
         await ended(queue, handle.jobs[1])
     assert handle.jobs[1].status() is JobState.CANCELLED

@@ -426,7 +426,7 @@ async def test_a_worker_fires_schedules_while_signals_keep_coming(queue: PgQueue
 
     number = 0
     async with running(queue, poll=0.05):
-        while not queue.jobs(task="tick"):
+        while not queue.insight.search(task="tick").jobs:
             number += 1
             queue.signal(f"k{number}", "x")
             await asyncio.sleep(0)

@@ -113,7 +113,7 @@ async def test_a_reclaim_elsewhere_wakes_it(queue: PgQueue) -> None:
 async def test_a_retry_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     with unheard(queue):
         later = note.using(delay=timedelta(hours=1)).enqueue()
-    assert queue.retry(later.id)
+    assert queue.control.run_now(later.id)
     await ended(queue, later)
 
 
@@ -129,16 +129,16 @@ async def test_a_retry_of_a_dead_job_wakes_it(queue: PgQueue) -> None:
     job = fail.enqueue()
     await ended(queue, job)
     mended.set()
-    assert list(queue.retry_dead()) == [job.id]
+    assert queue.control.dead(ids=[job.id]).retry().done == 1
     await until(lambda: job.status() is JobState.SUCCEEDED)
 
 
 @pytest.mark.usefixtures("idle_worker")
 async def test_resuming_a_queue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
-    queue.pause("mail")
+    queue.control.pause("mail")
     with unheard(queue):
         job = note.using(queue="mail").enqueue()
-    queue.resume("mail")
+    queue.control.resume("mail")
     assert states(await ended(queue, job)) == [JobState.SUCCEEDED]
 
 

@@ -221,7 +221,7 @@ def _real_day(dsn: str, folder: Path, jobs: int, screen: Screen) -> dict[int, st
 def _wait(queue: PgQueue, crew: Crew) -> None:
     """Poll until no live job is left."""
     until = time.monotonic() + JOBS_WITHIN
-    while any(count.count for count in queue.counts()[0] if not count.state.ended):
+    while any(count.count for count in queue.insight.counts()[0] if not count.state.ended):
         crew.check()
         if time.monotonic() > until:
             raise PipelineError(

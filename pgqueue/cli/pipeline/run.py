@@ -87,14 +87,14 @@ async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Worke
     handle_signals(worker.stop, supervised=False)
     working = asyncio.create_task(worker.run())
     try:
-        while not working.done() and await chain.ajobs(unique_key=key, state=LIVE, limit=1):
+        while not working.done() and (await chain.insight.asearch(unique_key=key, state=LIVE, limit=1)).jobs:
             await asyncio.wait([working], timeout=LOOK)
         finished = not working.done()
     finally:
         worker.stop()
         await working
-        live = await chain.ajobs(unique_key=key, state=LIVE, limit=1)
-        dead = await chain.ajobs(unique_key=key, state=JobState.DEAD, limit=1)
+        live = (await chain.insight.asearch(unique_key=key, state=LIVE, limit=1)).jobs
+        dead = (await chain.insight.asearch(unique_key=key, state=JobState.DEAD, limit=1)).jobs
         await chain.aclose()
     newest = dead[0] if dead and dead[0].id >= first else None
     return Worked(newest, finished and not live)

@@ -66,11 +66,15 @@ def _pause(queue: PgQueue, found: Snapshot, name: str) -> Action:
     if any(one.paused_at for one in found.queues if one.queue == name):
         return Action(
             f"Resume queue {shown}?",
-            lambda: f"queue {shown} is resumed" if queue.resume(name) else f"queue {shown} was not paused",
+            lambda: (
+                f"queue {shown} is resumed" if queue.control.resume(name) else f"queue {shown} was not paused"
+            ),
         )
     return Action(
         f"Pause queue {shown}? No worker claims its jobs then.",
-        lambda: f"queue {shown} is paused" if queue.pause(name) else f"queue {shown} was paused already",
+        lambda: (
+            f"queue {shown} is paused" if queue.control.pause(name) else f"queue {shown} was paused already"
+        ),
     )
 
 
@@ -80,7 +84,9 @@ def _drain(queue: PgQueue, found: Snapshot, name: str) -> Action:
         return Action(
             f"Let queue {shown} take new jobs again?",
             lambda: (
-                f"queue {shown} takes new jobs" if queue.resume(name) else f"queue {shown} was not drained"
+                f"queue {shown} takes new jobs"
+                if queue.control.resume(name)
+                else f"queue {shown} was not drained"
             ),
         )
     return Action(

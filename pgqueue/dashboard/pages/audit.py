@@ -12,7 +12,7 @@ SHOWN: Final = 50
 
 def read(visit: Visit) -> Content:
     """A page of entries, newest first."""
-    found = visit.queue.control.audit(before=visit.number("below"), limit=SHOWN + 1)
+    found = visit.queue.insight.audit(before=visit.number("below"), limit=SHOWN + 1)
     entries = [
         msgspec.structs.replace(one, details=visit.redaction.value(one.details)) for one in found[:SHOWN]
     ]

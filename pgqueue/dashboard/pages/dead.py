@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pgqueue.app.bulk import DeadJobs
+from pgqueue.app.bulk import DeadSelection
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.filters import chosen_filter, dead_criteria, searched, spoken_filter
 from pgqueue.dashboard.many import begun, counted, grouped, query
@@ -73,7 +73,7 @@ def _begun(visit: Visit, run: Any, done: str) -> Done:  # noqa: ANN401 - an oper
     return begun(visit, run, done=done, back=visit.url("dead", **query(visit)))
 
 
-def _selected(visit: Visit) -> DeadJobs:
+def _selected(visit: Visit) -> DeadSelection:
     return visit.queue.control.dead(**dead_criteria(visit))
 
 

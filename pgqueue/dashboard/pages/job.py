@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pgqueue.app.bulk import Progress
+from pgqueue.app.bulk import OnProgress
 from pgqueue.app.reproducing import written_test
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.many import begun
@@ -164,7 +164,7 @@ def _purge(visit: Visit, *, job_id: int) -> Done:
 def _begun(visit: Visit, job_id: int, run: Any, done: str) -> Done:  # noqa: ANN401 - an operation
     results: list[BulkResult] = []
 
-    def noted(progress: Progress) -> BulkResult:
+    def noted(progress: OnProgress) -> BulkResult:
         results.append(run(progress))
         return results[-1]
 

@@ -4,7 +4,7 @@ import re
 from functools import partial
 from typing import Any, Final
 
-from pgqueue.app.bulk import LiveJobs, Progress
+from pgqueue.app.bulk import LiveSelection, OnProgress
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.filters import chosen_filter, live_criteria, searched, spoken_filter
 from pgqueue.dashboard.many import begun, counted, grouped, query
@@ -53,7 +53,7 @@ def _ask(visit: Visit, *, deed: Deed, verb: str, text: str, fields: tuple[Field,
 def _do(visit: Visit, *, deed: Deed, done: str) -> Done:
     chosen, given = _selected(visit), _given(visit, deed)
 
-    def run(progress: Progress) -> BulkResult:
+    def run(progress: OnProgress) -> BulkResult:
         match deed:
             case Deed.CANCEL:
                 return chosen.cancel(by=visit.by, progress=progress)
@@ -65,7 +65,7 @@ def _do(visit: Visit, *, deed: Deed, done: str) -> Done:
     return begun(visit, run, done=done, back=visit.url("jobs", **query(visit)))
 
 
-def _selected(visit: Visit) -> LiveJobs:
+def _selected(visit: Visit) -> LiveSelection:
     return visit.queue.control.jobs(**live_criteria(visit))
 
 

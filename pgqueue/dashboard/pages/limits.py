@@ -22,7 +22,7 @@ def read(visit: Visit) -> Content:
 
 def read_one(visit: Visit) -> Content:
     """One limit, its keys, and the jobs that hold its places."""
-    found = visit.queue.control.limits.get(visit.name)
+    found = visit.queue.insight.limit(visit.name)
     keys = [
         {
             "key": visit.redaction.text(one.key),

@@ -22,7 +22,7 @@ def read(visit: Visit, *, number: int) -> Content:
 def _entry(visit: Visit, number: int) -> AuditEntry:
     if number >= (1 << 63) - 1:
         raise JobNotFound(f"the audit has no entry {number}")
-    found = visit.queue.control.audit(before=number + 1, limit=1)
+    found = visit.queue.insight.audit(before=number + 1, limit=1)
     if not found or found[0].id != number:
         raise JobNotFound(f"the audit has no entry {number}")
     return found[0]

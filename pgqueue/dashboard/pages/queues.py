@@ -124,7 +124,7 @@ def _ask(visit: Visit, *, verb: str, text: str, possible: Callable[[QueueStandin
 
 
 def _pause(visit: Visit) -> Done:
-    done = visit.queue.pause(_standing(visit).queue, why=visit.field("why") or None, by=visit.by)
+    done = visit.queue.control.pause(_standing(visit).queue, why=visit.field("why") or None, by=visit.by)
     return _said(visit, "is paused" if done else "was paused already", well=done)
 
 
@@ -134,7 +134,7 @@ def _drain(visit: Visit) -> Done:
 
 
 def _resume(visit: Visit) -> Done:
-    done = visit.queue.resume(_standing(visit).queue, by=visit.by)
+    done = visit.queue.control.resume(_standing(visit).queue, by=visit.by)
     return _said(visit, "is resumed" if done else "was neither paused nor drained", well=done)
 
 

@@ -14,7 +14,7 @@ class OrderTests(TestCase):
         answer = self.client.post("/orders/", {"customer": "Ann"}, content_type="application/json")
 
         order = Order.objects.get(pk=answer.json()["order"])
-        (job,) = queue.jobs(task="shop.tasks.confirm")
+        (job,) = queue.insight.search(task="shop.tasks.confirm").jobs
         self.assertEqual(job.args, {"order_id": order.pk})
 
     def test_an_order_that_is_refused_enqueues_nothing(self) -> None:
@@ -22,7 +22,7 @@ class OrderTests(TestCase):
         self.client.raise_request_exception = False
         self.client.post("/orders/", {"customer": "Ann", "paid": False}, content_type="application/json")
 
-        self.assertEqual(queue.jobs(), [])
+        self.assertEqual(queue.insight.search().jobs, [])
 
 
 # ruff: noqa: PT009 - in the way of unittest
