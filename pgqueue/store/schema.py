@@ -130,7 +130,7 @@ def run_revision(revision: str, way: Literal["up", "down"]) -> None:
 
 def files_of(revision: str, way: Literal["up", "down"]) -> list[str]:
     """The names of a revision's files in the order in which they run, without ``.sql``."""
-    names = (file.name for file in files("pgqueue.sql").joinpath("schema").iterdir())
+    names = (file.name for file in shipped("sql").joinpath("schema").iterdir())
     found = sorted(name for name in names if name.startswith(f"{revision}_") and name.endswith(f".{way}.sql"))
     return [name.removesuffix(".sql") for name in found]
 

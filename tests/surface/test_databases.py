@@ -51,9 +51,15 @@ CHANGES = (
 @pytest.fixture
 def own(migrated_server: Any) -> Iterator[Copies]:
     """Copies of which no other test knows."""
-    made = Copies(dsn_of(migrated_server, "postgres"), migrated_server.template_dbname, "pgqueue_test_copies")
+    made = Copies(
+        dsn_of(migrated_server, "postgres"), migrated_server.template_dbname, _forget, "pgqueue_test_copies"
+    )
     yield made
     made.stop()
+
+
+def _forget(_: str) -> None:
+    """No one looks at these copies before they are dropped."""
 
 
 def _identity(connection: psycopg.Connection[Any]) -> int:
@@ -204,7 +210,7 @@ def test_databases_are_copied_on_after_the_connection_was_lost(own: Copies, migr
 
 def test_each_test_is_told_that_no_copy_can_be_made(migrated_server: Any) -> None:
     """And does not wait for one."""
-    made = Copies(dsn_of(migrated_server, "postgres"), "pgqueue_test_missing")
+    made = Copies(dsn_of(migrated_server, "postgres"), "pgqueue_test_missing", _forget)
     for _ in range(AHEAD + 2):
         with pytest.raises(RuntimeError, match="no copy could be made"), made.one():
             pass
