@@ -1,1 +1,1 @@
-"""Alembic's environment for pgqueue's schema; :mod:`pgqueue.store.schema` runs it."""
+"""Alembic's environment for pgqueue's schema; :mod:`pgqueue.store.schema.schema` runs it."""

@@ -1,4 +1,4 @@
-"""Run revisions on the connection that :mod:`pgqueue.store.schema` hands over, or print them."""
+"""Run revisions on the connection that :mod:`pgqueue.store.schema.schema` hands over, or print them."""
 
 from alembic import context
 from sqlalchemy import text

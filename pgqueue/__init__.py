@@ -5,33 +5,33 @@ Enqueue inside the transaction that makes the job necessary; run ``pgqueue worke
 
 import typing as _typing
 
-from pgqueue.app.batch import Batch, BatchJob
+from pgqueue.app.batches.batch import Batch, BatchJob
 from pgqueue.app.context import Context
-from pgqueue.app.flow_handle import FlowHandle
-from pgqueue.app.flow_nodes import Node
-from pgqueue.app.flows import Flow, chain, group
+from pgqueue.app.flows.chains import Flow, chain, group
+from pgqueue.app.flows.handle import FlowHandle
+from pgqueue.app.flows.nodes import Node
+from pgqueue.app.flows.workflow import Workflow
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.hooks.observer import Observer
 from pgqueue.app.middleware import Middleware
-from pgqueue.app.observer import Observer
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.take import TakenJob
+from pgqueue.app.takes.take import TakenJob
 from pgqueue.app.task import Call, Task
-from pgqueue.app.workflow import Workflow
 from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded, WaitTimedOut
-from pgqueue.store.joining import OWN_CONNECTION
-from pgqueue.values.codec import Codec, JobPart
-from pgqueue.values.condition import Condition, result
-from pgqueue.values.crashes import Crashes
-from pgqueue.values.event import Event, WorkerEvent
-from pgqueue.values.job import AttemptError, Job, JobState, Outcome
-from pgqueue.values.limit import Limit, Rate
-from pgqueue.values.note import Progress
-from pgqueue.values.retry import Retry
-from pgqueue.values.unique import Debounce, Throttle, Unique
-from pgqueue.values.why import Why
+from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.values.flows.condition import Condition, result
+from pgqueue.values.insight.why import Why
+from pgqueue.values.jobs.event import Event, WorkerEvent
+from pgqueue.values.jobs.job import AttemptError, Job, JobState, Outcome
+from pgqueue.values.jobs.note import Progress
+from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.jobs.unique import Debounce, Throttle, Unique
+from pgqueue.values.limits.limit import Limit, Rate
+from pgqueue.values.payloads.codec import Codec, JobPart
+from pgqueue.values.workers.crashes import Crashes
 
 if _typing.TYPE_CHECKING:
-    from pgqueue.values.alert import (
+    from pgqueue.values.alerts.alert import (
         Alert,
         Backlog,
         DeadJobs,
@@ -119,7 +119,7 @@ _OF_ALERTS = frozenset(
 def __getattr__(name: str) -> _typing.Any:  # noqa: ANN401 - a module's attribute
     """Load the worker, the version and the conditions of alerts when a program first asks for them: most do not need them."""
     if name in _OF_ALERTS:
-        from pgqueue.values import alert  # noqa: PLC0415 - this is the point
+        from pgqueue.values.alerts import alert  # noqa: PLC0415 - this is the point
 
         return getattr(alert, name)
     if name == "Worker":

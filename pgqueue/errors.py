@@ -64,7 +64,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 if TYPE_CHECKING:
-    from pgqueue.values.job import AttemptError, Job
+    from pgqueue.values.jobs.job import AttemptError, Job
 
 Duration: TypeAlias = float | timedelta
 """A length of time: a number of seconds, or a timedelta."""

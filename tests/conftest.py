@@ -23,7 +23,7 @@ from transitions import Comparison, install
 
 from pgqueue import PgQueue
 from pgqueue.spark.session import session
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 from pgqueue.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
-from pgqueue.values.job import BEGINNINGS, TRANSITIONS, JobState
+from pgqueue.values.jobs.job import BEGINNINGS, TRANSITIONS, JobState
 
 Transition = tuple[str, str]
 

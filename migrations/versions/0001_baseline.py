@@ -1,6 +1,6 @@
 """The whole schema of the first release."""
 
-from pgqueue.store.schema import run_revision
+from pgqueue.store.schema.schema import run_revision
 
 revision = "0001"
 down_revision = None

@@ -2,7 +2,7 @@
 
 What a module declares is owned by that module: an alert is removed by an app that has tasks of its module and does not
 declare it any more, and by no other app. A worker that starts applies what its app declares; every worker looks at all
-alerts. When an alert is told is decided in :mod:`pgqueue.values.alert_state`.
+alerts. When an alert is told is decided in :mod:`pgqueue.values.alerts.state`.
 """
 
 import json
@@ -14,16 +14,16 @@ from typing import Any
 
 from pgqueue.app.operator import me
 from pgqueue.app.registry import Registry
-from pgqueue.app.storing import modules_of
+from pgqueue.app.schedules.storing import modules_of
 from pgqueue.app.task import Task
 from pgqueue.errors import Duration, InvalidOption, PayloadError, as_limit
-from pgqueue.store import alerts
+from pgqueue.store.alerts import alerts
 from pgqueue.store.plan import Plan
-from pgqueue.values.alert import Alert, Condition, Rule
-from pgqueue.values.alert_state import AlertStatus, NewAlert, Terms
-from pgqueue.values.options import check_text
-from pgqueue.values.schedule import LONGEST_NAME
-from pgqueue.values.scheduled import Applied
+from pgqueue.values.alerts.alert import Alert, Condition, Rule
+from pgqueue.values.alerts.state import AlertStatus, NewAlert, Terms
+from pgqueue.values.jobs.options import check_text
+from pgqueue.values.schedules.record import Applied
+from pgqueue.values.schedules.schedule import LONGEST_NAME
 
 log = logging.getLogger("pgqueue")
 

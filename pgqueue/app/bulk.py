@@ -1,7 +1,7 @@
 """Operations on many jobs: ``queue.control.jobs(...)`` and ``queue.control.dead(...)`` say which, their methods what.
 
-Which jobs match is decided in :mod:`pgqueue.values.job_filter`, how an operation is done, interrupted and continued in
-:mod:`pgqueue.store.bulk`.
+Which jobs match is decided in :mod:`pgqueue.values.bulk.filter`, how an operation is done, interrupted and continued in
+:mod:`pgqueue.store.bulk.bulk`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,16 +11,16 @@ import msgspec
 
 from pgqueue.app.operator import signed
 from pgqueue.errors import InvalidOption
-from pgqueue.store import bulk
-from pgqueue.store.bulk import Begun
-from pgqueue.store.bulk_jobs import Changed
-from pgqueue.store.database import Database
-from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
-from pgqueue.values.bulk import Action, BulkResult, Operation, Preview
-from pgqueue.values.codec import Codec, opened
-from pgqueue.values.job_filter import JobFilter
-from pgqueue.values.limit import Numbers
-from pgqueue.values.options import check_one_queue
+from pgqueue.store.bulk import bulk
+from pgqueue.store.bulk.bulk import Begun
+from pgqueue.store.bulk.bulk_jobs import Changed
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
+from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.operation import Action, BulkResult, Operation, Preview
+from pgqueue.values.jobs.options import check_one_queue
+from pgqueue.values.limits.limit import Numbers
+from pgqueue.values.payloads.codec import Codec, opened
 
 OnProgress: TypeAlias = Callable[[BulkResult], object]
 """Is called after each portion, with the result so far."""

@@ -12,7 +12,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption
-from pgqueue.store.joining import OWN_CONNECTION
+from pgqueue.store.connections.joining import OWN_CONNECTION
 
 P = ParamSpec("P")
 R = TypeVar("R")

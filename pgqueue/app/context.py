@@ -9,8 +9,8 @@ A task that wants its context names it by annotation::
 
 The job's completion commits in that same transaction: either both happen or neither does.
 
-What an attempt notes for later ones (steps, checkpoints) is decided in :mod:`pgqueue.app.notes`, and how progress is written
-in :mod:`pgqueue.app.progress`. How it waits is in :mod:`pgqueue.app.waits`.
+What an attempt notes for later ones (steps, checkpoints) is decided in :mod:`pgqueue.app.notes.notes`, and how progress is written
+in :mod:`pgqueue.app.notes.progress`. How it waits is in :mod:`pgqueue.app.signals.waits`.
 """
 
 import logging
@@ -23,28 +23,29 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import psycopg
 
-from pgqueue.app.flow_inside import FlowInside
-from pgqueue.app.notes import Keeps, Notes
-from pgqueue.app.observer import Observers
-from pgqueue.app.progress import Board
-from pgqueue.app.waits import CanWait
+from pgqueue.app.flows.inside import FlowInside
+from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.notes.notes import Keeps, Notes
+from pgqueue.app.notes.progress import Board
+from pgqueue.app.signals.waits import CanWait
 from pgqueue.errors import InvalidOption, JobError, Superseded
-from pgqueue.store import finish, flow_growth
-from pgqueue.store.connection import Awaiting, Blocking
-from pgqueue.store.ending import States
-from pgqueue.store.joining import joinable
+from pgqueue.store.connections.connection import Awaiting, Blocking
+from pgqueue.store.connections.joining import joinable
+from pgqueue.store.flows import flow_growth
+from pgqueue.store.jobs import finish
+from pgqueue.store.jobs.ending import States
+from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.store.plan import Plan, arun, run
-from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
-from pgqueue.values.job import Claim
-from pgqueue.values.meta import SCHEDULED_FOR
-from pgqueue.values.note import checked_report
-from pgqueue.values.readable import object_of
-from pgqueue.values.result import NOT_RETURNED
-from pgqueue.values.results import Facts, Results
-from pgqueue.values.verdict import Died, Succeeded, Verdict
+from pgqueue.values.flows.results import Facts, Results
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.note import checked_report
+from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict
+from pgqueue.values.payloads.meta import SCHEDULED_FOR
+from pgqueue.values.payloads.readable import object_of
+from pgqueue.values.payloads.result import NOT_RETURNED
 
 if TYPE_CHECKING:
-    from pgqueue.values.flow_addition import Addition
+    from pgqueue.values.flows.addition import Addition
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Adding prepared jobs: every enqueue of Python code ends here, on the user's connection or on one of the queue's own.
 
-:mod:`pgqueue.app.task` prepares jobs, :mod:`pgqueue.store.enqueue` says what the database is asked. A framework's queue
+:mod:`pgqueue.app.task` prepares jobs, :mod:`pgqueue.store.jobs.enqueue` says what the database is asked. A framework's queue
 overrides :meth:`Enqueuing._add`, :meth:`Enqueuing._add_flow` and their awaited twins to choose the connection.
 """
 
@@ -11,17 +11,18 @@ from itertools import chain, islice
 from typing import Any, ClassVar
 
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.hooks import Hooks
-from pgqueue.app.observer import Observers
-from pgqueue.app.signalling import Signalling
+from pgqueue.app.hooks.hooks import Hooks
+from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.signals.signalling import Signalling
 from pgqueue.errors import UnknownQueue
-from pgqueue.store import enqueue, flows
-from pgqueue.store.flows import Added
+from pgqueue.store.flows import flows
+from pgqueue.store.flows.flows import Added
+from pgqueue.store.jobs import enqueue
 from pgqueue.values.caller import caller
-from pgqueue.values.codec import encoded_job
-from pgqueue.values.flow import NewFlow
-from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.flows.flow import NewFlow
+from pgqueue.values.jobs.job import Enqueued, NewJob
 from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.payloads.codec import encoded_job
 
 log = logging.getLogger("pgqueue")
 

@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 from pgqueue.app.jobs import Jobs
 from pgqueue.app.results import Returns, aended, aplace_of, ended, place_of, typed_result_of
-from pgqueue.values.job import Enqueued, JobState, Outcome
-from pgqueue.values.note import Progress
-from pgqueue.values.why import Why
+from pgqueue.values.insight.why import Why
+from pgqueue.values.jobs.job import Enqueued, JobState, Outcome
+from pgqueue.values.jobs.note import Progress
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the name users see in ``JobHandle[R]``
 

@@ -3,19 +3,19 @@
 from datetime import timedelta
 from typing import Any
 
-from pgqueue.app.flow_steering import FlowSteering
-from pgqueue.app.progress import opened_progress
+from pgqueue.app.flows.steering import FlowSteering
+from pgqueue.app.notes.progress import opened_progress
 from pgqueue.app.results import aended, aplace_of, ended, not_found, place_of, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.store import control, notes
-from pgqueue.store import why as store_why
-from pgqueue.store.database import Database
-from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
-from pgqueue.values.codec import Codec, opened
-from pgqueue.values.job import Job, JobState
-from pgqueue.values.note import Progress
-from pgqueue.values.retried import Retried
-from pgqueue.values.why import Why
+from pgqueue.store.connections.database import Database
+from pgqueue.store.insight import why as store_why
+from pgqueue.store.jobs import control, notes
+from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
+from pgqueue.values.bulk.retried import Retried
+from pgqueue.values.insight.why import Why
+from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.jobs.note import Progress
+from pgqueue.values.payloads.codec import Codec, opened
 
 IDS = range(-(1 << 63), 1 << 63)
 

@@ -1,19 +1,19 @@
-"""The limits as operators change them: ``queue.control.limits``. ``queue.insight.limits()`` lists them. What they do is decided in :mod:`pgqueue.store.limits`."""
+"""The limits as operators change them: ``queue.control.limits``. ``queue.insight.limits()`` lists them. What they do is decided in :mod:`pgqueue.store.limits.limits`."""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 from pgqueue.app.operator import signed
 from pgqueue.errors import InvalidOption
-from pgqueue.store import limit_control
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
+from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
-from pgqueue.values.codec import Codec
-from pgqueue.values.limit import QUEUE, Limit, Numbers, Rate
-from pgqueue.values.limit_status import LimitStatus
-from pgqueue.values.limiting import share_key
-from pgqueue.values.options import check_number, check_one_queue, check_text
-from pgqueue.values.serving import WEIGHTS
+from pgqueue.values.jobs.options import check_number, check_one_queue, check_text
+from pgqueue.values.limits.limit import QUEUE, Limit, Numbers, Rate
+from pgqueue.values.limits.limiting import share_key
+from pgqueue.values.limits.status import LimitStatus
+from pgqueue.values.payloads.codec import Codec
+from pgqueue.values.queues.serving import WEIGHTS
 
 
 class Limited(Protocol):

@@ -3,7 +3,7 @@
 The chain is composed once for each task, when the task is registered; a task without middleware is called directly.
 The first middleware is the outermost. A framework's queue puts its own before those of the app.
 
-What an attempt's error means for the job is decided by the worker: :mod:`pgqueue.values.verdict`.
+What an attempt's error means for the job is decided by the worker: :mod:`pgqueue.values.jobs.verdict`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from pgqueue.app.context import Context
 from pgqueue.errors import InvalidOption
-from pgqueue.values.job import NewJob
+from pgqueue.values.jobs.job import NewJob
 
 Around: TypeAlias = Callable[[Context, Sequence[Any], Mapping[str, Any]], Any]
 """Calls a task's function with its middleware around it: the attempt's context, positional and keyword arguments."""

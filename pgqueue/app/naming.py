@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.options import check_name
+from pgqueue.values.jobs.options import check_name
 
 MAIN = ("__main__", "__mp_main__")
 """What Python calls the module of the program itself; the second in processes that multiprocessing starts."""

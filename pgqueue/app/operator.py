@@ -3,7 +3,7 @@
 import socket
 from contextlib import suppress
 
-from pgqueue.values.options import check_text
+from pgqueue.values.jobs.options import check_text
 
 
 def signed(by: str | None) -> str:

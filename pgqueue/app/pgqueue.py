@@ -2,7 +2,7 @@
 
 :class:`PgQueue` inherits what asks of one job (:mod:`pgqueue.app.jobs`), what adds jobs
 (:mod:`pgqueue.app.enqueuing`), what registers tasks (:mod:`pgqueue.app.registry`), and what
-tells of shards (:mod:`pgqueue.app.sharding`), each from the one before it. What looks at many jobs is ``queue.insight``, and what an
+tells of shards (:mod:`pgqueue.app.shards`), each from the one before it. What looks at many jobs is ``queue.insight``, and what an
 operator changes is ``queue.control``.
 Every public method runs one plan of the store. Methods that touch the database come in pairs; the awaited one has
 Django's ``a`` prefix and the same parameters, which one test checks.
@@ -14,26 +14,26 @@ from datetime import timedelta
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.hooks import Hooks
+from pgqueue.app.hooks.hooks import Hooks
+from pgqueue.app.hooks.observer import Observer, Observers
 from pgqueue.app.middleware import Middleware, at_enqueue, checked
-from pgqueue.app.observer import Observer, Observers
-from pgqueue.app.sharding import Sharding
-from pgqueue.app.take import AsyncTake, Take
+from pgqueue.app.shards import Sharding
+from pgqueue.app.takes.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
 from pgqueue.app.undertest import under_test
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
-from pgqueue.store.database import Database
-from pgqueue.store.dsn import replica_in_environment
-from pgqueue.store.replica import Replicated
-from pgqueue.store.sharded import Sharded, require_only_shards
-from pgqueue.values.codec import Codec, checked_codec
-from pgqueue.values.event import Event, JobEventName, WorkerEvent, WorkerEventName
-from pgqueue.values.job import NewJob
-from pgqueue.values.lease import LEASE
-from pgqueue.values.options import check_number, check_queues
-from pgqueue.values.payload import DEFAULT_LIMIT
-from pgqueue.values.retry import Retry
-from pgqueue.values.serving import Order, serving
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.dsn import replica_in_environment
+from pgqueue.store.connections.replica import Replicated
+from pgqueue.store.shards.sharded import Sharded, require_only_shards
+from pgqueue.values.jobs.event import Event, JobEventName, WorkerEvent, WorkerEventName
+from pgqueue.values.jobs.job import NewJob
+from pgqueue.values.jobs.options import check_number, check_queues
+from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.payloads.codec import Codec, checked_codec
+from pgqueue.values.payloads.signature import DEFAULT_LIMIT
+from pgqueue.values.queues.serving import Order, serving
+from pgqueue.values.workers.lease import LEASE
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
-from pgqueue.app.batch_tasks import RegistersBatch, require_item, require_one_parameter
+from pgqueue.app.batches.tasks import RegistersBatch, require_item, require_one_parameter
 from pgqueue.app.calling import Calls, MakesCalls, calls_of
 from pgqueue.app.context import Context
 from pgqueue.app.enqueuing import Enqueuing
@@ -17,17 +17,17 @@ from pgqueue.app.middleware import Middleware
 from pgqueue.app.naming import as_aliases, first_name, name_of, place_of, require_function
 from pgqueue.app.task import Registers, Task
 from pgqueue.errors import DuplicateTask, Duration, InvalidOption, UnknownTask, as_limit
-from pgqueue.values.batching import Batching
-from pgqueue.values.batching import checked as checked_batching
-from pgqueue.values.crashes import Crashes, as_crashes
 from pgqueue.values.hints import hinting
-from pgqueue.values.limit import Limit, Numbers, Rate
-from pgqueue.values.limiting import Limiting, limiting, require_agreement
-from pgqueue.values.models import refuse_models
+from pgqueue.values.jobs.batching import Batching
+from pgqueue.values.jobs.batching import checked as checked_batching
+from pgqueue.values.jobs.options import JobOptions
+from pgqueue.values.jobs.retry import Retry, as_policy
+from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.limits.limit import Limit, Numbers, Rate
+from pgqueue.values.limits.limiting import Limiting, limiting, require_agreement
 from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.options import JobOptions
-from pgqueue.values.retry import Retry, as_policy
-from pgqueue.values.unique import Unique
+from pgqueue.values.payloads.models import refuse_models
+from pgqueue.values.workers.crashes import Crashes, as_crashes
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Iterator
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.values.job import Job
-from pgqueue.values.reproduction import Place, is_importable, source_of
+from pgqueue.values.jobs.job import Job
+from pgqueue.values.jobs.reproduction import Place, is_importable, source_of
 
 
 def written_test(queue: PgQueue, job: Job, *, hidden: str | None = None) -> str:

@@ -1,6 +1,6 @@
 """A job's end as its enqueuer waits for it: whether to look or to be told, and what to return or raise then.
 
-How callers are told is decided in :mod:`pgqueue.store.ends`, and what is recorded with a job by the worker's executor.
+How callers are told is decided in :mod:`pgqueue.store.results.ends`, and what is recorded with a job by the worker's executor.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from pgqueue.errors import (
     ResultNotKept,
     as_duration,
 )
-from pgqueue.store import waiting
-from pgqueue.store import why as store_why
-from pgqueue.store.database import Database
-from pgqueue.store.ends import End
-from pgqueue.store.joining import OWN_CONNECTION
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.insight import why as store_why
 from pgqueue.store.plan import Plan
-from pgqueue.store.sharded import Sharded
-from pgqueue.store.waiting import Look
-from pgqueue.values.codec import Codec, opened, result_text
-from pgqueue.values.job import Job, JobState
-from pgqueue.values.lease import spoken
-from pgqueue.values.readable import value_of
-from pgqueue.values.result import NOT_RETURNED, ReturnType
-from pgqueue.values.sharding import shard_of_id
-from pgqueue.values.verdict import why_not_kept
-from pgqueue.values.why import NO_RECORD, Why
+from pgqueue.store.results import waiting
+from pgqueue.store.results.ends import End
+from pgqueue.store.results.waiting import Look
+from pgqueue.store.shards.sharded import Sharded
+from pgqueue.values.insight.why import NO_RECORD, Why
+from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.jobs.verdict import why_not_kept
+from pgqueue.values.payloads.codec import Codec, opened, result_text
+from pgqueue.values.payloads.readable import value_of
+from pgqueue.values.payloads.result import NOT_RETURNED, ReturnType
+from pgqueue.values.shards import shard_of_id
+from pgqueue.values.workers.lease import spoken
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 """Seconds between two looks of a caller that has to look itself, growing by half each time."""

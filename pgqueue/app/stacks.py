@@ -9,11 +9,13 @@ from typing import Protocol
 from pgqueue.app.operator import signed
 from pgqueue.app.results import not_found
 from pgqueue.errors import Duration, InvalidOption, as_limit
-from pgqueue.store import audit, control, stacks
-from pgqueue.store.database import Database
+from pgqueue.store import audit
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
-from pgqueue.values.job import Job
-from pgqueue.values.stack import Stack
+from pgqueue.store.workers import stacks
+from pgqueue.values.jobs.job import Job
+from pgqueue.values.workers.stack import Stack
 
 WITHIN = timedelta(seconds=15)
 """A worker whose event loop is blocked answers with its next heartbeat: every 10 seconds, where its lease is 30 seconds."""
@@ -30,7 +32,7 @@ class Asked(Protocol):
 
 
 def stack(queue: Asked, job_id: int, timeout: Duration, by: str | None) -> Stack:
-    """See :meth:`pgqueue.app.queue_control.QueueControl.stack`."""
+    """See :meth:`pgqueue.app.queues.QueueControl.stack`."""
     database, within = queue.database, as_limit("timeout", timeout)
     found = database.run(_asking(job_id, by))
     if found is None:

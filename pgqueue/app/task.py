@@ -20,19 +20,19 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware, composed
 from pgqueue.app.naming import first_name, objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
-from pgqueue.values.batching import Batching
-from pgqueue.values.crashes import DEFAULT_CRASHES, Crashes
 from pgqueue.values.hints import answering_elsewhere, hinting
-from pgqueue.values.job import NewJob
-from pgqueue.values.limit import as_arguments
-from pgqueue.values.limiting import Limiting
-from pgqueue.values.meta import encode_meta
+from pgqueue.values.jobs.batching import Batching
+from pgqueue.values.jobs.job import NewJob
+from pgqueue.values.jobs.options import DEFAULT_UNIQUE, JobOptions
+from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.jobs.unique import Unique, as_names, derived_key
+from pgqueue.values.limits.limit import as_arguments
+from pgqueue.values.limits.limiting import Limiting
 from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.options import DEFAULT_UNIQUE, JobOptions
-from pgqueue.values.payload import Signature
-from pgqueue.values.result import ItemType, ReturnType
-from pgqueue.values.retry import Retry
-from pgqueue.values.unique import Unique, as_names, derived_key
+from pgqueue.values.payloads.meta import encode_meta
+from pgqueue.values.payloads.result import ItemType, ReturnType
+from pgqueue.values.payloads.signature import Signature
+from pgqueue.values.workers.crashes import DEFAULT_CRASHES, Crashes
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,7 +7,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 Replace = Callable[[Any, Database], Database]
 """Takes a queue and the database that it would use; returns the one to use."""

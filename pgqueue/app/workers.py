@@ -1,6 +1,6 @@
 """The workers as operators see them: ``queue.workers``.
 
-Which workers a name means, and what can be asked of them, is decided in :mod:`pgqueue.values.workers`; how a worker does it in
+Which workers a name means, and what can be asked of them, is decided in :mod:`pgqueue.values.workers.worker`; how a worker does it in
 :mod:`pgqueue.worker.slots`.
 """
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pgqueue.app.operator import signed
-from pgqueue.store import workers
-from pgqueue.store.database import Database
-from pgqueue.values.load import checked_bounds
-from pgqueue.values.workers import Ask, Steered, WorkerStatus, find
+from pgqueue.store.connections.database import Database
+from pgqueue.store.workers import workers
+from pgqueue.values.workers.load import checked_bounds
+from pgqueue.values.workers.worker import Ask, Steered, WorkerStatus, find
 
 
 class Connected(Protocol):
@@ -26,7 +26,7 @@ class Workers:
     """Looks at workers, and asks them to do something; a worker does it within a second.
 
     A worker is named by the first characters of its id, or by ``host:pid``; ``all`` means every live worker. Each method has an
-    awaited twin with an ``a`` before its name. Those that ask return a :class:`pgqueue.values.workers.Steered`, with the workers
+    awaited twin with an ``a`` before its name. Those that ask return a :class:`pgqueue.values.workers.worker.Steered`, with the workers
     that were asked. They raise ``UnknownWorker`` where no live worker has the name, and ``InvalidOption`` where several have it
     or the worker cannot do what is asked; then nothing changes. The row of a worker says who asked last.
     """

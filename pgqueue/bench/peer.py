@@ -23,8 +23,8 @@ from pgqueue.bench import place
 from pgqueue.bench.contract import Meter, Settings, padding, print_timing
 from pgqueue.bench.place import SCHEMA
 from pgqueue.bench.tasks import Tasks, register
-from pgqueue.store import schema
-from pgqueue.store.connection import OwnAsyncConnection
+from pgqueue.store.connections.connection import OwnAsyncConnection
+from pgqueue.store.schema import schema
 from pgqueue.worker.worker import Worker
 
 AT_ONCE = 100_000

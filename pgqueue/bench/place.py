@@ -13,7 +13,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 Connection: TypeAlias = psycopg.Connection[Any]
 

@@ -9,7 +9,7 @@ from pgqueue.bench.floor import TABLES
 from pgqueue.bench.place import SCHEMA, Place
 from pgqueue.bench.processes import FLOOR, OURS, Contender, Crew
 from pgqueue.errors import PgQueueError
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 
 STUCK = 30.0
 """Seconds without a job after which a worker that has not run all of them ends: a busy machine pauses for some."""

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 import psycopg
 
-from pgqueue.app.flows import chain, group
+from pgqueue.app.flows.chains import chain, group
 from pgqueue.app.task import Call, Task
 from pgqueue.chaos import tasks
 from pgqueue.chaos.kinds import KINDS, LIMIT, enqueued, key_of, name_of

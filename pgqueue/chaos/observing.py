@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from pgqueue.app.observer import Observer
+from pgqueue.app.hooks.observer import Observer
 from pgqueue.chaos.history.events import Claimed, Ended, EndState, LiveState, Reclaimed
 from pgqueue.chaos.kinds import TICK, name_of
 from pgqueue.chaos.log import FOLDER, HistoryLog
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Again, Cancelled, Died, Succeeded, Verdict
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Succeeded, Verdict
 
 
 class _Arguments(msgspec.Struct):

@@ -18,7 +18,7 @@ from pgqueue.chaos.log import Watch
 from pgqueue.chaos.proxy import Proxy
 from pgqueue.chaos.tasks import SCHEMA
 from pgqueue.errors import ConnectionFailed, PgQueueError
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 Connection: TypeAlias = psycopg.Connection[Any]
 

@@ -18,8 +18,8 @@ from pgqueue.chaos.log import Watch
 from pgqueue.chaos.proxy import Proxy, addresses_of, through
 from pgqueue.chaos.stage import Stage
 from pgqueue.chaos.tasks import SCHEMA
-from pgqueue.store import schema
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
+from pgqueue.store.schema import schema
 
 SWEEP = 1.0
 POLL = 0.5

@@ -23,8 +23,8 @@ from pgqueue.chaos.history.events import Started, Stopped
 from pgqueue.chaos.kinds import LIMIT, MOST_AT_ONCE, STEPS, TICK, name_of, step_of
 from pgqueue.chaos.log import FOLDER, WORKER, HistoryLog, log_of_process
 from pgqueue.chaos.observing import observer
-from pgqueue.values.limit import Limit
-from pgqueue.values.retry import Retry
+from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.limits.limit import Limit
 
 SCHEMA: LiteralString = "pgqueue_chaos"
 EFFECT = f"insert into {SCHEMA}.effects (job, attempt) values (%s, %s)"

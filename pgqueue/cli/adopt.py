@@ -14,7 +14,7 @@ from pgqueue.cli.verbs import Group
 from pgqueue.moving.adoption import Judge
 from pgqueue.store import adopt as plans
 from pgqueue.store.plan import Plan
-from pgqueue.values.unique import Unique
+from pgqueue.values.jobs.unique import Unique
 
 F = TypeVar("F", bound=Callable[..., Any])
 HEADS = ("task", "queue", "jobs", "outcome")

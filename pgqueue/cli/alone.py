@@ -17,15 +17,15 @@ from typing import Any
 
 import msgspec
 
-from pgqueue.app import builtin
 from pgqueue.app.context import Context
+from pgqueue.app.flows import builtin
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.cli import logs
 from pgqueue.cli.app import find
-from pgqueue.store import notes
-from pgqueue.values.job import Claim, JobFlags
-from pgqueue.values.verdict import Unknown, Verdict
+from pgqueue.store.jobs import notes
+from pgqueue.values.jobs.job import Claim, JobFlags
+from pgqueue.values.jobs.verdict import Unknown, Verdict
 from pgqueue.worker import batches
 from pgqueue.worker.alone import LENGTH_BYTES, Answer, Order, framed
 from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop

@@ -8,8 +8,8 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.output import spelled_out
 from pgqueue.errors import JobNotFound
-from pgqueue.values.job import JobState
-from pgqueue.values.retried import Held, Retried
+from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.jobs.job import JobState
 
 REMEDIES = "cancel that job, or wait until it has ended, and retry again; or retry without the key: pgqueue dead retry --without-key"
 """What a user can do about dead jobs whose unique key a live job has."""

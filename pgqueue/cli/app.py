@@ -13,7 +13,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.replica import Replicated, with_replica
+from pgqueue.store.connections.replica import Replicated, with_replica
 
 P = ParamSpec("P")
 R = TypeVar("R")

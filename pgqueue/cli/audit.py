@@ -9,7 +9,7 @@ from pgqueue.cli.bulk import run
 from pgqueue.cli.output import json_option, print_json, print_table, zone
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import Group
-from pgqueue.values.bulk import AuditEntry
+from pgqueue.values.bulk.operation import AuditEntry
 
 HEADS = ("id", f"time ({zone()})", "by", "action", "target", "jobs", "state", "details")
 

@@ -24,7 +24,7 @@ from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.cli.values import names
 from pgqueue.cli.verbs import LazyGroup, Verb
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.values.nearest import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,9 +16,9 @@ from pgqueue.cli.answers import REMEDIES
 from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out
 from pgqueue.cli.values import LENGTH, instant, json_object
-from pgqueue.store import control
-from pgqueue.values.bulk import BulkResult, Preview, SkipReason
-from pgqueue.values.job_filter import LIVE
+from pgqueue.store.jobs import control
+from pgqueue.values.bulk.filter import LIVE
+from pgqueue.values.bulk.operation import BulkResult, Preview, SkipReason
 from pgqueue.values.pattern import is_pattern
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -21,7 +21,7 @@ from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.own_schema import own_schema
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 COMMAND = "pgqueue chaos"
 

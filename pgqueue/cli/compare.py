@@ -10,8 +10,8 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, lasted, local, print_json, print_table, zone
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant
-from pgqueue.values.comparison import Compared, Comparison
-from pgqueue.values.series import Spread
+from pgqueue.values.insight.comparison import Compared, Comparison
+from pgqueue.values.insight.series import Spread
 
 HEADS = ("changed", "run p50", "run p95", "failed", "wait p95", "attempts")
 

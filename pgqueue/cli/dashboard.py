@@ -15,7 +15,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.store.sharded import Sharded
+from pgqueue.store.shards.sharded import Sharded
 
 THREADS: Final = 8
 PORT: Final = 8765

@@ -12,8 +12,8 @@ from pgqueue.cli.output import zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import Group
-from pgqueue.store import control
-from pgqueue.values.job import Job, JobState
+from pgqueue.store.jobs import control
+from pgqueue.values.jobs.job import Job, JobState
 
 HEADS = ("id", "queue", "task", "attempts", f"died ({zone()})", "reason", "last error")
 _ids = click.argument("job_ids", metavar="[ID]...", type=JOB_ID, nargs=-1)

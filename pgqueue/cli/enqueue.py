@@ -8,7 +8,7 @@ import click
 from pgqueue.cli.app import Settings
 from pgqueue.cli.known import look_up
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant, json_object
-from pgqueue.values.job import Outcome
+from pgqueue.values.jobs.job import Outcome
 
 WORDS = {
     Outcome.ADDED: "job {id} added",

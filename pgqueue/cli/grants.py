@@ -5,7 +5,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.values import names
-from pgqueue.store.grants import EXTRAS, ROLES, Role, granting, revoking
+from pgqueue.store.schema.grants import EXTRAS, ROLES, Role, granting, revoking
 
 
 @click.command()

@@ -16,7 +16,7 @@ from pgqueue.cli.progress import watch
 from pgqueue.cli.record import show_record, shown
 from pgqueue.cli.values import JOB_ID, LENGTH
 from pgqueue.cli.verbs import Group
-from pgqueue.values.job import Job, JobState
+from pgqueue.values.jobs.job import Job, JobState
 
 HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()})", "last error")
 

@@ -8,7 +8,7 @@ import click
 from pgqueue.cli.output import spelled_out
 from pgqueue.cli.verbs import Group
 from pgqueue.errors import InvalidOption
-from pgqueue.values.options import check_text
+from pgqueue.values.jobs.options import check_text
 
 
 @click.group(cls=Group)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store import control
+from pgqueue.store.jobs import control
 from pgqueue.values.nearest import did_you_mean
 
 

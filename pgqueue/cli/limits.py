@@ -10,7 +10,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import Length
 from pgqueue.cli.verbs import Group
-from pgqueue.values.limit import Limit, Rate
+from pgqueue.values.limits.limit import Limit, Rate
 
 SHOWN = 200
 """Keys, and jobs that hold places, which are shown to people: to print 100,000 rows takes a minute."""

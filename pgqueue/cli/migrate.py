@@ -1,14 +1,14 @@
-"""``pgqueue migrate``: install, upgrade, print or check the schema. :mod:`pgqueue.store.schema` does the work."""
+"""``pgqueue migrate``: install, upgrade, print or check the schema. :mod:`pgqueue.store.schema.schema` does the work."""
 
 import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.errors import SchemaError
-from pgqueue.store import schema
-from pgqueue.store.database import Database
-from pgqueue.store.dsn import without_secrets
-from pgqueue.store.sharded import Sharded
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.dsn import without_secrets
+from pgqueue.store.schema import schema
+from pgqueue.store.shards.sharded import Sharded
 
 
 @click.command()

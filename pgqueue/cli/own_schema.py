@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import psycopg
 
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 Connection: TypeAlias = psycopg.Connection[Any]
 

@@ -7,8 +7,8 @@ import click
 
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.values import JOB_ID
-from pgqueue.values.insight import Found
-from pgqueue.values.job import Job
+from pgqueue.values.insight.now import Found
+from pgqueue.values.jobs.job import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 

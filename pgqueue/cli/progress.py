@@ -7,8 +7,8 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.output import spelled_out
-from pgqueue.values.job import Job
-from pgqueue.values.note import Progress
+from pgqueue.values.jobs.job import Job
+from pgqueue.values.jobs.note import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,14 +14,14 @@ from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, local, print_json, print_table, spelled_out
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH
 from pgqueue.cli.verbs import Group
-from pgqueue.store import control
-from pgqueue.store import queues as store
+from pgqueue.store.jobs import control
+from pgqueue.store.queues import queues as store
 from pgqueue.values.pattern import is_pattern, stands_for
-from pgqueue.values.queue_settings import EXISTING, WHEN_FULL, Existing, QueueSettings
-from pgqueue.values.standing import QueueStanding
+from pgqueue.values.queues.settings import EXISTING, WHEN_FULL, Existing, QueueSettings
+from pgqueue.values.queues.standing import QueueStanding
 
 if TYPE_CHECKING:
-    from pgqueue.app.queue_control import Settings
+    from pgqueue.app.queues import Settings
 
 HEADS = (
     "queue",

@@ -12,7 +12,7 @@ from pgqueue.app.reproducing import written_test
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.progress import words
 from pgqueue.cli.values import JOB_ID
-from pgqueue.values.job import AttemptError, Job
+from pgqueue.values.jobs.job import AttemptError, Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 

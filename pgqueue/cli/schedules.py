@@ -12,12 +12,12 @@ from pgqueue.cli.app import Settings, with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import LENGTH, instant, json_object
 from pgqueue.cli.verbs import Group
-from pgqueue.values.lease import spoken
-from pgqueue.values.scheduled import Schedule
-from pgqueue.values.zone import find_zone
+from pgqueue.values.schedules.record import Schedule
+from pgqueue.values.schedules.zone import find_zone
+from pgqueue.values.workers.lease import spoken
 
 if TYPE_CHECKING:
-    from pgqueue.app.declaring import TimingOptions
+    from pgqueue.app.schedules.declaring import TimingOptions
 
 LATE = 60.0
 """Seconds. A schedule that is later than this is named below the list."""

@@ -4,15 +4,15 @@ import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.sharding import sharded_database
+from pgqueue.app.shards import sharded_database
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.verbs import Group
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import resharding
-from pgqueue.store.places import Shard
-from pgqueue.store.shards import remaining
-from pgqueue.values.sharding import ShardState
+from pgqueue.store.shards import resharding
+from pgqueue.store.shards.places import Shard
+from pgqueue.store.shards.shards import remaining
+from pgqueue.values.shards import ShardState
 
 HEADS = ("shard", "where", "state", "keys that move")
 

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from pgqueue.app.flow_handle import FlowHandle
+from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.values import any_json

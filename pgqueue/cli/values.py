@@ -12,7 +12,7 @@ import msgspec
 
 from pgqueue.errors import InvalidOption
 from pgqueue.values.length import read_length
-from pgqueue.values.load import read_bounds
+from pgqueue.values.workers.load import read_bounds
 
 if TYPE_CHECKING:
     LengthType = click.ParamType[timedelta]

@@ -23,8 +23,8 @@ from pgqueue.cli.app import Settings
 from pgqueue.cli.metrics import LOOPBACK, require
 from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
-from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
-from pgqueue.values.serving import ORDERS
+from pgqueue.values.queues.serving import ORDERS
+from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.worker.sharded import ShardedWorker, worker_of
 from pgqueue.worker.worker import Worker
 

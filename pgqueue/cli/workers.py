@@ -10,7 +10,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import concurrency as as_concurrency
 from pgqueue.cli.verbs import Group
-from pgqueue.values.workers import ALL, SHOWN, Steered, WorkerStatus
+from pgqueue.values.workers.worker import ALL, SHOWN, Steered, WorkerStatus
 
 F = TypeVar("F", bound=Callable[..., Any])
 NOTHING_ASKED = 1

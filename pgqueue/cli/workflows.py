@@ -10,10 +10,10 @@ from pgqueue.cli.output import json_option, print_json, print_table, zone
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import Group
 from pgqueue.errors import FlowError
-from pgqueue.values.flow_drawing import drawn, mermaid
-from pgqueue.values.flow_record import FlowRecord, FlowState, counted
-from pgqueue.values.flow_retry import WHAT, What
-from pgqueue.values.flow_svg import svg
+from pgqueue.values.flows.drawing import drawn, mermaid
+from pgqueue.values.flows.record import FlowRecord, FlowState, counted
+from pgqueue.values.flows.retry import WHAT, What
+from pgqueue.values.flows.svg import svg
 
 FLOW_ID = JOB_ID
 BY = click.option("--by", help="Who does it; without it you, as user@host.")

@@ -12,8 +12,8 @@ import msgspec
 
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.job import JobState
-from pgqueue.values.job_filter import LIVE
+from pgqueue.values.bulk.filter import LIVE
+from pgqueue.values.jobs.job import JobState
 from pgqueue.values.length import read_length
 
 LONGEST_JSON: Final = 10_000

@@ -6,7 +6,7 @@ from typing import Any
 from pgqueue.app.bulk import OnProgress
 from pgqueue.dashboard.page import Done
 from pgqueue.dashboard.visit import Visit
-from pgqueue.values.bulk import BulkResult, Preview, SkipReason
+from pgqueue.values.bulk.operation import BulkResult, Preview, SkipReason
 
 WHY = {
     SkipReason.LOCKED: "locked by another transaction",

@@ -14,7 +14,7 @@ import msgspec
 from pgqueue.app.bulk import OnProgress
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
-from pgqueue.values.bulk import BulkResult
+from pgqueue.values.bulk.operation import BulkResult
 
 log = logging.getLogger("pgqueue.dashboard")
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from pgqueue.errors import InvalidOption, PgQueueError
-from pgqueue.values.bulk import Preview
-from pgqueue.values.job import AttemptError, Job
-from pgqueue.values.readable import UNREADABLE
-from pgqueue.values.why import Why, retold
+from pgqueue.values.bulk.operation import Preview
+from pgqueue.values.insight.why import Why, retold
+from pgqueue.values.jobs.job import AttemptError, Job
+from pgqueue.values.payloads.readable import UNREADABLE
 
 SECRETS: Final = (
     "password",

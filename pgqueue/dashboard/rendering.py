@@ -15,8 +15,8 @@ import msgspec
 from markupsafe import Markup
 
 from pgqueue.dashboard import charts
-from pgqueue.values.lease import spoken, spoken_bytes
 from pgqueue.values.version import __version__
+from pgqueue.values.workers.lease import spoken, spoken_bytes
 
 EXACT: Final = 2**53 - 1
 """The largest whole number that JavaScript reads exactly."""

@@ -6,9 +6,9 @@ from typing import Final
 from pgqueue.dashboard.charts import Chart, Colour, Curve, Unit
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.depth import Depths
-from pgqueue.values.lease import spoken
-from pgqueue.values.series import Figures, Series
+from pgqueue.values.insight.depth import Depths
+from pgqueue.values.insight.series import Figures, Series
+from pgqueue.values.workers.lease import spoken
 
 WINDOWS: Final = {
     "1h": timedelta(hours=1),

@@ -35,9 +35,9 @@ from pgqueue.django.admin_show import (
 )
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import DeadJob, Job, Worker
-from pgqueue.values.codec import JobPart, Kind, opened_errors, opened_value
-from pgqueue.values.job import ENDED, JobState
-from pgqueue.values.retried import Held
+from pgqueue.values.bulk.retried import Held
+from pgqueue.values.jobs.job import ENDED, JobState
+from pgqueue.values.payloads.codec import JobPart, Kind, opened_errors, opened_value
 
 __all__ = [
     "DeadJobAdmin",

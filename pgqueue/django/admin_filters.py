@@ -14,8 +14,8 @@ from django.http import HttpRequest
 from pgqueue.django.admin_show import as_reason
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Job
-from pgqueue.values.job import ENDED, JobState
-from pgqueue.values.verdict import Reason
+from pgqueue.values.jobs.job import ENDED, JobState
+from pgqueue.values.jobs.verdict import Reason
 
 NEWEST = 300
 

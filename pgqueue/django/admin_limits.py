@@ -17,8 +17,8 @@ from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, allows, list_ad
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Limit
 from pgqueue.errors import InvalidOption, PgQueueError
-from pgqueue.values import limit as limits
-from pgqueue.values.limit_status import LimitStatus
+from pgqueue.values.limits import limit as limits
+from pgqueue.values.limits.status import LimitStatus
 
 MOST = ("most",)
 RATE = ("rate", "apart", "burst")

@@ -29,7 +29,7 @@ from django.utils.text import capfirst
 from pgqueue.django import conf
 from pgqueue.django.admin_show import as_moment, breakable
 from pgqueue.errors import PgQueueError
-from pgqueue.store.refusals import in_one_line
+from pgqueue.store.jobs.refusals import in_one_line
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]

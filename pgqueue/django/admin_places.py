@@ -16,8 +16,8 @@ from pgqueue.django.admin_queue_form import SETTINGS, Reason, SettingsForm
 from pgqueue.django.admin_show import as_ago, as_state
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Job, Queue, Worker
-from pgqueue.values.job import JobState
-from pgqueue.values.load import Bounds
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.workers.load import Bounds
 
 MANY = 1000
 

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Queue
 from pgqueue.errors import PgQueueError
-from pgqueue.values.queue_settings import WHEN_FULL, QueueSettings
+from pgqueue.values.queues.settings import WHEN_FULL, QueueSettings
 
 SETTINGS = QueueSettings.__struct_fields__
 COMPARED: dict[str, Any] = {"required": False, "show_hidden_initial": True}

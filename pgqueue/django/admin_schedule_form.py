@@ -14,15 +14,15 @@ from django.contrib.admin.widgets import AdminSplitDateTime
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from pgqueue.app.storing import require_stored
+from pgqueue.app.schedules.storing import require_stored
 from pgqueue.app.task import Call
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Schedule as Row
 from pgqueue.errors import InvalidOption, PgQueueError
-from pgqueue.values.readable import UNREADABLE
-from pgqueue.values.rule import Gap, Repeat
-from pgqueue.values.schedule import Missed, NewSchedule, Overlap, Timing
-from pgqueue.values.scheduled import Change, Schedule
+from pgqueue.values.payloads.readable import UNREADABLE
+from pgqueue.values.schedules.record import Change, Schedule
+from pgqueue.values.schedules.rule import Gap, Repeat
+from pgqueue.values.schedules.schedule import Missed, NewSchedule, Overlap, Timing
 
 TIMING = (
     "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "grace",

@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 
 from pgqueue.django.admin_filters import task_names
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.values.codec import encoded_key
+from pgqueue.values.payloads.codec import encoded_key
 
 LONGEST_ID = 19
 """Digits."""

@@ -16,10 +16,10 @@ from pgqueue.django.admin_pages import PAGE, ReadOnlyAdmin, Uncounted, allows, m
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Share
 from pgqueue.errors import PgQueueError
-from pgqueue.store import limit_control
-from pgqueue.values.limiting import share_key
-from pgqueue.values.options import check_number
-from pgqueue.values.serving import WEIGHTS
+from pgqueue.store.limits import limit_control
+from pgqueue.values.jobs.options import check_number
+from pgqueue.values.limits.limiting import share_key
+from pgqueue.values.queues.serving import WEIGHTS
 
 NAMES = " "
 """With this the names of their rows begin."""

@@ -27,8 +27,8 @@ from pgqueue.django.backend_results import Call, as_instant, result_of
 from pgqueue.django.backend_tasks import Policy, adopt, declared, policy_of
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.errors import ConfigurationError, InvalidOption, JobNotFound
-from pgqueue.values.job import ARGS_NOT_KEPT, Job
-from pgqueue.values.options import check_one_queue
+from pgqueue.values.jobs.job import ARGS_NOT_KEPT, Job
+from pgqueue.values.jobs.options import check_one_queue
 
 P = ParamSpec("P")
 R = TypeVar("R")

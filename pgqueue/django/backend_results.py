@@ -17,8 +17,8 @@ from pgqueue.django.backend_api import (
     TaskResult,
     TaskResultStatus,
 )
-from pgqueue.values.job import AttemptError, Job, JobState
-from pgqueue.values.verdict import why_not_kept
+from pgqueue.values.jobs.job import AttemptError, Job, JobState
+from pgqueue.values.jobs.verdict import why_not_kept
 
 STATUS = {
     JobState.BLOCKED: TaskResultStatus.READY,

@@ -14,9 +14,9 @@ from pgqueue.django.backend_api import AnyTask, Task
 from pgqueue.django.backend_modules import loaded_object
 from pgqueue.django.backend_work import work_of
 from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask, as_limit
+from pgqueue.values.jobs.options import JobOptions
+from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.nearest import remedy
-from pgqueue.values.options import JobOptions
-from pgqueue.values.retry import Retry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

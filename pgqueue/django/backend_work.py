@@ -28,8 +28,8 @@ from pgqueue.django.backend_api import (
     task_started,
 )
 from pgqueue.django.backend_results import Call, result_of, task_error
-from pgqueue.values.job import Job, JobState
-from pgqueue.values.verdict import describe, note_logged
+from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.jobs.verdict import describe, note_logged
 
 
 def work_of(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from django.db import connections
 from pgqueue.django import conf
 from pgqueue.django.djangoqueue import DjangoQueue
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaError, SchemaTooNew
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 
 TAG = "pgqueue"
 PAGE = "The page on Django in pgqueue's reference (docs/reference/django.md)"

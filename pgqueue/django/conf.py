@@ -16,8 +16,8 @@ from django.utils.module_loading import import_string
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.values.codec import Codec
 from pgqueue.values.nearest import remedy
+from pgqueue.values.payloads.codec import Codec
 
 DEFAULT_ALIAS = "default"
 DEFAULT_MAX_WAIT = timedelta(minutes=5)

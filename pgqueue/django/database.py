@@ -18,11 +18,11 @@ from django.utils.connection import ConnectionDoesNotExist
 from psycopg.conninfo import make_conninfo
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
-from pgqueue.store.connection import BEGIN
-from pgqueue.store.database import Database
-from pgqueue.store.drivers import psycopg_connection
+from pgqueue.store.connections.connection import BEGIN
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.drivers import psycopg_connection
+from pgqueue.store.connections.transactions import NOT_ROLLED_BACK
 from pgqueue.store.plan import Plan
-from pgqueue.store.transactions import NOT_ROLLED_BACK
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class DjangoDatabase(Database):
 
         Args:
             alias: one of ``settings.DATABASES``.
-            options: those of :class:`pgqueue.store.database.Database`.
+            options: those of :class:`pgqueue.store.connections.database.Database`.
         """
         super().__init__(**options)
         self.alias = alias

@@ -22,8 +22,8 @@ from pgqueue.django.backend_imported import ImportedTasks
 from pgqueue.django.database import DjangoDatabase, Misconfigured
 from pgqueue.django.recycling import Recycling, closing_connections
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import Database
-from pgqueue.values.job import NewJob
+from pgqueue.store.connections.database import Database
+from pgqueue.values.jobs.job import NewJob
 
 
 class DjangoQueue(PgQueue):

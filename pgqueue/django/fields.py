@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 
 from pgqueue.django import conf
-from pgqueue.values.readable import SHOWN, UNREADABLE
+from pgqueue.values.payloads.readable import SHOWN, UNREADABLE
 
 if TYPE_CHECKING:
     ReadsTime = models.DateTimeField[Any, Any]

@@ -1,6 +1,6 @@
 """The queue's health: whether its database answers, has the schema and workers that serve, and whether jobs wait too long.
 
-A worker whose event loop is blocked is a warning. After :data:`pgqueue.values.health.BLOCKED_FOR_LONG` it no longer counts
+A worker whose event loop is blocked is a warning. After :data:`pgqueue.values.workers.health.BLOCKED_FOR_LONG` it no longer counts
 as a worker that serves, nor does one that does not look for jobs.
 """
 
@@ -12,9 +12,10 @@ from django.db import Error as DjangoError
 from pgqueue.django import conf
 from pgqueue.django.database import DjangoDatabase
 from pgqueue.errors import DatabaseError
-from pgqueue.store import control, schema
-from pgqueue.values.health import BLOCKED_FOR_LONG
-from pgqueue.values.standing import UnknownTask
+from pgqueue.store.jobs import control
+from pgqueue.store.schema import schema
+from pgqueue.values.queues.standing import UnknownTask
+from pgqueue.values.workers.health import BLOCKED_FOR_LONG
 
 
 @dataclass(frozen=True, kw_only=True)

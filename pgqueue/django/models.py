@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from pgqueue.values.limit_status import LimitStatus
+    from pgqueue.values.limits.status import LimitStatus
 
 
 def table(name: str) -> str:

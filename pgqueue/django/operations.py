@@ -15,8 +15,8 @@ from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ProjectState
 
 from pgqueue.django import conf
-from pgqueue.store import schema
-from pgqueue.store.drivers import psycopg_connection
+from pgqueue.store.connections.drivers import psycopg_connection
+from pgqueue.store.schema import schema
 
 if TYPE_CHECKING:
     import psycopg

@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidTag
 from pgqueue.encryption.keys import KeyRing, Keys
 from pgqueue.encryption.xaes import NONCE_BYTES, TAG_BYTES
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable
-from pgqueue.values.codec import Codec, JobPart
+from pgqueue.values.payloads.codec import Codec, JobPart
 
 VERSION: Final = "x1"
 SHARED: Final = "s"

@@ -28,12 +28,12 @@ from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
 from pgqueue.flask.session import FlaskDatabase
 from pgqueue.flask.uncommitted import counted, report_lost_jobs, watch
-from pgqueue.store.database import Database
-from pgqueue.store.flows import Added
+from pgqueue.store.connections.database import Database
+from pgqueue.store.flows.flows import Added
 from pgqueue.store.plan import Plan
-from pgqueue.values.codec import Codec
-from pgqueue.values.flow import NewFlow
-from pgqueue.values.job import NewJob
+from pgqueue.values.flows.flow import NewFlow
+from pgqueue.values.jobs.job import NewJob
+from pgqueue.values.payloads.codec import Codec
 
 T = TypeVar("T")
 

@@ -20,9 +20,9 @@ from flask import current_app, g, has_app_context
 from psycopg.conninfo import conninfo_to_dict
 
 from pgqueue.errors import ConfigurationError, DatabaseError
-from pgqueue.store.connection import BEGIN
-from pgqueue.store.database import Database
-from pgqueue.store.transactions import NOT_ROLLED_BACK
+from pgqueue.store.connections.connection import BEGIN
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.transactions import NOT_ROLLED_BACK
 
 if TYPE_CHECKING:
     from sqlalchemy import Dialect, Engine
@@ -56,11 +56,11 @@ class FlaskDatabase(Database):
         """Keep where the database is, and which session to join.
 
         Args:
-            dsn: as for :class:`~pgqueue.store.database.Database`.
+            dsn: as for :class:`~pgqueue.store.connections.database.Database`.
             session: True: Flask-SQLAlchemy's; a function: what it returns; False: none; None: Flask-SQLAlchemy's
                 if it uses this same database.
             other_database: the kind of SQLAlchemy's database, if it is no PostgreSQL.
-            options: as for :class:`~pgqueue.store.database.Database`.
+            options: as for :class:`~pgqueue.store.connections.database.Database`.
         """
         super().__init__(dsn, **options)
         if other_database is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from flask import Flask, Response, current_app, g, has_app_context
 
 from pgqueue.errors import DatabaseError
-from pgqueue.values.job import NewJob
+from pgqueue.values.jobs.job import NewJob
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, SessionTransaction

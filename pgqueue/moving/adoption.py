@@ -14,12 +14,12 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.store.adopt import Waiting
-from pgqueue.values.codec import encoded_job
-from pgqueue.values.job import NewJob
+from pgqueue.values.jobs.job import NewJob
+from pgqueue.values.jobs.options import PRIORITIES, JobOptions, check_name
+from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.nearest import nearest
-from pgqueue.values.options import PRIORITIES, JobOptions, check_name
-from pgqueue.values.storable import refuse_unstorable
-from pgqueue.values.unique import Unique
+from pgqueue.values.payloads.codec import encoded_job
+from pgqueue.values.payloads.storable import refuse_unstorable
 
 PayloadKind = Literal["json", "text", "base64"]
 LOCKED = "it has a lock, and pgqueue does not adopt locks (--without-locks moves the job and drops the lock)"

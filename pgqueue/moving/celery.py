@@ -32,7 +32,7 @@ from pgqueue.moving.celery_options import (
     TaskOptions,
 )
 from pgqueue.moving.strict import honoured, require_faithful
-from pgqueue.values.job import JobState
+from pgqueue.values.jobs.job import JobState
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from tenacity.stop import stop_after_attempt
 from tenacity.wait import WaitBaseT, wait_exponential, wait_fixed, wait_random_exponential
 
 from pgqueue.moving.strict import FOR_EVER, honoured
-from pgqueue.values.retry import Retry
+from pgqueue.values.jobs.retry import Retry
 
 RESULTS = "results are kept with the job's history; omit it, or keep none with PgQueue(history=timedelta(0))"
 JSON = "arguments and results are stored as JSON; omit it"

@@ -24,8 +24,8 @@ from tenacity.wait import wait_fixed
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobFailed, JobNotDone, JobNotFound
 from pgqueue.moving.strict import FOR_EVER, honoured, path_of, registered, require_faithful
-from pgqueue.values.job import Job, JobState
-from pgqueue.values.retry import Retry
+from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.jobs.retry import Retry
 
 KNOWN = ("ack_failure", "cluster", "save")
 HOOK = "use @queue.on('succeeded') or @queue.on('dead'); such a function gets the events of all tasks"

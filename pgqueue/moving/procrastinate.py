@@ -24,8 +24,8 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import InvalidOption, JobError
 from pgqueue.moving.strict import FOR_EVER, honoured
-from pgqueue.values.retry import Retry
-from pgqueue.values.unique import Unique
+from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.jobs.unique import Unique
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -27,9 +27,9 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption
 from pgqueue.moving.strict import honoured, path_of, registered, require_faithful
-from pgqueue.values import job as values
-from pgqueue.values import retry as policies
-from pgqueue.values.job import JobState
+from pgqueue.values.jobs import job as values
+from pgqueue.values.jobs import retry as policies
+from pgqueue.values.jobs.job import JobState
 
 P = ParamSpec("P")
 R = TypeVar("R")

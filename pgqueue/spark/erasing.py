@@ -15,7 +15,7 @@ from pgqueue.spark.rollup.in_duckdb import path_of
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
 from pgqueue.spark.session import SessionOrStart
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 NAMING = "failures"
 """A roll-up of every day; it holds messages of jobs."""

@@ -34,9 +34,9 @@ from pgqueue.errors import (
 )
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.values.retry import Retry
+from pgqueue.values.jobs.retry import Retry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

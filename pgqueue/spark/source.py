@@ -15,7 +15,7 @@ from pgqueue.spark.reading.options import (
     source_of,
     stream_options,
 )
-from pgqueue.store.dsn import dsn_in_environment, replica_in_environment
+from pgqueue.store.connections.dsn import dsn_in_environment, replica_in_environment
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from pgqueue.errors import ConfigurationError, JobError
-from pgqueue.store.enqueue import enqueue_many
+from pgqueue.store.jobs.enqueue import enqueue_many
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.job import NewJob, Outcome
+from pgqueue.values.jobs.job import NewJob, Outcome
 
 BATCH = 1_000
 BEFORE_ALL = -1 << 63

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pgqueue.values.job import Mark
+from pgqueue.values.jobs.job import Mark
 
 _BETWEEN = "\0"
 """What no text of PostgreSQL holds."""

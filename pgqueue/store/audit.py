@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from pgqueue.store.plan import Plan, Statement, Steps, plan
-from pgqueue.values.bulk import AuditEntry
+from pgqueue.values.bulk.operation import AuditEntry
 
 T = TypeVar("T")
 LAST = (1 << 63) - 1

@@ -1,7 +1,7 @@
 """A job's columns: which the tables of live, ended and dead jobs have, and the view of all jobs.
 
 The database's own truth is ``sql/schema/``. This is the one description of it in Python: :mod:`pgqueue.tables` and the
-tables that Spark reads are made from it. ``tests/store/test_columns.py`` compares it with the database, the statements,
+tables that Spark reads are made from it. ``tests/schema/test_columns.py`` compares it with the database, the statements,
 Django's models and the values, and lists the files that a new column touches.
 """
 
@@ -75,10 +75,10 @@ ENDED_IN = Column("ended_in", Type.BIGINT)
 """The transaction in which a job ended. The table itself fills it in."""
 
 FLAGS = Column("flags", Type.SMALLINT, nullable=True)
-"""What its end or its start concerns: :class:`pgqueue.values.job.JobFlags`."""
+"""What its end or its start concerns: :class:`pgqueue.values.jobs.job.JobFlags`."""
 
 LIMITED = (Column("lane", Type.TEXT, nullable=True), Column("cost", Type.INTEGER, nullable=True))
-"""The keys of its limits, and what its start takes of each rate: :mod:`pgqueue.values.limit`."""
+"""The keys of its limits, and what its start takes of each rate: :mod:`pgqueue.values.limits.limit`."""
 
 JOBS = _columns(
     "status",

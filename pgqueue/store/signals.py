@@ -1,7 +1,7 @@
 """Signals: what programs outside of a job tell it, and how jobs wait for that, or for a time.
 
 A job that waits in the middle of its work holds no slot and no connection: its attempt has ended, unspent, and the job is
-blocked with a row in ``waits`` (:mod:`pgqueue.store.admission`). The first signal of each name to each target is kept, and
+blocked with a row in ``waits`` (:mod:`pgqueue.store.jobs.admission`). The first signal of each name to each target is kept, and
 every later attempt is given it. The deadline of a wait is kept in ``deadlines``.
 
 No signal is lost between the attempt that begins to wait and the program that sends:
@@ -12,7 +12,7 @@ No signal is lost between the attempt that begins to wait and the program that s
   signal after it is committed: :func:`admit_due`. Blocking holds a lock shared, and settling holds it alone, so that each
   blocked job is seen by settling or sees the signal. No sender holds or waits for that lock, however long its transaction is.
 
-What a task calls is in :mod:`pgqueue.app.waits`, what sends in :mod:`pgqueue.app.signalling`.
+What a task calls is in :mod:`pgqueue.app.signals.waits`, what sends in :mod:`pgqueue.app.signals.signalling`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.ending import States, states_of
+from pgqueue.store.jobs.ending import States, states_of
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.signal import Awaited
+from pgqueue.values.signals import Awaited
 
 ADMITTED_AT_ONCE = 1_000
 

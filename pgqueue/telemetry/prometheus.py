@@ -11,7 +11,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.telemetry.queue_metrics import QueueMetrics
 from pgqueue.telemetry.serving import Endpoint
 from pgqueue.telemetry.worker_metrics import JobMetrics, of_vitals
-from pgqueue.values.health import Vitals, not_live, not_ready
+from pgqueue.values.workers.health import Vitals, not_live, not_ready
 
 
 def serving_worker(queue: PgQueue, vitals: Callable[[], Vitals], *, host: str, port: int) -> Endpoint:

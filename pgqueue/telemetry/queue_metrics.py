@@ -17,12 +17,12 @@ from prometheus_client.registry import Collector
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import PgQueueError
-from pgqueue.store import control
+from pgqueue.store.jobs import control
 from pgqueue.store.pipeline import lake
 from pgqueue.telemetry.labels import MOST, OTHER, label
-from pgqueue.values.health import WorkerProblem
-from pgqueue.values.series import Figures
-from pgqueue.values.workers import WorkerStatus
+from pgqueue.values.insight.series import Figures
+from pgqueue.values.workers.health import WorkerProblem
+from pgqueue.values.workers.worker import WorkerStatus
 
 KEPT_FOR: Final = 5.0
 """Seconds for which an answer is given again: several servers of Prometheus cost the database as much as one."""

@@ -1,6 +1,6 @@
 """The endpoint of a process: ``/metrics``, ``/healthz``, ``/readyz``. It answers in threads, also while the event loop is blocked.
 
-What is wrong is decided in :mod:`pgqueue.values.health`. The server is that of Python, the format Prometheus' own.
+What is wrong is decided in :mod:`pgqueue.values.workers.health`. The server is that of Python, the format Prometheus' own.
 """
 
 import logging

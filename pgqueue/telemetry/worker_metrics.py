@@ -13,13 +13,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pgqueue.app.observed import claimed_parts, ended_parts
-from pgqueue.app.observer import Observer
+from pgqueue.app.hooks.observed import claimed_parts, ended_parts
+from pgqueue.app.hooks.observer import Observer
 from pgqueue.telemetry.histogram import JOBS, SECONDS, Histogram
 from pgqueue.telemetry.labels import Bounded, label
-from pgqueue.values.health import Vitals, not_live, not_ready
-from pgqueue.values.job import Claim, Enqueued, NewJob, Outcome
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
+from pgqueue.values.jobs.job import Claim, Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
+from pgqueue.values.workers.health import Vitals, not_live, not_ready
 
 Labels: TypeAlias = tuple[str, ...]
 NAMES = ("queue", "task")

@@ -1,4 +1,4 @@
-"""Jobs that are added in memory: answers the plans of :mod:`pgqueue.store.enqueue`, and says who holds a unique key."""
+"""Jobs that are added in memory: answers the plans of :mod:`pgqueue.store.jobs.enqueue`, and says who holds a unique key."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -8,15 +8,15 @@ from itertools import count
 import msgspec
 
 from pgqueue.errors import LimitReached, as_duration
-from pgqueue.store.backlog import bounded
-from pgqueue.store.copying import due_at
+from pgqueue.store.jobs.copying import due_at
+from pgqueue.store.queues.backlog import bounded
 from pgqueue.testing.known_queues import KnownQueues
 from pgqueue.testing.lanes import Lanes
 from pgqueue.testing.row import Row
-from pgqueue.values.job import Enqueued, JobState, NewJob, Outcome
-from pgqueue.values.limit import WhenFull, keys_of
-from pgqueue.values.limiting import limit_reached
-from pgqueue.values.queue_defaults import Known, full
+from pgqueue.values.jobs.job import Enqueued, JobState, NewJob, Outcome
+from pgqueue.values.limits.limit import WhenFull, keys_of
+from pgqueue.values.limits.limiting import limit_reached
+from pgqueue.values.queues.defaults import Known, full
 
 log = logging.getLogger("pgqueue")
 
@@ -118,7 +118,7 @@ class Adding:
         return Enqueued(row.id)
 
     def _require_place(self, job: NewJob, when_full: tuple[WhenFull, int], now: datetime) -> Enqueued | None:
-        """What a full limit answers, as :func:`pgqueue.store.lanes.require_place` does; None: it has room."""
+        """What a full limit answers, as :func:`pgqueue.store.limits.lanes.require_place` does; None: it has room."""
         policy, declared = when_full
         limit = keys_of(job.lane or "")[0].limit
         most = self._lanes.most(limit, declared)

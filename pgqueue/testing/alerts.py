@@ -1,4 +1,4 @@
-"""The alerts of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.alert_state` decides.
+"""The alerts of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.alerts.state` decides.
 
 There are no workers in memory, so none is stalled; failed attempts are counted from the errors of the jobs.
 """
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pgqueue.errors import JobError, PgQueueError, as_duration
-from pgqueue.store import alerts
-from pgqueue.store.alert_readings import of_limit, of_workers
-from pgqueue.store.alerts import Due, Looked, job_of, no_alert, storable_error, told
-from pgqueue.store.database import Database
-from pgqueue.store.limit_control import named
+from pgqueue.store.alerts import alerts
+from pgqueue.store.alerts.alert_readings import of_limit, of_workers
+from pgqueue.store.alerts.alerts import Due, Looked, job_of, no_alert, storable_error, told
+from pgqueue.store.connections.database import Database
+from pgqueue.store.limits.limit_control import named
 from pgqueue.testing.limits import LimitBook
 from pgqueue.testing.row import Row
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
-from pgqueue.values.alert import (
+from pgqueue.values.alerts.alert import (
     Backlog,
     Condition,
     DeadJobs,
@@ -30,9 +30,9 @@ from pgqueue.values.alert import (
     encoded,
     summary,
 )
-from pgqueue.values.alert_state import EVERY, FAILED_AGAIN, OK, AlertState, AlertStatus, NewAlert, judge
-from pgqueue.values.job import JobState
-from pgqueue.values.scheduled import Applied, Change
+from pgqueue.values.alerts.state import EVERY, FAILED_AGAIN, OK, AlertState, AlertStatus, NewAlert, judge
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.schedules.record import Applied, Change
 
 
 @dataclass(slots=True)

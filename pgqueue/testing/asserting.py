@@ -8,13 +8,13 @@ from typing import Any, TypedDict, Unpack
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption
-from pgqueue.store import control
+from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.testing.apps import AnyTask, app_of, arguments_of, call_of, task_of
 from pgqueue.testing.standin import StandIn
-from pgqueue.values.codec import encoded_key, opened
-from pgqueue.values.job import Job
-from pgqueue.values.options import LONGEST_PAGE
+from pgqueue.values.jobs.job import Job
+from pgqueue.values.jobs.options import LONGEST_PAGE
+from pgqueue.values.payloads.codec import encoded_key, opened
 
 SHOWN = 5
 """How many other jobs a failure shows."""

@@ -9,9 +9,9 @@ from typing import Any
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.testing.trouble import WorkerDied
-from pgqueue.values.crashes import Begun
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Verdict
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.values.workers.crashes import Begun
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt, BatchAttempt
 from pgqueue.worker.executor import Executor, limit

@@ -1,4 +1,4 @@
-"""Operations on many jobs in memory, and what operators did: answers the plans of :mod:`pgqueue.store.bulk`."""
+"""Operations on many jobs in memory, and what operators did: answers the plans of :mod:`pgqueue.store.bulk.bulk`."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from pgqueue.store.bulk import SAMPLED, Begun
-from pgqueue.store.bulk_jobs import Changed, Found, retried
+from pgqueue.store.bulk.bulk import SAMPLED, Begun
+from pgqueue.store.bulk.bulk_jobs import Changed, Found, retried
 from pgqueue.store.plan import Plan
 from pgqueue.testing.row import Row
 from pgqueue.testing.table import Table
-from pgqueue.values.bulk import ASKED, DONE, Action, AuditEntry, Counted, Operation, Preview
-from pgqueue.values.job import JobState
+from pgqueue.values.bulk.operation import ASKED, DONE, Action, AuditEntry, Counted, Operation, Preview
+from pgqueue.values.jobs.job import JobState
 
 
 class Operations:

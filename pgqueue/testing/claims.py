@@ -6,18 +6,13 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.store.ending import States
-from pgqueue.store.leases import WorkerInfo
+from pgqueue.store.jobs.ending import States
+from pgqueue.store.workers.leases import WorkerInfo
 from pgqueue.testing.around import Around
 from pgqueue.testing.plans import Found
 from pgqueue.testing.row import Row
-from pgqueue.values.crashes import Begun
-from pgqueue.values.job import ENDED, AttemptError, Claim, JobFlags, JobState
-from pgqueue.values.lease import LEASE
-from pgqueue.values.limiting import Limiting
-from pgqueue.values.serving import Serving
-from pgqueue.values.shares import Split
-from pgqueue.values.verdict import (
+from pgqueue.values.jobs.job import ENDED, AttemptError, Claim, JobFlags, JobState
+from pgqueue.values.jobs.verdict import (
     Again,
     Cancelled,
     Died,
@@ -30,6 +25,11 @@ from pgqueue.values.verdict import (
     expired_words,
     lost,
 )
+from pgqueue.values.limits.limiting import Limiting
+from pgqueue.values.queues.serving import Serving
+from pgqueue.values.queues.shares import Split
+from pgqueue.values.workers.crashes import Begun
+from pgqueue.values.workers.lease import LEASE
 
 NOT_HELD = ENDED | {JobState.READY}
 """States in which a job counts under no limit."""

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 
 PREFIX = "pgqueue_test"
 FOR_SAFETY = ("fsync", "synchronous_commit", "full_page_writes")

@@ -6,9 +6,11 @@ from datetime import datetime
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import JobError
-from pgqueue.store import control, leases, notes, ticks
-from pgqueue.store.database import Database
-from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import control, notes
+from pgqueue.store.jobs.sweep import arun_sweep, reclaiming, run_sweep
+from pgqueue.store.schedules import ticks
+from pgqueue.store.workers import leases
 from pgqueue.testing.alerts import alook_at_due, look_at_due
 from pgqueue.testing.attempts import Loop, arun
 from pgqueue.testing.clock import Clock
@@ -17,8 +19,8 @@ from pgqueue.testing.memory import Memory
 from pgqueue.testing.modes import swapped
 from pgqueue.testing.shift import Ran, Shift
 from pgqueue.testing.standin import StandIn
-from pgqueue.values.job import Claim
-from pgqueue.values.serving import Order
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.queues.serving import Order
 
 
 def drain(

@@ -1,7 +1,7 @@
 """Flows in memory: how they are cancelled, and run again.
 
-Each public method of :class:`FlowControl` answers the plan of its name in :mod:`pgqueue.store.flow_control`. What a retry
-changes is decided in :mod:`pgqueue.values.flow_retry`.
+Each public method of :class:`FlowControl` answers the plan of its name in :mod:`pgqueue.store.flows.flow_control`. What a retry
+changes is decided in :mod:`pgqueue.values.flows.retry`.
 """
 
 from collections.abc import Collection
@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pgqueue.testing.flows import RELEASED, WAITING, Flow, Node
-from pgqueue.values.flow import NodeState
-from pgqueue.values.flow_retry import (
+from pgqueue.values.flows.flow import NodeState
+from pgqueue.values.flows.retry import (
     NAMED,
     EdgeNow,
     NodeNow,
@@ -24,7 +24,7 @@ from pgqueue.values.flow_retry import (
     spoken_node,
     why_missing,
 )
-from pgqueue.values.job import JobState
+from pgqueue.values.jobs.job import JobState
 
 if TYPE_CHECKING:
     from pgqueue.testing.table import Table

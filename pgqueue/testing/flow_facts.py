@@ -1,10 +1,10 @@
 """Flows in memory, as their jobs see them: the nodes before a job's own.
 
-:class:`FlowFacts` answers the plan of :mod:`pgqueue.store.flow_facts`.
+:class:`FlowFacts` answers the plan of :mod:`pgqueue.store.flows.flow_facts`.
 """
 
 from pgqueue.testing.flows import Flows, Node
-from pgqueue.values.results import LARGEST_RESULTS, Before, Facts
+from pgqueue.values.flows.results import LARGEST_RESULTS, Before, Facts
 
 
 class FlowFacts:

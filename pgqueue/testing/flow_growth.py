@@ -1,7 +1,7 @@
 """Flows in memory: what a running job adds to its flow when it is completed.
 
-:class:`FlowGrowth` answers the plan of :mod:`pgqueue.store.flow_growth`, with the same refusals
-(:mod:`pgqueue.values.flow_addition`). As a transaction does, it changes all or nothing.
+:class:`FlowGrowth` answers the plan of :mod:`pgqueue.store.flows.flow_growth`, with the same refusals
+(:mod:`pgqueue.values.flows.addition`). As a transaction does, it changes all or nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -11,11 +11,10 @@ from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pgqueue.store.ending import States
+from pgqueue.store.jobs.ending import States
 from pgqueue.testing.flows import WAITING, Edge, Flow, Node
 from pgqueue.testing.row import Row
-from pgqueue.values.flow import EdgeRule, Parts, nodes_of
-from pgqueue.values.flow_addition import (
+from pgqueue.values.flows.addition import (
     Addition,
     check_names,
     check_place,
@@ -24,7 +23,8 @@ from pgqueue.values.flow_addition import (
     no_longer_held,
     would_wait_for_each_other,
 )
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.flows.flow import EdgeRule, Parts, nodes_of
+from pgqueue.values.jobs.verdict import Succeeded
 
 if TYPE_CHECKING:
     from pgqueue.testing.table import Table

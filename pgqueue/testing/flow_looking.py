@@ -1,17 +1,17 @@
 """Flows in memory, as callers see them: lists, one of them with its nodes, the members of a group, results.
 
-Each public method of :class:`FlowLooks` answers the plan of its name in :mod:`pgqueue.store.flow_looking`. Why a node waits is
-said in :mod:`pgqueue.values.flow_record`.
+Each public method of :class:`FlowLooks` answers the plan of its name in :mod:`pgqueue.store.flows.flow_looking`. Why a node waits is
+said in :mod:`pgqueue.values.flows.record`.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from pgqueue.store.flow_looking import MOST_COUNTED, MOST_SHOWN, StoredResult
+from pgqueue.store.flows.flow_looking import MOST_COUNTED, MOST_SHOWN, StoredResult
 from pgqueue.testing.flows import Flow, Flows, Node
-from pgqueue.values.flow import PORTION, NodeState
-from pgqueue.values.flow_record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explained
-from pgqueue.values.flow_retry import not_found
+from pgqueue.values.flows.flow import PORTION, NodeState
+from pgqueue.values.flows.record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explained
+from pgqueue.values.flows.retry import not_found
 
 
 class FlowLooks:

@@ -1,7 +1,7 @@
 """Chains, groups and workflows in memory: how they are added, and what follows in them when their jobs end.
 
-:class:`Flows` answers the plans of :mod:`pgqueue.store.flows`, and does what :mod:`pgqueue.store.following` does when a job
-ends, all of it at once. What an edge means is decided in :func:`pgqueue.values.flow.effect_of`.
+:class:`Flows` answers the plans of :mod:`pgqueue.store.flows.flows`, and does what :mod:`pgqueue.store.flows.following` does when a job
+ends, all of it at once. What an edge means is decided in :func:`pgqueue.values.flows.flow.effect_of`.
 """
 
 from collections import deque
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 
-from pgqueue.store.flows import Added
-from pgqueue.store.following import NODE_STATES
+from pgqueue.store.flows.flows import Added
+from pgqueue.store.flows.following import NODE_STATES
 from pgqueue.testing.row import Row
-from pgqueue.values.flow import (
+from pgqueue.values.flows.flow import (
     EdgeRule,
     Effect,
     NewFlow,
@@ -26,7 +26,7 @@ from pgqueue.values.flow import (
     job_key_taken,
     nodes_of,
 )
-from pgqueue.values.job import JobState, NewJob
+from pgqueue.values.jobs.job import JobState, NewJob
 
 WAITING, RELEASED, CANCELLED = NodeState.WAITING, NodeState.RELEASED, NodeState.CANCELLED
 

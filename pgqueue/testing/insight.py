@@ -9,16 +9,16 @@ import msgspec
 from pgqueue.testing.row import Row
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
-from pgqueue.values.insight import ErrorGroup, Errors, Found, Running, RunningJob, ScheduleLag
-from pgqueue.values.job import JobState
-from pgqueue.values.job_filter import JobFilter
-from pgqueue.values.scheduled import Schedule
+from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.insight.now import ErrorGroup, Errors, Found, Running, RunningJob, ScheduleLag
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.schedules.record import Schedule
 
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
 
 
 class Looks:
-    """Answers plans of :mod:`pgqueue.store.insight`."""
+    """Answers plans of :mod:`pgqueue.store.insight.insight`."""
 
     def __init__(self, table: Table, calendar: Calendar) -> None:
         """Look at these jobs and schedules."""

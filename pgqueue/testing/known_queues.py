@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from pgqueue.testing.row import Row
-from pgqueue.values.options import check_text
+from pgqueue.values.jobs.options import check_text
 from pgqueue.values.pattern import matching
-from pgqueue.values.queue_defaults import JobDefaults, QueueDefaults
-from pgqueue.values.queue_settings import (
+from pgqueue.values.queues.defaults import JobDefaults, QueueDefaults
+from pgqueue.values.queues.settings import (
     AGEING_TO,
     MAX_ATTEMPTS,
     PRIORITY,
@@ -17,11 +17,11 @@ from pgqueue.values.queue_settings import (
     KnownQueue,
     QueueSettings,
 )
-from pgqueue.values.shares import Split
+from pgqueue.values.queues.shares import Split
 
 
 class KnownQueues:
-    """Answers the plans of :mod:`pgqueue.store.queues`."""
+    """Answers the plans of :mod:`pgqueue.store.queues.queues`."""
 
     def __init__(self, names: Callable[[], set[str]]) -> None:
         """Begin with none.

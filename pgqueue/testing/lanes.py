@@ -1,6 +1,6 @@
 """Which of the jobs that wait under limits may start now, for tests without a database.
 
-The rules are those of workers: :mod:`pgqueue.values.gcra` and :mod:`pgqueue.values.lanes`. A drain runs one job at a time, so a
+The rules are those of workers: :mod:`pgqueue.values.limits.gcra` and :mod:`pgqueue.values.limits.lanes`. A drain runs one job at a time, so a
 limit of concurrency binds where an attempt is left running, and a rate binds until a later instant.
 """
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from pgqueue.testing.row import Row
-from pgqueue.values import gcra
-from pgqueue.values.lanes import Lane, Turns
-from pgqueue.values.limit import QUEUE, Key, Numbers, keys_of, share_of
-from pgqueue.values.limit_status import LimitStatus, keys_under
+from pgqueue.values.limits import gcra
+from pgqueue.values.limits.lanes import Lane, Turns
+from pgqueue.values.limits.limit import QUEUE, Key, Numbers, keys_of, share_of
+from pgqueue.values.limits.status import LimitStatus, keys_under
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

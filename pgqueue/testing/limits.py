@@ -1,4 +1,4 @@
-"""What operators see and change of limits, for tests without a database: as :mod:`pgqueue.store.limit_control` has it.
+"""What operators see and change of limits, for tests without a database: as :mod:`pgqueue.store.limits.limit_control` has it.
 
 How limits bind jobs in memory is decided in :mod:`pgqueue.testing.lanes`.
 """
@@ -6,11 +6,11 @@ How limits bind jobs in memory is decided in :mod:`pgqueue.testing.lanes`.
 from collections.abc import Mapping
 from datetime import datetime
 
-from pgqueue.store.limit_control import named, next_start, refuse_other_kind
+from pgqueue.store.limits.limit_control import named, next_start, refuse_other_kind
 from pgqueue.testing.row import Row
 from pgqueue.testing.table import Table
-from pgqueue.values.limit import QUEUE, Numbers
-from pgqueue.values.limit_status import (
+from pgqueue.values.limits.limit import QUEUE, Numbers
+from pgqueue.values.limits.status import (
     Holder,
     LaneCount,
     LimitDetail,

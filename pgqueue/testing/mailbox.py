@@ -10,8 +10,8 @@ from datetime import datetime
 from pgqueue.store.signals import Looked, Sent
 from pgqueue.testing.flows import Flows
 from pgqueue.testing.row import Row
-from pgqueue.values.job import JobState
-from pgqueue.values.signal import Awaited, reason_of
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.signals import Awaited, reason_of
 
 
 class Mailbox:

@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 from pgqueue.app.registry import Registry
 from pgqueue.errors import NotInMemory
 from pgqueue.store.audit import doing
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing.alerts import AlertBook
 from pgqueue.testing.bulk import Operations
@@ -24,7 +24,7 @@ from pgqueue.testing.limits import LimitBook
 from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
-from pgqueue.values.verdict import Verdict
+from pgqueue.values.jobs.verdict import Verdict
 
 T = TypeVar("T")
 

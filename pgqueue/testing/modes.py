@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.undertest import Replace, replace_databases
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.standin import StandIn, Unpooled

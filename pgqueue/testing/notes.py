@@ -1,12 +1,12 @@
-"""What jobs in memory note: each public method of :class:`Notebook` answers the plan of its name in :mod:`pgqueue.store.notes`."""
+"""What jobs in memory note: each public method of :class:`Notebook` answers the plan of its name in :mod:`pgqueue.store.jobs.notes`."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pgqueue.store.notes import Key, Noted, noted_of
-from pgqueue.values.job import Claim
-from pgqueue.values.note import Reported
+from pgqueue.store.jobs.notes import Key, Noted, noted_of
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.note import Reported
 
 if TYPE_CHECKING:
     from pgqueue.testing.table import Table

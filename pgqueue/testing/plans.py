@@ -5,14 +5,18 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from pgqueue.store import claim, finish, following, leases, queues, signals, upkeep
+from pgqueue.store import signals
+from pgqueue.store.flows import following
+from pgqueue.store.jobs import claim, finish
+from pgqueue.store.jobs.portions import Portions
+from pgqueue.store.limits.served_lanes import Lanes
 from pgqueue.store.plan import Steps, plan
-from pgqueue.store.portions import Portions
-from pgqueue.store.served_lanes import Lanes
-from pgqueue.values.job import Claim
-from pgqueue.values.lease import LEASE
-from pgqueue.values.serving import Serving
-from pgqueue.values.shares import Split
+from pgqueue.store.queues import queues
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.queues.serving import Serving
+from pgqueue.values.queues.shares import Split
+from pgqueue.values.workers.lease import LEASE
 
 
 class Found(msgspec.Struct, frozen=True):

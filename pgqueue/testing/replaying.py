@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store import enqueue
+from pgqueue.store.jobs import enqueue
 from pgqueue.testing.draining import run_next
 from pgqueue.testing.modes import in_memory
 from pgqueue.testing.standin import StandIn
-from pgqueue.values.job import JobState, NewJob
+from pgqueue.values.jobs.job import JobState, NewJob
 
 
 def replay(

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.values.job import AttemptError, Claim, Job, JobState, NewJob
-from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY
-from pgqueue.values.readable import object_of, value_of
+from pgqueue.values.jobs.job import AttemptError, Claim, Job, JobState, NewJob
+from pgqueue.values.payloads.readable import object_of, value_of
+from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The schedules of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.due` decides."""
+"""The schedules of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.schedules.due` decides."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from typing import Protocol
 import msgspec
 
 from pgqueue.errors import UnknownSchedule
-from pgqueue.store.schedules import NOT_THERE, Same, keeping_args
-from pgqueue.store.ticks import Fired
-from pgqueue.values.due import FIRED, SKIPPED, WAITING, look, past
-from pgqueue.values.job import Enqueued, Job, NewJob, Outcome
-from pgqueue.values.meta import SCHEDULE, SCHEDULED_FOR
-from pgqueue.values.readable import object_of
-from pgqueue.values.rule import MICROSECOND
-from pgqueue.values.schedule import NewSchedule
-from pgqueue.values.scheduled import Applied, Change, Run, Schedule
+from pgqueue.store.schedules.schedules import NOT_THERE, Same, keeping_args
+from pgqueue.store.schedules.ticks import Fired
+from pgqueue.values.jobs.job import Enqueued, Job, NewJob, Outcome
+from pgqueue.values.payloads.meta import SCHEDULE, SCHEDULED_FOR
+from pgqueue.values.payloads.readable import object_of
+from pgqueue.values.schedules.due import FIRED, SKIPPED, WAITING, look, past
+from pgqueue.values.schedules.record import Applied, Change, Run, Schedule
+from pgqueue.values.schedules.rule import MICROSECOND
+from pgqueue.values.schedules.schedule import NewSchedule
 
 
 class Adds(Protocol):

@@ -4,23 +4,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgqueue.app import builtin
 from pgqueue.app.context import Context
+from pgqueue.app.flows import builtin
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobControl, JobError
-from pgqueue.store import finish, leases
-from pgqueue.store.ending import States
+from pgqueue.store.jobs import finish
+from pgqueue.store.jobs.ending import States
+from pgqueue.store.limits.served_lanes import Lanes
 from pgqueue.store.plan import Plan
-from pgqueue.store.served_lanes import Lanes
+from pgqueue.store.workers import leases
 from pgqueue.testing.attempts import Watched
 from pgqueue.testing.plans import Found, next_claim
 from pgqueue.testing.trouble import INJECTED, WorkerDied
-from pgqueue.values.batching import Batching
-from pgqueue.values.codec import args_shown, with_encoded_errors
-from pgqueue.values.job import Claim, Job, JobState
-from pgqueue.values.serving import Order, serving
-from pgqueue.values.shares import split_of
-from pgqueue.values.verdict import Returned, Verdict, as_recorded
+from pgqueue.values.jobs.batching import Batching
+from pgqueue.values.jobs.job import Claim, Job, JobState
+from pgqueue.values.jobs.verdict import Returned, Verdict, as_recorded
+from pgqueue.values.payloads.codec import args_shown, with_encoded_errors
+from pgqueue.values.queues.serving import Order, serving
+from pgqueue.values.queues.shares import split_of
 from pgqueue.worker.attempt import Attempt, BatchAttempt
 from pgqueue.worker.gathering import group_of
 

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import psycopg
 
 from pgqueue.store.audit import doing
-from pgqueue.store.connection import OwnAsyncConnection
-from pgqueue.store.database import Database
-from pgqueue.store.drivers import is_blocking, psycopg_async_connection, psycopg_connection
-from pgqueue.store.joining import OWN_CONNECTION
+from pgqueue.store.connections.connection import OwnAsyncConnection
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.drivers import is_blocking, psycopg_async_connection, psycopg_connection
+from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.connections.transactions import achecked, checked
 from pgqueue.store.plan import Plan
-from pgqueue.store.transactions import achecked, checked
 from pgqueue.testing.clock import Clock
 
 T = TypeVar("T")

@@ -2,16 +2,16 @@
 
 Each public method of :class:`Table`, of its :class:`Adding` and of its :class:`Claims` answers the plan of its name, with the
 same arguments, as PostgreSQL would to one client that has no other beside it. What is decided elsewhere is not decided here
-again: what becomes of an attempt (:mod:`pgqueue.values.verdict`) comes in as a verdict, and arguments and results
-(:mod:`pgqueue.values.payload`) as JSON.
+again: what becomes of an attempt (:mod:`pgqueue.values.jobs.verdict`) comes in as a verdict, and arguments and results
+(:mod:`pgqueue.values.payloads.signature`) as JSON.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
-from pgqueue.store.standings import RATED
-from pgqueue.store.waiting import Look
+from pgqueue.store.queues.standings import RATED
+from pgqueue.store.results.waiting import Look
 from pgqueue.testing.adding import Adding
 from pgqueue.testing.around import Around
 from pgqueue.testing.claims import Claims
@@ -21,12 +21,12 @@ from pgqueue.testing.lanes import Lanes
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import Row
 from pgqueue.testing.why import facts_of
-from pgqueue.values.job import Job, JobState, QueueCount
-from pgqueue.values.limit import Numbers
-from pgqueue.values.limiting import Limiting
-from pgqueue.values.retried import Held, Retried
-from pgqueue.values.standing import Head, QueueStanding, Sample, standings
-from pgqueue.values.why import Why, explain
+from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.insight.why import Why, explain
+from pgqueue.values.jobs.job import Job, JobState, QueueCount
+from pgqueue.values.limits.limit import Numbers
+from pgqueue.values.limits.limiting import Limiting
+from pgqueue.values.queues.standing import Head, QueueStanding, Sample, standings
 
 
 class Table:

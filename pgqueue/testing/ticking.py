@@ -7,8 +7,8 @@ from itertools import islice
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import UnknownSchedule
 from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.rule import Tick
-from pgqueue.values.schedule import Timing
+from pgqueue.values.schedules.rule import Tick
+from pgqueue.values.schedules.schedule import Timing
 
 
 def assert_ticks(queue: PgQueue, name: str, *, after: datetime, expected: Sequence[datetime | str]) -> None:

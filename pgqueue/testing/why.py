@@ -9,11 +9,11 @@ from datetime import datetime
 from pgqueue.testing.around import Around
 from pgqueue.testing.flows import Edge, Node
 from pgqueue.testing.row import Row
-from pgqueue.values.flow import NodeState
-from pgqueue.values.job import JobFlags, JobState
-from pgqueue.values.limit import keys_of
-from pgqueue.values.limit_status import keys_under
-from pgqueue.values.why_facts import MOST_NAMED, Facts, HeldPlace, LimitFacts, NodeFacts, opens_in
+from pgqueue.values.flows.flow import NodeState
+from pgqueue.values.insight.why_facts import MOST_NAMED, Facts, HeldPlace, LimitFacts, NodeFacts, opens_in
+from pgqueue.values.jobs.job import JobFlags, JobState
+from pgqueue.values.limits.limit import keys_of
+from pgqueue.values.limits.status import keys_under
 
 
 def facts_of(around: Around, row: Row, now: datetime) -> Facts:

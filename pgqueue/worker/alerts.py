@@ -1,13 +1,13 @@
 """The worker's looks at alerts: which are due, each in a transaction of its own, and what is logged of them.
 
 Every worker does this, and any number may at one time: a look locks the alert's row, and who finds it locked goes on to the
-next. What a look does is decided in :mod:`pgqueue.store.alerts`.
+next. What a look does is decided in :mod:`pgqueue.store.alerts.alerts`.
 """
 
 import psycopg
 
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import alerts
+from pgqueue.store.alerts import alerts
 from pgqueue.worker.connection import Connections, WorkerConnection
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.signals import Signals

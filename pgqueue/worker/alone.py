@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store.database import Database
-from pgqueue.values import verdict as verdicts
-from pgqueue.values.crashes import Begun
-from pgqueue.values.job import AttemptError, Claim
-from pgqueue.values.lease import spoken_bytes
-from pgqueue.values.verdict import Succeeded, Verdict, failed
+from pgqueue.store.connections.database import Database
+from pgqueue.values.jobs import verdict as verdicts
+from pgqueue.values.jobs.job import AttemptError, Claim
+from pgqueue.values.jobs.verdict import Succeeded, Verdict, failed
+from pgqueue.values.workers.crashes import Begun
+from pgqueue.values.workers.lease import spoken_bytes
 from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.awaiting import timed_out
 from pgqueue.worker.joblog import worker_log

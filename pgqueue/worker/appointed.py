@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from itertools import count
 
-from pgqueue.values.job import Claim
+from pgqueue.values.jobs.job import Claim
 
 
 class Appointed:

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from pgqueue.app.context import Context, Host
 from pgqueue.app.task import Task
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Verdict
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Verdict
 
 
 class Stop(Enum):

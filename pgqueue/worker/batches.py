@@ -9,12 +9,12 @@ import asyncio
 import inspect
 from typing import Any
 
-from pgqueue.app.batch import Batch, BatchContext, BatchJob
+from pgqueue.app.batches.batch import Batch, BatchContext, BatchJob
 from pgqueue.app.task import Task
 from pgqueue.errors import PayloadNotDecodable
-from pgqueue.values.codec import args_text
-from pgqueue.values.job import JobFlags
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.jobs.job import JobFlags
+from pgqueue.values.jobs.verdict import Succeeded
+from pgqueue.values.payloads.codec import args_text
 from pgqueue.worker import flow_attempts, quarantine
 from pgqueue.worker.attempt import BatchAttempt, Member
 from pgqueue.worker.awaiting import awaited, rest

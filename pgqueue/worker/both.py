@@ -1,7 +1,7 @@
 """How a worker with weights or a strict order claims where limited jobs wait, too: ready jobs and lanes in one division.
 
 Ready jobs and the jobs of lanes are claimed by different statements. If each divided its room by itself, a queue would have its
-weight among ready jobs only, and a strict order would not hold between the two kinds. So one division (:mod:`pgqueue.values.shares`)
+weight among ready jobs only, and a strict order would not hold between the two kinds. So one division (:mod:`pgqueue.values.queues.shares`)
 says how many jobs each queue may have; they are claimed of both kinds; and the division learns what was claimed of both.
 
 Each queue has a look at lanes of its own (:class:`Lanes`), so that a queue with many lanes does not keep another waiting.
@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeAlias
 
-from pgqueue.store.served_lanes import Lanes
-from pgqueue.values.job import Claim
-from pgqueue.values.serving import Serving
-from pgqueue.values.shares import Split, Strict
+from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.queues.serving import Serving
+from pgqueue.values.queues.shares import Split, Strict
 from pgqueue.worker.queues import Queues
 
 MOST_QUEUES = 20

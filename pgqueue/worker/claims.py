@@ -16,8 +16,8 @@ from uuid import UUID
 
 from pgqueue.app.context import Context, Host
 from pgqueue.app.task import Task
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Verdict
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Verdict
 from pgqueue.worker.appointed import Appointed
 from pgqueue.worker.attempt import Attempt, BatchAttempt, Member
 from pgqueue.worker.gathering import Gathered, Gathering, without

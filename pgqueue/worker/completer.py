@@ -19,9 +19,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from pgqueue.app.observer import Observers
+from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.values.verdict import Succeeded, Verdict, as_recorded
+from pgqueue.values.jobs.verdict import Succeeded, Verdict, as_recorded
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
@@ -29,7 +29,7 @@ from pgqueue.worker.recorder import LOCKED_FOR, Recorder, Written, log_fields
 from pgqueue.worker.signals import Signals
 
 if TYPE_CHECKING:
-    from pgqueue.store.ending import States
+    from pgqueue.store.jobs.ending import States
 
 log = worker_log()
 

@@ -21,13 +21,13 @@ import psycopg
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential, wait_random
 
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store.connection import OwnAsyncConnection
-from pgqueue.store.database import Database
-from pgqueue.store.dsn import LEAST_PATIENCE, hosts_of
+from pgqueue.store.connections.connection import OwnAsyncConnection
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.dsn import LEAST_PATIENCE, hosts_of
+from pgqueue.store.connections.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
+from pgqueue.store.jobs.portions import LARGEST_ANSWER
+from pgqueue.store.jobs.sweep import missed_partition
 from pgqueue.store.plan import Plan, arun
-from pgqueue.store.portions import LARGEST_ANSWER
-from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
-from pgqueue.store.sweep import missed_partition
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.troubles import KEEPS_CONNECTION, NoAnswer, Troubles
 

@@ -1,6 +1,6 @@
 """One attempt, top to bottom: read the arguments, call the task, judge what came of it.
 
-What becomes of the job is decided by the pure rules of :mod:`pgqueue.values.verdict`; the completer records it. What is
+What becomes of the job is decided by the pure rules of :mod:`pgqueue.values.jobs.verdict`; the completer records it. What is
 different for a job in a flow is in :mod:`pgqueue.worker.flow_attempts`, and how a coroutine is awaited in
 :mod:`pgqueue.worker.awaiting`.
 """
@@ -16,9 +16,9 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from pgqueue.app.context import Context
-from pgqueue.app.observer import Observers
+from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.notes.progress import Board
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.progress import Board
 from pgqueue.app.task import Task
 from pgqueue.errors import (
     PayloadError,
@@ -27,15 +27,9 @@ from pgqueue.errors import (
     Superseded,
     UnknownTask,
 )
-from pgqueue.values.codec import args_text, encoded_result, node_result_text
-from pgqueue.values.crashes import Begun
-from pgqueue.values.hiding import logged_error, logged_undecodable
-from pgqueue.values.job import Claim
-from pgqueue.values.nearest import nearest
-from pgqueue.values.payload import encode_result
-from pgqueue.values.result import NOT_RETURNED
-from pgqueue.values.retry import Retry
-from pgqueue.values.verdict import (
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.jobs.verdict import (
     Again,
     Cancelled,
     Died,
@@ -49,6 +43,12 @@ from pgqueue.values.verdict import (
     unlogged,
     without_result,
 )
+from pgqueue.values.nearest import nearest
+from pgqueue.values.payloads.codec import args_text, encoded_result, node_result_text
+from pgqueue.values.payloads.hiding import logged_error, logged_undecodable
+from pgqueue.values.payloads.result import NOT_RETURNED
+from pgqueue.values.payloads.signature import encode_result
+from pgqueue.values.workers.crashes import Begun
 from pgqueue.worker import alone, flow_attempts, joblog, quarantine
 from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.awaiting import awaited, rest, timed_out

@@ -17,14 +17,16 @@ from typing import TypeVar
 import psycopg
 
 from pgqueue.errors import PgQueueError
-from pgqueue.store import claim, leases, limits
-from pgqueue.store.limits import Taken
+from pgqueue.store.jobs import claim
+from pgqueue.store.jobs.portions import Portions
+from pgqueue.store.jobs.refusals import in_one_line, of_a_row
+from pgqueue.store.limits import limits
+from pgqueue.store.limits.limits import Taken
+from pgqueue.store.limits.served_lanes import Lanes
 from pgqueue.store.plan import Plan
-from pgqueue.store.portions import Portions
-from pgqueue.store.refusals import in_one_line, of_a_row
-from pgqueue.store.served_lanes import Lanes
-from pgqueue.values.job import Claim
-from pgqueue.values.serving import Serving
+from pgqueue.store.workers import leases
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.queues.serving import Serving
 from pgqueue.worker.both import MOST, MOST_QUEUES, Both
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer

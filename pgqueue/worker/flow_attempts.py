@@ -2,22 +2,22 @@
 
 Before: the attempt asks what came before it in the flow, if its job has a condition or its task may look. After: a job
 that has added to its flow is completed at once, together with what it added. :mod:`pgqueue.worker.executor` calls the
-task; what a condition means is decided in :mod:`pgqueue.values.condition`, and how nodes are added in
-:mod:`pgqueue.store.flow_growth`.
+task; what a condition means is decided in :mod:`pgqueue.values.flows.condition`, and how nodes are added in
+:mod:`pgqueue.store.flows.flow_growth`.
 """
 
 from typing import Any
 
 from pgqueue.app.context import Host
 from pgqueue.app.task import Task
-from pgqueue.store import flow_facts, flow_growth
-from pgqueue.store.ending import States
+from pgqueue.store.flows import flow_facts, flow_growth
+from pgqueue.store.jobs.ending import States
+from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.store.plan import Plan
-from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
-from pgqueue.values.condition import holds
-from pgqueue.values.job import AttemptError, JobFlags
-from pgqueue.values.results import Facts
-from pgqueue.values.verdict import Cancelled, Succeeded
+from pgqueue.values.flows.condition import holds
+from pgqueue.values.flows.results import Facts
+from pgqueue.values.jobs.job import AttemptError, JobFlags
+from pgqueue.values.jobs.verdict import Cancelled, Succeeded
 from pgqueue.worker.attempt import Attempt
 
 

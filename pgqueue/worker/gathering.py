@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgqueue.app.task import Task
-from pgqueue.values.codec import Codec, args_text
-from pgqueue.values.job import Claim
-from pgqueue.values.unique import derived_key
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.unique import derived_key
+from pgqueue.values.payloads.codec import Codec, args_text
 
 MOST = 1_000
 """Claims that wait for others, of all batch tasks."""

@@ -1,10 +1,10 @@
-"""What a worker measures of its load: slots, event loop, memory, CPU time. What follows is decided in ``values/load.py``."""
+"""What a worker measures of its load: slots, event loop, memory, CPU time. What follows is decided in ``values/workers/load.py``."""
 
 import os
 import time
 from collections import deque
 
-from pgqueue.values.load import GROW_AGAIN_AFTER, Load
+from pgqueue.values.workers.load import GROW_AGAIN_AFTER, Load
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.memory import memory_in_use

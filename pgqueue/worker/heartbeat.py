@@ -25,11 +25,11 @@ from uuid import uuid4
 import psycopg
 
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import leases
-from pgqueue.store.refusals import in_one_line
-from pgqueue.store.stacks import answer
-from pgqueue.values.health import WorkerHealth
-from pgqueue.values.lease import renew_every
+from pgqueue.store.jobs.refusals import in_one_line
+from pgqueue.store.workers import leases
+from pgqueue.store.workers.stacks import answer
+from pgqueue.values.workers.health import WorkerHealth
+from pgqueue.values.workers.lease import renew_every
 from pgqueue.worker import stacks
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection

@@ -15,9 +15,9 @@ from uuid import UUID
 
 import psycopg
 
-from pgqueue.app.observer import Observer
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Cancelled, Reason, Returned, Succeeded, Verdict, Waits
+from pgqueue.app.hooks.observer import Observer
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Cancelled, Reason, Returned, Succeeded, Verdict, Waits
 
 NAMED_TASKS = 20
 """A longer list of tasks is cut short in the log."""

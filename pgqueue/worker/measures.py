@@ -1,7 +1,7 @@
 """What a worker measures of its jobs, for the time series: counts, and sketches of wait and run times, by queue and task.
 
 It is told of batches, as observers are, and counts batch by batch: most are of one queue and one task
-(:mod:`pgqueue.app.observed`). A minute is one of the database's clock, whose offset from this process's the worker asks for.
+(:mod:`pgqueue.app.hooks.observed`). A minute is one of the database's clock, whose offset from this process's the worker asks for.
 What is gathered is written by :class:`pgqueue.worker.series.SeriesWriter` when its minute is over, so a worker that dies loses
 its last minute.
 """
@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from pgqueue.app.observed import claimed_parts, ended_parts
-from pgqueue.app.observer import Observer
-from pgqueue.values.job import Claim
-from pgqueue.values.series import COUNTS
-from pgqueue.values.sketch import count_times, count_waits, merge
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
+from pgqueue.app.hooks.observed import claimed_parts, ended_parts
+from pgqueue.app.hooks.observer import Observer
+from pgqueue.values.insight.series import COUNTS
+from pgqueue.values.insight.sketch import count_times, count_waits, merge
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
 
 PAIRS = 200
 """Pairs of queue and task that are told apart in one minute; the others are counted together."""

@@ -6,7 +6,7 @@ Health checks, metrics and alerts name them, too. The log of the other workers i
 import os
 import socket
 
-from pgqueue.store import control
+from pgqueue.store.jobs import control
 from pgqueue.worker.connection import Connections
 from pgqueue.worker.joblog import worker_log
 

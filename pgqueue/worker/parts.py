@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from pgqueue.app.hook import HookState
+from pgqueue.app.hooks.hook import HookState
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store.served_lanes import Lanes
-from pgqueue.values.health import Vitals, look_within
-from pgqueue.values.job import Claim
-from pgqueue.values.lease import renew_every
-from pgqueue.values.load import Bounds
-from pgqueue.values.serving import Serving
-from pgqueue.values.verdict import Verdict
+from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.values.queues.serving import Serving
+from pgqueue.values.workers.health import Vitals, look_within
+from pgqueue.values.workers.lease import renew_every
+from pgqueue.values.workers.load import Bounds
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import Connections

@@ -1,7 +1,7 @@
 """What a worker decides before it calls the task of a suspect: a job that a worker had claimed which died; or of a job in a flow.
 
 Of a suspect it notes the start in the database, so that a second death counts. A job that has killed as many workers as its task's
-:class:`pgqueue.values.crashes.Crashes` says runs alone in a process of its own (:mod:`pgqueue.worker.alone`), or is dead.
+:class:`pgqueue.values.workers.crashes.Crashes` says runs alone in a process of its own (:mod:`pgqueue.worker.alone`), or is dead.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from pgqueue.app.context import Host
 from pgqueue.app.task import Task
-from pgqueue.store import crashes
-from pgqueue.values.crashes import Begun, crashed
-from pgqueue.values.job import JobFlags
-from pgqueue.values.verdict import Verdict
+from pgqueue.store.workers import crashes
+from pgqueue.values.jobs.job import JobFlags
+from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.values.workers.crashes import Begun, crashed
 from pgqueue.worker import flow_attempts, joblog
 from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.awaiting import awaited
@@ -101,7 +101,7 @@ def _dead(attempt: Attempt, begun: Begun | None) -> Decided | None:
 def convicted(
     attempt: Attempt, begun: Begun, seconds: float | None, how: str = "", memory: int | None = None
 ) -> Decided:
-    """The job is dead, since it has killed its workers; for the arguments see :func:`pgqueue.values.crashes.crashed`."""
+    """The job is dead, since it has killed its workers; for the arguments see :func:`pgqueue.values.workers.crashes.crashed`."""
     verdict = crashed(attempt.claim, begun, seconds, how, memory)
     fields = {"job": attempt.claim.id, "task": attempt.claim.task, "attempt": attempt.claim.attempt}
     log.error("job is dead: %s", joblog.why_dead("crashed"), extra={**fields, "error": verdict.error.message})

@@ -9,8 +9,8 @@ claims a share from each, and goes on behind the last one at the next look. Each
 
 A look ends after ``LONGEST_LOOK``, and the next look goes on where it ended.
 
-Which queues are served, and which weights they have, is in :mod:`pgqueue.values.serving`; how weights become numbers of claims,
-in :mod:`pgqueue.values.shares`. A worker with patterns searches for queues as one that serves all does, and leaves those out that
+Which queues are served, and which weights they have, is in :mod:`pgqueue.values.queues.serving`; how weights become numbers of claims,
+in :mod:`pgqueue.values.queues.shares`. A worker with patterns searches for queues as one that serves all does, and leaves those out that
 it does not serve.
 """
 
@@ -22,13 +22,13 @@ from itertools import takewhile
 from operator import attrgetter
 from uuid import UUID
 
-from pgqueue.store import claim
+from pgqueue.store.jobs import claim
+from pgqueue.store.jobs.refusals import PASSED_FOR
 from pgqueue.store.plan import Steps, plan
-from pgqueue.store.refusals import PASSED_FOR
-from pgqueue.values.job import HEAD, Claim, Mark
+from pgqueue.values.jobs.job import HEAD, Claim, Mark
 from pgqueue.values.pattern import is_pattern
-from pgqueue.values.serving import ALL, Serving
-from pgqueue.values.shares import MOST_ASKED, Shares, Split, Strict, in_turn, split_of
+from pgqueue.values.queues.serving import ALL, Serving
+from pgqueue.values.queues.shares import MOST_ASKED, Shares, Split, Strict, in_turn, split_of
 
 LOOK_AROUND_AFTER = 1.0
 """Seconds. While jobs are found in known queues, the worker looks for other queues this often."""

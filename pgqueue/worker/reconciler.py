@@ -14,9 +14,9 @@ verdicts.
 
 import asyncio
 
-from pgqueue.store import claim
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned, Unknown, Verdict, Waits, describe, failed, lost
+from pgqueue.store.jobs import claim
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Returned, Unknown, Verdict, Waits, describe, failed, lost
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LONG_READ, Connections
 from pgqueue.worker.heartbeat import Heartbeat

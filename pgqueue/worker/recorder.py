@@ -17,11 +17,11 @@ from typing import Any
 import psycopg
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store import finish
-from pgqueue.store.ending import States
+from pgqueue.store.jobs import finish
+from pgqueue.store.jobs.ending import States
 from pgqueue.store.plan import Plan
-from pgqueue.values.codec import with_encoded_errors
-from pgqueue.values.verdict import Verdict, fallbacks
+from pgqueue.values.jobs.verdict import Verdict, fallbacks
+from pgqueue.values.payloads.codec import with_encoded_errors
 from pgqueue.worker.connection import WorkerConnection, passes
 from pgqueue.worker.joblog import worker_log
 

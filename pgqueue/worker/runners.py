@@ -23,9 +23,9 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-from pgqueue.app.observer import Observers
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Cancelled, Returned, Verdict
+from pgqueue.app.hooks.observer import Observers
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Cancelled, Returned, Verdict
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop
 from pgqueue.worker.claims import NO_WAITS, Claims

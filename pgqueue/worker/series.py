@@ -1,6 +1,6 @@
 """Writes what a worker measured, a minute at a time, and how deep queues are, if no other worker has.
 
-What is counted is decided in :mod:`pgqueue.worker.measures`; how deep queues are is noted by :mod:`pgqueue.store.depths`.
+What is counted is decided in :mod:`pgqueue.worker.measures`; how deep queues are is noted by :mod:`pgqueue.store.insight.depths`.
 
 A failure costs jobs nothing: what was not written is kept for the next minute, within bounds. If the connection is lost while
 the database writes, it may be written twice.
@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 
 from pgqueue.errors import PgQueueError
-from pgqueue.store import control, depths, series
+from pgqueue.store.insight import depths, series
+from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.worker.connection import Connections
 from pgqueue.worker.joblog import worker_log

@@ -11,17 +11,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.sharding import on_database, sharded_database
+from pgqueue.app.shards import on_database, sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaError, ShardDown
-from pgqueue.store.sharded import Sharded
-from pgqueue.values.health import Vitals
-from pgqueue.values.load import Bounds, checked_bounds
-from pgqueue.values.sharding import require_movable, slots_of
+from pgqueue.store.shards.sharded import Sharded
+from pgqueue.values.shards import require_movable, slots_of
+from pgqueue.values.workers.health import Vitals
+from pgqueue.values.workers.load import Bounds, checked_bounds
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from pgqueue.values.workers import End
+    from pgqueue.values.workers.worker import End
 
 log = worker_log()
 

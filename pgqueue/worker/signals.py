@@ -15,11 +15,11 @@ from contextlib import suppress
 import psycopg
 
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store.database import Database
-from pgqueue.store.finish import any_in_flow
-from pgqueue.store.listener import ASKED, CANCEL, FLOW, listen
-from pgqueue.store.session import OWN
-from pgqueue.values.verdict import Again, Returned, Unknown, Verdict, Waits
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.listener import ASKED, CANCEL, FLOW, listen
+from pgqueue.store.connections.session import OWN
+from pgqueue.store.jobs.finish import any_in_flow
+from pgqueue.values.jobs.verdict import Again, Returned, Unknown, Verdict, Waits
 from pgqueue.worker.connection import passes
 
 LISTEN_AGAIN = 1.0

@@ -1,15 +1,15 @@
 """How many slots the worker has while it runs, and what it was asked to do from outside: another number, drain, stop, restart.
 
-:func:`pgqueue.values.load.next_size` decides the number. Slots are added at once, after the pools of connections have room
+:func:`pgqueue.values.workers.load.next_size` decides the number. Slots are added at once, after the pools of connections have room
 for their jobs. When slots go, no attempt is cut short: a runner leaves when its attempt has ended. What is asked is in the
 worker's row: the heartbeat reads it, and says what the worker does.
 """
 
 from collections.abc import Callable
 
-from pgqueue.store.pools import Pools
-from pgqueue.values.load import Bounds, Load, next_size
-from pgqueue.values.workers import CANNOT_RESTART, Ask, Doing, End
+from pgqueue.store.connections.pools import Pools
+from pgqueue.values.workers.load import Bounds, Load, next_size
+from pgqueue.values.workers.worker import CANNOT_RESTART, Ask, Doing, End
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.runners import Runners

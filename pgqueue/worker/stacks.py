@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from pgqueue.values.stack import LONGEST
+from pgqueue.values.workers.stack import LONGEST
 from pgqueue.worker import awaiting, batches, quarantine
 from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.executor import Executor

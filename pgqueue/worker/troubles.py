@@ -10,7 +10,7 @@ from enum import Enum
 
 import psycopg
 
-from pgqueue.store.refusals import in_one_line
+from pgqueue.store.jobs.refusals import in_one_line
 from pgqueue.worker.joblog import worker_log
 
 log = worker_log()

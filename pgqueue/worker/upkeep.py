@@ -1,7 +1,7 @@
 """What a worker does again and again: one row per service, in :meth:`Upkeep.services`.
 
 Some services keep this worker in order (:mod:`pgqueue.worker.reconciler` compares what it knows with the database), the
-others the queue; what those do is in :mod:`pgqueue.store.upkeep`. Every worker runs every service, and any number of workers may run
+others the queue; what those do is in :mod:`pgqueue.store.workers.upkeep`. Every worker runs every service, and any number of workers may run
 one at the same time. A new service is one statement, one plan, one method and one row here, and one test.
 """
 
@@ -13,23 +13,19 @@ from functools import partial
 
 import psycopg
 
-from pgqueue.app.observer import Observers
+from pgqueue.app.hooks.observer import Observers
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import (
-    flow_upkeep,
-    following,
-    leases,
-    notes,
-    queues,
-    series,
-    signals,
-    ticks,
-    upkeep,
-)
-from pgqueue.store.expiring import Expiring
+from pgqueue.store import signals
+from pgqueue.store.flows import flow_upkeep, following
+from pgqueue.store.insight import series
+from pgqueue.store.jobs import notes
+from pgqueue.store.jobs.expiring import Expiring
+from pgqueue.store.jobs.sweep import arun_sweep, reclaiming
+from pgqueue.store.limits.served_lanes import Lanes
 from pgqueue.store.plan import Plan
-from pgqueue.store.served_lanes import Lanes
-from pgqueue.store.sweep import arun_sweep, reclaiming
+from pgqueue.store.queues import queues
+from pgqueue.store.schedules import ticks
+from pgqueue.store.workers import leases, upkeep
 from pgqueue.worker.alerts import AlertLooks
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.executor import Executor

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
 
-from pgqueue.values.health import BlockedLoop, storable
+from pgqueue.values.workers.health import BlockedLoop, storable
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.connection import WorkerConnection

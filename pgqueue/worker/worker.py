@@ -27,18 +27,21 @@ from uuid import UUID
 
 import psycopg
 
-from pgqueue.app import alerts, builtin, schedules
+from pgqueue.app import alerts
+from pgqueue.app.flows import builtin
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.schedules import schedules
 from pgqueue.errors import ConfigurationError, ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
-from pgqueue.store import schema, upkeep
-from pgqueue.store.sharded import Sharded
-from pgqueue.values.event import WorkerEvent, WorkerEventName
-from pgqueue.values.flow import BUILTIN
-from pgqueue.values.health import Vitals
-from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
-from pgqueue.values.load import checked_bounds
-from pgqueue.values.serving import Order, serving
-from pgqueue.values.workers import End
+from pgqueue.store.schema import schema
+from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.workers import upkeep
+from pgqueue.values.flows.flow import BUILTIN
+from pgqueue.values.jobs.event import WorkerEvent, WorkerEventName
+from pgqueue.values.queues.serving import Order, serving
+from pgqueue.values.workers.health import Vitals
+from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
+from pgqueue.values.workers.load import checked_bounds
+from pgqueue.values.workers.worker import End
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Stop
 from pgqueue.worker.connection import LONG_READ
@@ -156,7 +159,7 @@ class Worker:
         return self.parts.inspect()
 
     def vitals(self) -> Vitals:
-        """How the worker is now: what :func:`pgqueue.values.health.not_ready` judges. From any thread."""
+        """How the worker is now: what :func:`pgqueue.values.workers.health.not_ready` judges. From any thread."""
         return self.parts.vitals()
 
     def stop(self) -> None:

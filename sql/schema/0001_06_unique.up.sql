@@ -7,7 +7,7 @@ create table pgqueue.unique_holds (
 );
 comment on table pgqueue.unique_holds is 'Unique keys kept for a period, whether or not their job has ended.';
 
--- The key of Unique(by=...), for triggers and other languages; pgqueue/values/unique.py makes the same, and a test compares.
+-- The key of Unique(by=...), for triggers and other languages; pgqueue/values/jobs/unique.py makes the same, and a test compares.
 
 -- Canonical JSON: keys in the order of their code points, no white space, numbers in plain notation without zeros at the end
 -- of a fraction.

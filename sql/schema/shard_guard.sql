@@ -1,5 +1,5 @@
 -- Makes this database a shard of a queue: `pgqueue shards` runs it, not a migration, so a queue without shards pays for none of it.
--- docs/explain/shards.md explains the protocol. pgqueue/values/sharding.py computes the same homes, and a test compares.
+-- docs/explain/shards.md explains the protocol. pgqueue/values/shards.py computes the same homes, and a test compares.
 
 create table if not exists pgqueue.shard (
     number  integer   primary key check (number between 0 and 1023),

@@ -10,7 +10,7 @@ from tenacity import wait_none
 
 from pgqueue import Dead, JobHandle, JobState, Outcome, PgQueue, Retry
 from pgqueue.errors import JobFailed, JobNotDone, JobNotFound, PgQueueError
-from pgqueue.values.job import Enqueued
+from pgqueue.values.jobs.job import Enqueued
 
 
 async def test_a_handle_follows_the_job_to_its_result(queue: PgQueue, running: Running) -> None:

@@ -15,7 +15,7 @@ from tenacity import stop_after_attempt
 
 from pgqueue import OWN_CONNECTION, Context, JobState, PgQueue, Retry
 from pgqueue.errors import JobFailed, JobNotFound, UnsupportedConnection
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 from pgqueue.worker.executor import Executor
 
 ONCE = Retry(stop=stop_after_attempt(1))

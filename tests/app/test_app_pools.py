@@ -18,9 +18,9 @@ from servers import free_port
 
 from pgqueue import PgQueue, Task
 from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaMissing
-from pgqueue.store import control
-from pgqueue.store.database import Database
-from pgqueue.store.dsn import SECRETS, without_secrets
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.dsn import SECRETS, without_secrets
+from pgqueue.store.jobs import control
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pgqueue import JobState, PgQueue, Retry, Unique, Worker
 from pgqueue.app import enqueuing
 from pgqueue.errors import DuplicateTask, InvalidOption, JobNotFound
 from pgqueue.testing import in_memory
-from pgqueue.values.flow import BUILTIN
+from pgqueue.values.flows.flow import BUILTIN
 
 
 def stream() -> Iterator[int]:

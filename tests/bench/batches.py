@@ -15,7 +15,7 @@ import psycopg
 
 from pgqueue import Batch, Context, PgQueue, Task
 from pgqueue.embedded import embedded_binaries, throwaway_server
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 from pgqueue.worker.worker import Worker
 
 ROUNDS, NOTHING, ROWS = 3, 50_000, 5_000

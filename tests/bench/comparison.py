@@ -6,9 +6,9 @@ Run times are log-normal with sigma 0.6, or Pareto with shape 1.5, whose tail is
 import random
 from collections.abc import Callable
 
-from pgqueue.values.comparison import compared
-from pgqueue.values.series import Figures, Spread
-from pgqueue.values.sketch import count_times, quantiles
+from pgqueue.values.insight.comparison import compared
+from pgqueue.values.insight.series import Figures, Spread
+from pgqueue.values.insight.sketch import count_times, quantiles
 
 TASKS = 1_000
 SIZES = (20, 50, 200, 1_000)

@@ -21,7 +21,9 @@ from typing import Any, Final, LiteralString, NamedTuple
 import psycopg
 
 from pgqueue import Limit, PgQueue
-from pgqueue.store import limits, schema, series
+from pgqueue.store.insight import series
+from pgqueue.store.limits import limits
+from pgqueue.store.schema import schema
 
 STORM: Final = timedelta(hours=6)
 """How long ago payments began to fail. An hour later they were well again."""

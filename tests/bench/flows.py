@@ -16,7 +16,7 @@ import psycopg
 
 from pgqueue import PgQueue, Workflow, chain, group
 from pgqueue.embedded import embedded_server
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 from pgqueue.worker.worker import Worker
 
 CLEAN = "truncate pgqueue.jobs, pgqueue.job_history, pgqueue.flows, pgqueue.nodes, pgqueue.edges, pgqueue.node_counts, pgqueue.waits"

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 
 from pgqueue.embedded import embedded_server
-from pgqueue.store import schema
-from pgqueue.store.grants import granting, revoking
+from pgqueue.store.schema import schema
+from pgqueue.store.schema.grants import granting, revoking
 
 ROUNDS, ALONE, COPIED = 7, 1_000, 20_000
 INSERT = b"insert into pgqueue.jobs (task, queue, args) values ('t', 'default', '{\"n\": 1}') returning id"

@@ -7,7 +7,7 @@ from pgqueue.bench.stage import Stage
 from pgqueue.cli.app import Settings
 from pgqueue.cli.bench import staged
 from pgqueue.embedded import embedded_server
-from pgqueue.store.dsn import dsn_in_environment
+from pgqueue.store.connections.dsn import dsn_in_environment
 
 
 @contextmanager

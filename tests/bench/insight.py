@@ -17,7 +17,8 @@ import psycopg
 
 from pgqueue import PgQueue
 from pgqueue.embedded import embedded_server
-from pgqueue.store import depths, schema
+from pgqueue.store.insight import depths
+from pgqueue.store.schema import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

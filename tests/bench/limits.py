@@ -22,7 +22,7 @@ from flows import one  # type: ignore[attr-defined]  # the script beside this on
 from pgqueue import Limit, PgQueue, Rate
 from pgqueue.app.task import Task
 from pgqueue.embedded import embedded_server
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 from pgqueue.worker.worker import Worker
 
 PROCESSES = 4

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from timeit import timeit
 from typing import Any
 
-from pgqueue.store.enqueue import enqueue
+from pgqueue.store.jobs.enqueue import enqueue
 from pgqueue.store.plan import Row, Step, run
-from pgqueue.values.job import NewJob
+from pgqueue.values.jobs.job import NewJob
 
 ROUNDS = 1_000
 TIMES = 500

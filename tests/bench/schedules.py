@@ -17,9 +17,10 @@ from psycopg.conninfo import make_conninfo
 
 from pgqueue import PgQueue
 from pgqueue.embedded import embedded_binaries, throwaway_server
-from pgqueue.store import schema, upkeep
-from pgqueue.store.drivers import steps_on
+from pgqueue.store.connections.drivers import steps_on
 from pgqueue.store.plan import run
+from pgqueue.store.schema import schema
+from pgqueue.store.workers import upkeep
 
 COUNT = 10_000
 AHEAD = 15

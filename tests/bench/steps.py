@@ -14,10 +14,11 @@ from psycopg.conninfo import make_conninfo
 
 from pgqueue import Context, PgQueue
 from pgqueue.embedded import embedded_binaries, throwaway_server
-from pgqueue.store import schema, upkeep
-from pgqueue.store.drivers import steps_on
+from pgqueue.store.connections.drivers import steps_on
+from pgqueue.store.connections.session import PLANNER
 from pgqueue.store.plan import run
-from pgqueue.store.session import PLANNER
+from pgqueue.store.schema import schema
+from pgqueue.store.workers import upkeep
 from pgqueue.testing import drain
 
 COUNT, MANY = 5_000, 1_000_000

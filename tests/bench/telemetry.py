@@ -16,7 +16,7 @@ import psycopg
 
 from pgqueue import PgQueue
 from pgqueue.embedded import embedded_server
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 from pgqueue.telemetry.worker_metrics import JobMetrics
 from pgqueue.worker.worker import Worker
 

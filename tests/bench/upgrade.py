@@ -17,8 +17,10 @@ from pathlib import Path
 import psycopg
 
 from pgqueue.embedded import embedded_server
-from pgqueue.store import claim, finish, leases, schema
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.jobs import claim, finish
+from pgqueue.store.schema import schema
+from pgqueue.store.workers import leases
+from pgqueue.values.jobs.verdict import Succeeded
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -8,7 +8,7 @@ from looking import ask
 
 from pgqueue import Alert, Backlog, PgQueue, SaturatedLimit
 from pgqueue.dashboard import Dashboard, User
-from pgqueue.store import alerts
+from pgqueue.store.alerts import alerts
 from pgqueue.testing.alerts import look_at_due
 
 

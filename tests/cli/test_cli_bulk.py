@@ -15,8 +15,8 @@ from looking import ask, wait_until
 
 from pgqueue import PgQueue
 from pgqueue.cli import bulk as bulk_command
-from pgqueue.store import bulk
-from pgqueue.values.bulk import BulkResult
+from pgqueue.store.bulk import bulk
+from pgqueue.values.bulk.operation import BulkResult
 
 COMMAND = (sys.executable, "-m", "pgqueue")
 

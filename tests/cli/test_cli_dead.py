@@ -6,7 +6,7 @@ from cli.commands import cells, pgqueue, printed
 
 from pgqueue import JobState, PgQueue
 from pgqueue.cli import bulk as bulk_command
-from pgqueue.store import bulk
+from pgqueue.store.bulk import bulk
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from rich.console import Console
 from pgqueue import JobState, PgQueue
 from pgqueue.cli import progress as bars
 from pgqueue.cli.output import zone
-from pgqueue.store import searching, stacks
+from pgqueue.store.insight import searching
+from pgqueue.store.workers import stacks
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from cli.commands import pgqueue
 
-from pgqueue.store.schema import REVISION
+from pgqueue.store.schema.schema import REVISION
 
 DESCRIPTIONS = (
     """select table_name, column_name, data_type, column_default, is_nullable

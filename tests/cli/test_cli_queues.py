@@ -13,7 +13,7 @@ from looking import ask
 
 from pgqueue import PgQueue
 from pgqueue.cli import output, queues
-from pgqueue.store.leases import WorkerInfo, register
+from pgqueue.store.workers.leases import WorkerInfo, register
 
 
 @pytest.fixture

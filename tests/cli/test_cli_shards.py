@@ -12,9 +12,9 @@ from databases import Copies, dsn_of
 
 from pgqueue import PgQueue, Unique
 from pgqueue.cli.main import main
-from pgqueue.store.dsn import connect_within, without_secrets
-from pgqueue.store.sharded import CONNECT_WITHIN
-from pgqueue.values.sharding import home_of, shard_of_id
+from pgqueue.store.connections.dsn import connect_within, without_secrets
+from pgqueue.store.shards.sharded import CONNECT_WITHIN
+from pgqueue.values.shards import home_of, shard_of_id
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 from pgqueue import JobState, PgQueue
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
 from pgqueue.cli.worker import exit_despite_tasks, handle_signals, worker
-from pgqueue.store.connection import OwnAsyncConnection
+from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.worker.worker import Worker
 
 ONE_JOB = "select status, attempts from pgqueue.jobs"

@@ -14,11 +14,11 @@ from looking import ask, wait_until
 from pgqueue import PgQueue
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
 from pgqueue.errors import UnknownWorker
-from pgqueue.store import workers
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
 from pgqueue.store.plan import Statement
-from pgqueue.values.workers import Ask
+from pgqueue.store.workers import workers
+from pgqueue.values.workers.worker import Ask
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from looking import ask
 
 from pgqueue.cli.own_schema import own_schema
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 NAME = "pgqueue_own"
 THERE = "select count(*) from pg_namespace where nspname = 'pgqueue_own'"

@@ -20,7 +20,7 @@ from pgqueue.cli.output import lasted
 from pgqueue.cli.top import command, snapshot
 from pgqueue.cli.top.screen import Question, Top
 from pgqueue.errors import ConfigurationError, ConnectionFailed
-from pgqueue.store import claim
+from pgqueue.store.jobs import claim
 
 HOSTILE = "[bold]\x1b[31m\u202e"
 

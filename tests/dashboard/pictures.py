@@ -17,9 +17,10 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from pgqueue import PgQueue
 from pgqueue.dashboard import Dashboard, on_this_machine
-from pgqueue.store import schema, series
-from pgqueue.values.series import COUNTS
-from pgqueue.values.sketch import count_times
+from pgqueue.store.insight import series
+from pgqueue.store.schema import schema
+from pgqueue.values.insight.series import COUNTS
+from pgqueue.values.insight.sketch import count_times
 
 WHERE: Final = Path(__file__).parents[2] / "docs" / "guides" / "dashboard"
 LARGEST: Final = 150_000

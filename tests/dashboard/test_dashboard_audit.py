@@ -11,9 +11,9 @@ from looking import ask
 
 from pgqueue import Limit, PgQueue, chain
 from pgqueue.dashboard.pages import ACTIONS
-from pgqueue.store import bulk
-from pgqueue.values.bulk import Action, Operation
-from pgqueue.values.job_filter import JobFilter
+from pgqueue.store.bulk import bulk
+from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.operation import Action, Operation
 
 MakePerson = Callable[..., Person]
 AGO = datetime(2026, 1, 1, tzinfo=UTC)

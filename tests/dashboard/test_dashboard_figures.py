@@ -15,7 +15,7 @@ from looking import ask
 
 from pgqueue import Limit, PgQueue, chain
 from pgqueue.dashboard import Right
-from pgqueue.store import depths
+from pgqueue.store.insight import depths
 
 EMPTY = {
     "/overview": "No worker has measured a job",

@@ -13,11 +13,11 @@ from looking import ask
 from pgqueue import Limit, PgQueue, Workflow, chain
 from pgqueue.dashboard import Dashboard, Right, User
 from pgqueue.dashboard.pages import PAGES
-from pgqueue.store import bulk
-from pgqueue.store.connection import Blocking
+from pgqueue.store.bulk import bulk
+from pgqueue.store.connections.connection import Blocking
 from pgqueue.store.plan import Row, Step
-from pgqueue.values.bulk import Action, Operation
-from pgqueue.values.job_filter import JobFilter
+from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.operation import Action, Operation
 
 MakePerson = Callable[..., Person]
 

@@ -12,10 +12,10 @@ from dashboard.people import Person
 
 from pgqueue import PgQueue
 from pgqueue.dashboard import Dashboard, User
-from pgqueue.store import searching
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.insight import searching
 from pgqueue.store.plan import Row, Statement, Step
-from pgqueue.store.standings import WHOLE_PAGES
+from pgqueue.store.queues.standings import WHOLE_PAGES
 
 WAITING: Final = 80_000
 """Jobs, so that the table has more pages than are read as a whole."""

@@ -12,8 +12,8 @@ from running import Running
 
 from pgqueue import Context, PgQueue, Workflow, chain, group
 from pgqueue.dashboard import Right
-from pgqueue.store import story
-from pgqueue.values.story import Story
+from pgqueue.store.insight import story
+from pgqueue.values.insight.story import Story
 
 MakePerson = Callable[..., Person]
 

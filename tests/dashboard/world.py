@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from looking import ask, wait_until
 
 from pgqueue import OldestReady, PgQueue
-from pgqueue.store import alerts
-from pgqueue.values.alert_state import NewAlert, Terms
+from pgqueue.store.alerts import alerts
+from pgqueue.values.alerts.state import NewAlert, Terms
 
 SECRET = "hunter22-secret"  # noqa: S105 - to be looked for in what is shown
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\u202e"

@@ -19,7 +19,7 @@ import pgqueue
 from pgqueue import errors
 from pgqueue.cli.main import main
 from pgqueue.flask.config import OPTIONS
-from pgqueue.values.job import BEGINNINGS, TRANSITIONS
+from pgqueue.values.jobs.job import BEGINNINGS, TRANSITIONS
 from pgqueue.worker.worker import Worker
 
 README = ROOT / "README.md"

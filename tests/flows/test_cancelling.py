@@ -9,9 +9,9 @@ from flows.world import World, a_world
 
 from pgqueue import JobState, Workflow, chain, group
 from pgqueue.errors import FlowNotFound
-from pgqueue.store import flow_control
+from pgqueue.store.flows import flow_control
+from pgqueue.store.jobs.sweep import Sweep, run_sweep
 from pgqueue.store.plan import Plan
-from pgqueue.store.sweep import Sweep, run_sweep
 
 world = a_world
 

@@ -11,8 +11,10 @@ from store.crowd import ask
 from store.samples import worker_info
 
 from pgqueue import JobState, PgQueue, Workflow, chain
-from pgqueue.store import claim, flow_upkeep, following, leases, upkeep
-from pgqueue.values.lease import LEASE
+from pgqueue.store.flows import flow_upkeep, following
+from pgqueue.store.jobs import claim
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.workers.lease import LEASE
 
 world = a_world
 LOCK = "select id from pgqueue.flows for update"

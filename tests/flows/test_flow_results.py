@@ -8,9 +8,9 @@ import pytest
 from flows.world import World, every_world
 
 from pgqueue import Context, JobState, Task, Workflow, chain, group, result
-from pgqueue.app.flow_handle import FlowHandle
+from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.errors import FlowError, InvalidOption, SignalRefused
-from pgqueue.values.flow import PORTION
+from pgqueue.values.flows.flow import PORTION
 
 world = every_world
 STORED = pytest.mark.parametrize("world", ["database", "transaction"], indirect=True)

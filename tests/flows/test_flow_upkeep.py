@@ -6,7 +6,7 @@ import pytest
 from flows.world import World, a_world
 
 from pgqueue import Workflow, chain
-from pgqueue.store import flow_upkeep
+from pgqueue.store.flows import flow_upkeep
 
 world = a_world
 COMPLETED = """

@@ -13,8 +13,8 @@ from neighbours.places import MINUTE
 from pgqueue import JobState, Observer, Outcome, Unique, Workflow, chain, group
 from pgqueue.errors import FlowRefused, InvalidOption
 from pgqueue.testing import assert_enqueued, dying
-from pgqueue.values.flow import PORTION
-from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.flows.flow import PORTION
+from pgqueue.values.jobs.job import Enqueued, NewJob
 
 world = every_world
 

@@ -13,8 +13,8 @@ from running import Running
 
 from pgqueue import Context, JobState, PgQueue, Workflow, chain, group
 from pgqueue.errors import JobFailed
-from pgqueue.store import following
-from pgqueue.store.session import PLANNER
+from pgqueue.store.connections.session import PLANNER
+from pgqueue.store.flows import following
 
 world = a_world
 LOCK_FLOW: LiteralString = "select id from pgqueue.flows for no key update"

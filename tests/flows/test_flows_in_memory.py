@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from neighbours.places import empty, one_database
 
 from pgqueue import Context, JobState, PgQueue, Workflow, chain, group
-from pgqueue.app.flow_handle import FlowHandle
-from pgqueue.app.flows import Flow
+from pgqueue.app.flows.chains import Flow
+from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.app.task import Call
 from pgqueue.errors import FlowRefused, NotInMemory
 from pgqueue.testing import drain, eager, in_database, in_memory
-from pgqueue.values.flow_record import FlowRecord
+from pgqueue.values.flows.record import FlowRecord
 
 database = one_database
 

@@ -7,8 +7,8 @@ from flows.world import World
 from store.drivers import Ask, every_kind, one_database
 
 from pgqueue import PgQueue, Workflow, chain, group
-from pgqueue.app.flow_handle import FlowHandle
-from pgqueue.app.flows import Flow
+from pgqueue.app.flows.chains import Flow
+from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.testing import adrain
 
 ask, database = every_kind, one_database

@@ -8,7 +8,7 @@ from flows.world import World, a_world
 
 from pgqueue import Context, chain, group
 from pgqueue.errors import FlowRefused
-from pgqueue.store import upkeep
+from pgqueue.store.workers import upkeep
 
 world = a_world
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)

@@ -11,9 +11,9 @@ from flows.world import World, a_world
 
 from pgqueue import JobState, Workflow, chain, group
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.following import FOLLOWED_AT_ONCE
+from pgqueue.store.flows.following import FOLLOWED_AT_ONCE
 from pgqueue.store.plan import Row
-from pgqueue.values.job import JobFlags
+from pgqueue.values.jobs.job import JobFlags
 
 world = a_world
 

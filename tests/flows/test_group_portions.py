@@ -10,13 +10,14 @@ from store.crowd import ask, until_statements_wait
 from store.samples import worker_info
 
 from pgqueue import chain, group
-from pgqueue.store import claim, finish, leases
-from pgqueue.store.ending import States
+from pgqueue.store.jobs import claim, finish
+from pgqueue.store.jobs.ending import States
 from pgqueue.store.plan import Plan
-from pgqueue.values.flow import PORTION
-from pgqueue.values.job import Claim
-from pgqueue.values.lease import LEASE
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.workers import leases
+from pgqueue.values.flows.flow import PORTION
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Succeeded
+from pgqueue.values.workers.lease import LEASE
 
 world = a_world
 

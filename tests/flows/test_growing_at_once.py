@@ -11,13 +11,15 @@ from store.crowd import ask, until_statements_wait
 from store.samples import worker_info
 
 from pgqueue import Workflow, group
-from pgqueue.store import claim, flow_growth, leases
-from pgqueue.store.ending import States
+from pgqueue.store.flows import flow_growth
+from pgqueue.store.jobs import claim
+from pgqueue.store.jobs.ending import States
 from pgqueue.store.plan import Plan
-from pgqueue.values.flow import EdgeRule, Step
-from pgqueue.values.flow_addition import Addition
-from pgqueue.values.lease import LEASE
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.workers import leases
+from pgqueue.values.flows.addition import Addition
+from pgqueue.values.flows.flow import EdgeRule, Step
+from pgqueue.values.jobs.verdict import Succeeded
+from pgqueue.values.workers.lease import LEASE
 
 world = a_world
 FLOW = "select id from pgqueue.flows for update"

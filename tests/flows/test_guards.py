@@ -12,13 +12,15 @@ from store.samples import worker_info
 
 from pgqueue import Context, JobState, Workflow, chain, group
 from pgqueue.errors import ResultNotKept
-from pgqueue.store import claim, finish, flow_control, flow_facts, flow_upkeep, following, leases
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.flows import flow_control, flow_facts, flow_upkeep, following
+from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Row, Statement, Step, Steps, plan, run
-from pgqueue.values.job import AttemptError
-from pgqueue.values.lease import LEASE
-from pgqueue.values.verdict import Died, Succeeded, Verdict
+from pgqueue.store.workers import leases
+from pgqueue.values.jobs.job import AttemptError
+from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict
+from pgqueue.values.workers.lease import LEASE
 
 world = a_world
 

@@ -13,10 +13,10 @@ from pgqueue import Codec, JobPart, PgQueue, Workflow, chain, group
 from pgqueue.cli.main import main
 from pgqueue.errors import FlowNotDone, FlowNotFound, InvalidOption
 from pgqueue.testing import drain
-from pgqueue.values.flow import NodeState
-from pgqueue.values.flow_drawing import WIDTH, drawn, levels_of, mermaid
-from pgqueue.values.flow_record import FlowRecord, FlowState
-from pgqueue.values.flow_svg import svg
+from pgqueue.values.flows.drawing import WIDTH, drawn, levels_of, mermaid
+from pgqueue.values.flows.flow import NodeState
+from pgqueue.values.flows.record import FlowRecord, FlowState
+from pgqueue.values.flows.svg import svg
 
 world = every_world
 STORED = pytest.mark.parametrize("world", ["database"], indirect=True)

@@ -9,7 +9,7 @@ from flows.world import World, a_world
 
 from pgqueue import Flow, JobState, PgQueue, Workflow, chain, group
 from pgqueue.errors import FlowRefused, InvalidOption
-from pgqueue.store import upkeep
+from pgqueue.store.workers import upkeep
 from pgqueue.testing import drain
 
 world = a_world

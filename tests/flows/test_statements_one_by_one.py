@@ -7,12 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 from flows.world import World, a_world
-from store.test_claims_from_lanes import Workers
+from limits.test_claims_from_lanes import Workers
 
 from pgqueue import Dead, JobState, Rate, Workflow, chain, group
 from pgqueue.errors import FlowRefused
-from pgqueue.store import flow_control, flow_upkeep
 from pgqueue.store.arrays import numbers, texts
+from pgqueue.store.flows import flow_control, flow_upkeep
 from pgqueue.store.plan import Row, Statement, Steps, plan
 
 world = a_world

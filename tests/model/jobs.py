@@ -6,9 +6,9 @@ from typing import Any
 
 from store.samples import error_of
 
-from pgqueue.values.job import Claim
-from pgqueue.values.signal import Awaited
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, Waits
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, Waits
+from pgqueue.values.signals import Awaited
 
 MOST = 2
 """Attempts of a job."""

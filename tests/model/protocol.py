@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
-from pgqueue.values.job import TRANSITIONS
+from pgqueue.values.jobs.job import TRANSITIONS
 
 MOST = 2
 """Attempts of a job."""

@@ -38,14 +38,17 @@ from pgqueue.chaos.history.events import (
     Violation,
 )
 from pgqueue.chaos.history.index import Rules
-from pgqueue.store import claim, control, enqueue, finish, leases, limits, signals, upkeep
+from pgqueue.store import signals
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.jobs import claim, control, enqueue, finish
+from pgqueue.store.limits import limits
 from pgqueue.store.plan import Plan, run
-from pgqueue.values.job import Claim, Outcome
-from pgqueue.values.limit import Numbers
-from pgqueue.values.limit_state import Waiting
-from pgqueue.values.retried import Retried
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.bulk.retried import Retried
+from pgqueue.values.jobs.job import Claim, Outcome
+from pgqueue.values.limits.limit import Numbers
+from pgqueue.values.limits.state import Waiting
 
 T = TypeVar("T")
 LIMIT = "one"

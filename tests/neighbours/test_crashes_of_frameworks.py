@@ -11,7 +11,8 @@ from neighbours.serving import sqlalchemy_url, started, until
 from promises.processes import do, listed
 
 from pgqueue import Job, JobHandle, JobState, PgQueue
-from pgqueue.store import claim, crashes, leases, upkeep
+from pgqueue.store.jobs import claim
+from pgqueue.store.workers import crashes, leases, upkeep
 
 TASKS = "neighbours.project.shop.tasks"
 WORKER = ("pgqueue", "worker", "--sweep", "0.2s")

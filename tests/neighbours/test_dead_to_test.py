@@ -18,9 +18,9 @@ from pgqueue import Context, PgQueue, RetryLater, Snooze
 from pgqueue.app.reproducing import place_of, written_test
 from pgqueue.errors import InvalidOption, UnknownTask
 from pgqueue.testing import drain, in_memory, replay
-from pgqueue.values.job import AttemptError, Job, JobState
-from pgqueue.values.literal import literal, text
-from pgqueue.values.reproduction import Place, source_of
+from pgqueue.values.jobs.job import AttemptError, Job, JobState
+from pgqueue.values.jobs.reproduction import Place, source_of
+from pgqueue.values.payloads.literal import literal, text
 
 APP = """
 from dataclasses import dataclass

@@ -23,8 +23,8 @@ from pgqueue import JobPart, JobState, PgQueue
 from pgqueue.app.reproducing import place_of, written_test
 from pgqueue.dashboard.redaction import HIDDEN, Redaction
 from pgqueue.testing import drain, in_database, replay
-from pgqueue.values.job import AttemptError, Job
-from pgqueue.values.reproduction import Place, source_of
+from pgqueue.values.jobs.job import AttemptError, Job
+from pgqueue.values.jobs.reproduction import Place, source_of
 
 PLACE = Place("shop.jobs", "queue")
 APP = """

@@ -30,8 +30,8 @@ from pgqueue.django.models import DeadJob, Job
 from pgqueue.django.recycling import Recycling
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaMissing
 from pgqueue.store import columns
-from pgqueue.values.codec import Codec
-from pgqueue.values.job import JobState
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.payloads.codec import Codec
 
 
 def _committed(dsn: str) -> list[int]:
@@ -341,7 +341,7 @@ def test_middleware_of_the_settings_is_within_djangos_own() -> None:
     assert kinds == [Recycling, Middleware, Middleware]
 
 
-@pytest.mark.parametrize("given", ["pgqueue.values.codec.Codec", Codec()], ids=["path", "object"])
+@pytest.mark.parametrize("given", ["pgqueue.values.payloads.codec.Codec", Codec()], ids=["path", "object"])
 def test_the_codec_of_the_settings_is_the_queues(given: object) -> None:
     with override_settings(PGQUEUE={"CODEC": given}):
         assert type(DjangoQueue.from_settings().codec) is Codec

@@ -25,7 +25,7 @@ from pgqueue.django import queue
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import DeadJob, Job, Limit, Queue, Worker, table
 from pgqueue.errors import PgQueueError
-from pgqueue.values.job import JobState
+from pgqueue.values.jobs.job import JobState
 
 GUIDE = DOCS / "guides" / "django-admin.md"
 TASKS = "neighbours.project.shop.tasks"

@@ -15,8 +15,8 @@ from neighbours.django_backend_database import database
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.values.limit import Limit, Numbers, Rate
-from pgqueue.values.limit_status import LimitStatus
+from pgqueue.values.limits.limit import Limit, Numbers, Rate
+from pgqueue.values.limits.status import LimitStatus
 
 LIST = "/admin/pgqueue/limit/"
 MAIL, API = "queue:mail", "queue:api"

@@ -15,8 +15,8 @@ from neighbours.django_backend_database import database
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.values.queue_settings import QueueSettings
-from pgqueue.values.standing import QueueStanding
+from pgqueue.values.queues.settings import QueueSettings
+from pgqueue.values.queues.standing import QueueStanding
 
 LIST = "/admin/pgqueue/queue/"
 PAGE = f"{LIST}mail/change/"

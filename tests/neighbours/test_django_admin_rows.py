@@ -17,8 +17,8 @@ from pgqueue.django import queue
 from pgqueue.django.admin_show import EXPLAINED, as_errors, as_json
 from pgqueue.django.models import DeadJob, Job
 from pgqueue.errors import DatabaseError
-from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Reason
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.jobs.verdict import Reason
 
 LEVELS = 3000
 DEEP = '{"a": ' + "[" * LEVELS + "]" * LEVELS + "}"

@@ -17,11 +17,11 @@ from neighbours.django_backend_database import database
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue import Task
-from pgqueue.app.schedules import Schedules
+from pgqueue.app.schedules.schedules import Schedules
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.errors import UnknownSchedule
-from pgqueue.store import schedules as plans
-from pgqueue.values.schedule import NewSchedule, Timing
+from pgqueue.store.schedules import schedules as plans
+from pgqueue.values.schedules.schedule import NewSchedule, Timing
 
 LIST = "/admin/pgqueue/schedule/"
 ADD = f"{LIST}add/"

@@ -16,7 +16,7 @@ from neighbours.django_backend_database import database
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.values.limit import Limit
+from pgqueue.values.limits.limit import Limit
 
 LIST = "/admin/pgqueue/share/"
 ACME = ' {"tenant":"acme"}'

@@ -46,7 +46,7 @@ from pgqueue.django import DjangoQueue, TaskBackend, backend, queue
 from pgqueue.django.backend_api import task_finished_logger
 from pgqueue.django.backend_tasks import Policy, adopt
 from pgqueue.errors import PayloadTooLarge
-from pgqueue.values.job import JobState
+from pgqueue.values.jobs.job import JobState
 
 READY, RUNNING = TaskResultStatus.READY, TaskResultStatus.RUNNING
 FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL

@@ -26,8 +26,8 @@ from pgqueue.django import DjangoQueue, backend_modules, queue
 from pgqueue.django.backend_imported import ImportedTasks
 from pgqueue.django.backend_tasks import adopt
 from pgqueue.errors import UnknownTask
-from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Cancelled, Returned
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.jobs.verdict import Cancelled, Returned
 from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.executor import Executor
 

@@ -15,7 +15,7 @@ from neighbours.conftest import point_django_at
 from neighbours.project.shop.tasks import confirm, refuse
 
 from pgqueue.django import queue
-from pgqueue.store.schema import REVISION
+from pgqueue.store.schema.schema import REVISION
 
 WORKER = """
 insert into pgqueue.workers (id, lease_until, pid, concurrency, host, version)

@@ -14,14 +14,14 @@ from django.db.migrations.writer import OperationWriter
 from django.test import override_settings
 from neighbours.conftest import forget_connections
 from neighbours.django_project import manage
+from schema.migrating import consists_of
 from sqlalchemy import text
-from store.migrating import consists_of
 
 from pgqueue.django import queue
 from pgqueue.django.operations import Revision, as_sqlalchemy
-from pgqueue.store import schema
-from pgqueue.store.drivers import psycopg_connection
-from pgqueue.store.schema import REVISION
+from pgqueue.store.connections.drivers import psycopg_connection
+from pgqueue.store.schema import schema
+from pgqueue.store.schema.schema import REVISION
 
 MIGRATIONS = Path(__file__).parents[2] / "pgqueue" / "django" / "migrations"
 ONE_BY_ONE = sorted(file.stem for file in MIGRATIONS.glob("0*.py"))

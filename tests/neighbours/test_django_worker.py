@@ -22,7 +22,7 @@ from pgqueue import OWN_CONNECTION
 from pgqueue.app.context import Context
 from pgqueue.django import DjangoQueue, recycling
 from pgqueue.django import queue as project_queue
-from pgqueue.values.job import Job, JobState
+from pgqueue.values.jobs.job import Job, JobState
 
 T = TypeVar("T")
 

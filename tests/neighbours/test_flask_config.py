@@ -14,7 +14,7 @@ from pgqueue import PgQueue
 from pgqueue.app.undertest import replace_databases
 from pgqueue.errors import ConfigurationError, InvalidOption, UnknownQueue
 from pgqueue.flask import PgQueueFlask
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 DSN = "postgresql://me@localhost/shop"
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from pgqueue import chain, group
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask import OWN_CONNECTION
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 
 __all__ = ["shop_and_app"]  # a fixture
 

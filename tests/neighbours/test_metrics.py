@@ -34,9 +34,9 @@ from pgqueue.telemetry.histogram import SECONDS, Histogram
 from pgqueue.telemetry.labels import LONGEST, MOST, OTHER
 from pgqueue.telemetry.queue_metrics import QueueMetrics
 from pgqueue.telemetry.worker_metrics import JobMetrics
-from pgqueue.values.health import Vitals
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned, Succeeded
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Returned, Succeeded
+from pgqueue.values.workers.health import Vitals
 from pgqueue.worker.worker import Worker
 
 METRICS = Path(__file__).parents[2] / "docs/metrics"
@@ -197,7 +197,7 @@ def test_promtool_accepts_the_rules() -> None:
 async def test_while_the_loop_is_blocked_the_endpoint_answers_and_says_so(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgqueue.values.health.BLOCKED_FOR_LONG", 0.2)
+    monkeypatch.setattr("pgqueue.values.workers.health.BLOCKED_FOR_LONG", 0.2)
     blocking, released = threading.Event(), threading.Event()
 
     @queue.task(name="block")

@@ -19,7 +19,7 @@ from store.drivers import sqlalchemy_url
 
 from pgqueue import JobState, PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store import schema as migrations
+from pgqueue.store.schema import schema as migrations
 from pgqueue.tables import Tables, tables
 
 TABLES = (

@@ -10,7 +10,7 @@ from tenacity import wait_fixed
 from pgqueue import JobState, PgQueue, Retry, chain
 from pgqueue.errors import InvalidOption
 from pgqueue.testing import Clock, drain
-from pgqueue.values.bulk import SkipReason
+from pgqueue.values.bulk.operation import SkipReason
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 

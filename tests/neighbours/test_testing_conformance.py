@@ -36,10 +36,10 @@ from pgqueue.errors import (
     UnknownQueue,
     UnknownTask,
 )
-from pgqueue.store.enqueue import ROWS_PER_BLOCK
+from pgqueue.store.jobs.enqueue import ROWS_PER_BLOCK
 from pgqueue.testing import Clock, drain, dying, failing
-from pgqueue.values.job import QueueCount
-from pgqueue.values.retried import Held, Retried
+from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.jobs.job import QueueCount
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 

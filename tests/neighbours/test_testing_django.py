@@ -30,7 +30,7 @@ from pgqueue.testing import (
     failing,
     in_memory,
 )
-from pgqueue.values.job import JobState
+from pgqueue.values.jobs.job import JobState
 
 TASKS_PACKAGE = Task.__module__.removesuffix(".base")
 

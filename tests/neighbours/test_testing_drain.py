@@ -13,8 +13,9 @@ from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, e
 from tenacity import wait_fixed
 
 from pgqueue import Context, JobState, PgQueue, Retry
-from pgqueue.store import claim, leases
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import claim
+from pgqueue.store.workers import leases
 from pgqueue.testing import Clock, adrain, drain, failing, in_database, in_memory, in_transaction
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database

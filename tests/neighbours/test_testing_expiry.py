@@ -10,7 +10,7 @@ from tenacity import wait_fixed
 from pgqueue import Context, JobState, PgQueue, Retry, Snooze, Task, Unique, chain
 from pgqueue.errors import InvalidOption, JobFailed
 from pgqueue.testing import Clock, drain
-from pgqueue.values.flow_record import FlowState
+from pgqueue.values.flows.record import FlowState
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 

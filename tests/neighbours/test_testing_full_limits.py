@@ -6,7 +6,7 @@ from neighbours.places import a_clock, a_database, every_place, one_database
 from pgqueue import JobState, Limit, PgQueue, Rate, chain
 from pgqueue.errors import InvalidOption, LimitReached
 from pgqueue.testing import drain
-from pgqueue.values.job import Outcome
+from pgqueue.values.jobs.job import Outcome
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 

@@ -10,7 +10,7 @@ from tenacity import wait_fixed
 
 from pgqueue import Event, Observer, PgQueue, Retry
 from pgqueue.testing import Clock, adrain, drain, dying, eager
-from pgqueue.values.event import JobEventName
+from pgqueue.values.jobs.event import JobEventName
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 BOTH = pytest.mark.parametrize("plain", [True, False], ids=["plain hook", "async hook"])

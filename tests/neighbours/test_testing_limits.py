@@ -8,7 +8,7 @@ from tenacity import wait_fixed
 
 from pgqueue import JobState, Limit, PgQueue, Rate, Retry
 from pgqueue.errors import InvalidOption
-from pgqueue.store.enqueue import enqueue
+from pgqueue.store.jobs.enqueue import enqueue
 from pgqueue.testing import Clock, drain, in_memory
 from pgqueue.testing.trouble import dying
 

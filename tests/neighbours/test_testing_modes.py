@@ -27,11 +27,11 @@ from pgqueue.errors import (
     NotInMemory,
     UnsupportedConnection,
 )
-from pgqueue.store import control, enqueue
+from pgqueue.store.jobs import control, enqueue
 from pgqueue.store.plan import Plan
 from pgqueue.testing import Clock, Memory, adrain, drain, eager, in_database, in_memory, in_transaction
 from pgqueue.testing.adding import Adding
-from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.jobs.job import Enqueued, NewJob
 from pgqueue.worker.worker import Worker
 
 emptied, database = a_database, one_database
@@ -210,7 +210,7 @@ async def test_workers_and_awaited_takes_are_refused_in_memory(app: PgQueue) -> 
 
 
 def test_a_plan_that_memory_does_not_know_is_refused_by_name(app: PgQueue) -> None:
-    from pgqueue.store import upkeep  # noqa: PLC0415 - one that no queue runs
+    from pgqueue.store.workers import upkeep  # noqa: PLC0415 - one that no queue runs
 
     with (
         in_memory(app) as memory,

@@ -10,10 +10,10 @@ from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, e
 from pgqueue import Context, JobState, PgQueue, Task
 from pgqueue.errors import InvalidOption, PayloadNotEncodable, UnknownQueue, UnknownSchedule
 from pgqueue.testing import Clock, assert_ticks, drain, in_memory
-from pgqueue.values.codec import Codec, JobPart
-from pgqueue.values.rule import Note
-from pgqueue.values.scheduled import Applied, Change
-from pgqueue.values.unique import Unique
+from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.payloads.codec import Codec, JobPart
+from pgqueue.values.schedules.record import Applied, Change
+from pgqueue.values.schedules.rule import Note
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 

@@ -13,11 +13,11 @@ from store.samples import new_job
 
 from pgqueue import PgQueue
 from pgqueue.errors import PgQueueError
-from pgqueue.store import schedules, ticks
 from pgqueue.store.plan import Plan
+from pgqueue.store.schedules import schedules, ticks
 from pgqueue.testing import Clock, in_memory
-from pgqueue.values.schedule import NewSchedule, Timing
-from pgqueue.values.scheduled import Run, Schedule
+from pgqueue.values.schedules.record import Run, Schedule
+from pgqueue.values.schedules.schedule import NewSchedule, Timing
 
 Step = tuple[str, int, dict[str, Any]]
 RULES: list[dict[str, Any]] = [

@@ -12,10 +12,10 @@ from psycopg import ClientCursor
 from tenacity import wait_fixed
 
 from pgqueue import OWN_CONNECTION, PgQueue, Retry, Snooze
-from pgqueue.store import leases
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.session import PLANNER
 from pgqueue.store.plan import Plan, run
-from pgqueue.store.session import PLANNER
+from pgqueue.store.workers import leases
 from pgqueue.worker.worker import Worker
 
 HOUR = timedelta(hours=1)

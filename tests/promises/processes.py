@@ -18,11 +18,12 @@ from programs import Program
 from promises.workshop import TABLES
 
 from pgqueue import PgQueue
-from pgqueue.store import claim, leases
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.jobs import claim
 from pgqueue.store.plan import Plan, run
-from pgqueue.values.job import Claim
+from pgqueue.store.workers import leases
+from pgqueue.values.jobs.job import Claim
 
 T = TypeVar("T")
 TESTS = Path(__file__).parents[1]

@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 from looking import ask, wait_until
+from schema.migrating import consists_of
 from store.crowd import until_statements_wait
-from store.migrating import consists_of
 from store.releases import FORMER, NEXT, NextRelease, Program, at_work, differing, next_release
 from store.sqlfiles import SQL
 
-from pgqueue.store import ahead, schema
+from pgqueue.store.schema import ahead, schema
 
 RECORDS = "select id from pgqueue.job_history union all select id from pgqueue.dead_jobs"
 

@@ -14,7 +14,7 @@ from tenacity import retry_if_exception
 from worker.helping import ended
 
 from pgqueue import Context, JobState, PgQueue
-from pgqueue.values.retry import Retry
+from pgqueue.values.jobs.retry import Retry
 
 SESSION = (
     "set search_path = tenant_a",

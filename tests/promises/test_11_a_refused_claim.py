@@ -11,7 +11,7 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import JobState, Limit, PgQueue, Task
-from pgqueue.store import served_lanes
+from pgqueue.store.limits import served_lanes
 from pgqueue.worker import queues
 
 REFUSING = """

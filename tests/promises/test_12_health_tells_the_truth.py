@@ -19,8 +19,9 @@ from worker.helping import FOR_EVER, beat, ended
 from worker.proxy import Proxy
 
 from pgqueue import PgQueue
-from pgqueue.store import control, listener
-from pgqueue.values.health import WorkerProblem, not_live, not_ready
+from pgqueue.store.connections import listener
+from pgqueue.store.jobs import control
+from pgqueue.values.workers.health import WorkerProblem, not_live, not_ready
 from pgqueue.worker.worker import Worker
 
 SOON = timedelta(seconds=0.2)

@@ -11,12 +11,14 @@ from store.crowd import ask
 from store.samples import LEASE, worker_info
 
 from pgqueue import PgQueue, Task, Workflow, chain, group
-from pgqueue.store import claim, finish, following, leases
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.flows import following
+from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Row, Step, run
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.workers import leases
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Succeeded
 
 STATES = "select id, status from pgqueue.jobs order by id"
 NODES = "select id, state, waits_for from pgqueue.nodes order by id"

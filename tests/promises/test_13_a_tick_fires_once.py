@@ -10,8 +10,8 @@ from promises.processes import at_the_gate, closed_gate, gate_inserts, processes
 from promises.workshop import Workshop
 
 from pgqueue import PgQueue
-from pgqueue.store import schedules, ticks
-from pgqueue.values.schedule import NewSchedule, Timing
+from pgqueue.store.schedules import schedules, ticks
+from pgqueue.values.schedules.schedule import NewSchedule, Timing
 
 SECOND = timedelta(seconds=1)
 

@@ -29,8 +29,8 @@ from promises.workshop import Workshop
 from running import Running
 
 from pgqueue import JobHandle, JobState, PgQueue
-from pgqueue.store import finish
-from pgqueue.values.verdict import Again, Died, Returned, Succeeded, describe
+from pgqueue.store.jobs import finish
+from pgqueue.values.jobs.verdict import Again, Died, Returned, Succeeded, describe
 
 ROUNDS = 3
 SUCCEEDED, DEAD, CANCELLED = {"succeeded"}, {"dead"}, {"cancelled"}

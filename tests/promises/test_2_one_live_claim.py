@@ -34,9 +34,10 @@ from promises.workshop import Workshop
 from running import Running
 
 from pgqueue import Context, JobState, PgQueue, Superseded, TakenJob
-from pgqueue.store import claim, finish, leases, upkeep
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
+from pgqueue.store.jobs import claim, finish
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
 from pgqueue.worker.executor import Executor
 
 NOTHING = timedelta(0)

@@ -18,8 +18,9 @@ from running import Running
 from tenacity import retry_if_exception, retry_if_exception_type, wait_fixed, wait_none
 
 from pgqueue import Context, Dead, Job, JobHandle, JobState, PgQueue, Retry, RetryLater, Snooze
-from pgqueue.store import claim, finish, leases, upkeep
-from pgqueue.values.verdict import Returned
+from pgqueue.store.jobs import claim, finish
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.verdict import Returned
 
 AT_ONCE_RETRY = Retry(wait=wait_none())
 AN_HOUR = timedelta(hours=1)

@@ -19,12 +19,13 @@ import pytest
 from servers import on_the_oldest
 
 from pgqueue import JobHandle, Limit, PgQueue, Unique
-from pgqueue.app.sharding import sharded_database
+from pgqueue.app.shards import sharded_database
 from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.errors import ShardDown, WrongShard
-from pgqueue.store import resharding, schema
+from pgqueue.store.schema import schema
+from pgqueue.store.shards import resharding
 from pgqueue.testing.databases import hasten
-from pgqueue.values.sharding import home_of, shard_of_id
+from pgqueue.values.shards import home_of, shard_of_id
 
 pytestmark = pytest.mark.skipif(on_the_oldest(), reason="three servers are made of the embedded binaries")
 KEYS = 24

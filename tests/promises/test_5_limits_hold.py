@@ -75,7 +75,7 @@ def test_limits_are_never_exceeded_by_four_processes_of_eight_slots_that_are_kil
     assert [at_once[f"in_order {key}"] for key in "abcde"] == [1] * 5
     assert (
         max(at_once[f"limited {key}"] for key in "abc") <= 3
-    )  # that 3 are reached: tests/worker/test_worker_limits.py
+    )  # that 3 are reached: tests/limits/test_worker_limits.py
     assert most_at_once(lines, lambda one: one.task)["in_order"] <= 3
     assert ask(dsn, "select count(*) from pgqueue.jobs where in_lane or status = 'running'") == [(0,)]
     queue.close()

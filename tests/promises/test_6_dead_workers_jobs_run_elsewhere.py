@@ -33,7 +33,8 @@ from promises.workshop import Workshop
 from running import Running
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
-from pgqueue.store import claim, leases, upkeep
+from pgqueue.store.jobs import claim
+from pgqueue.store.workers import leases, upkeep
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection

@@ -12,7 +12,7 @@ from promises.asking import HOUR, LEASE, do, register_tasks, registered
 from promises.skewed import process
 
 from pgqueue import JobState, PgQueue
-from pgqueue.store import claim
+from pgqueue.store.jobs import claim
 
 DAYS = 86_400.0
 wrong_by = pytest.mark.parametrize("skew", [3 * DAYS, -3 * DAYS], ids=["ahead", "behind"])

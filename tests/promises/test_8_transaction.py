@@ -19,7 +19,8 @@ from running import Running
 from tenacity import wait_none
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry, Superseded, Task
-from pgqueue.store import control, upkeep
+from pgqueue.store.jobs import control
+from pgqueue.store.workers import upkeep
 
 Body = Callable[[Context, "Write"], Awaitable[None]]
 WRITE = b"insert into effects (attempt) values (%s)"

@@ -17,9 +17,10 @@ from promises.asking import SET_PLANNER, do, explain, registered, run_on
 from running import Running
 
 from pgqueue import PgQueue
-from pgqueue.store import claim, finish, upkeep
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.jobs import claim, finish
+from pgqueue.store.workers import upkeep
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Succeeded
 
 BACKLOG = 30_000
 FILL = """

@@ -11,11 +11,12 @@ from promises.asking import SET_PLANNER
 from psycopg import ClientCursor
 
 from pgqueue import PgQueue
-from pgqueue.store import claim, finish, leases
 from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Statement
-from pgqueue.values.job import HEAD, Claim, Mark
-from pgqueue.values.verdict import Died, Returned, Succeeded, Verdict, describe
+from pgqueue.store.workers import leases
+from pgqueue.values.jobs.job import HEAD, Claim, Mark
+from pgqueue.values.jobs.verdict import Died, Returned, Succeeded, Verdict, describe
 
 CHURNED, BATCH = 6_000, 500
 

@@ -28,7 +28,7 @@ from pgqueue.spark.demo.days import (
 )
 from pgqueue.spark.demo.history import generate, last_closed_day
 from pgqueue.spark.demo.world import BUSIEST, FAILURES, TASKS, WAITS, shares
-from pgqueue.values.job import AttemptError
+from pgqueue.values.jobs.job import AttemptError
 
 UNTIL = date(2026, 3, 29)
 """A Sunday."""

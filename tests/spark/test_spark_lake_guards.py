@@ -30,12 +30,12 @@ from pgqueue.spark.lake.record import Batch, EndedDay, Verification
 from pgqueue.spark.lake.records import NAME, SCHEMA
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.writer_lock import writer_lock
-from pgqueue.store import upkeep
-from pgqueue.store.connection import Blocking
-from pgqueue.store.database import Database
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Origin, first_open_day
 from pgqueue.store.plan import Plan, Steps, T, plan, run
+from pgqueue.store.workers import upkeep
 
 OURS = Origin("1", 2, "pgqueue")
 COLUMNS = pa.schema([("id", pa.int64()), ("day", pa.date32())])

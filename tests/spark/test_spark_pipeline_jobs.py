@@ -19,8 +19,9 @@ from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, DuplicateTask, NotVerified, Superseded
 from pgqueue.spark import pipeline_jobs
 from pgqueue.spark.config import Config
-from pgqueue.store import claim, leases, upkeep
-from pgqueue.values.job import JobState
+from pgqueue.store.jobs import claim
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import JobState
 from pgqueue.worker.executor import Executor
 
 Tasks = Mapping[str, Task[[], None]]

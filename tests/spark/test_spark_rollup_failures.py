@@ -13,7 +13,7 @@ from pgqueue.spark.config import Config
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.rollup.attempts import UNREADABLE, attempts_of, reason_of
 from pgqueue.spark.rollup.rollup import rollup
-from pgqueue.values.verdict import NOT_KEPT
+from pgqueue.values.jobs.verdict import NOT_KEPT
 
 FRI = date(2026, 11, 20)
 

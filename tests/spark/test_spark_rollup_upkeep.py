@@ -20,7 +20,7 @@ from pgqueue.spark.lake.steps import STEPS
 from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.rows import rows_of
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline.lake import origin
 from pgqueue.store.pipeline.rollups import ROLLUPS
 

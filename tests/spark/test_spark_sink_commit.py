@@ -16,7 +16,7 @@ from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError, QueueDrained
 from pgqueue.spark.writing.log import rejected, writes
 from pgqueue.spark.writing.writer import stage_partition
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
 from pgqueue.store.pipeline import sink
 from pgqueue.store.pipeline.sink_stage import StagedJob, stage
 from pgqueue.store.plan import run

@@ -24,7 +24,7 @@ from pgqueue.spark.whatif.jobs import Recorded, in_claim_order, moved, read
 from pgqueue.spark.whatif.page import page
 from pgqueue.spark.whatif.settings import Limited, Settings, read_limit, read_move
 from pgqueue.spark.whatif.whatif import Comparison, replayed, whatif
-from pgqueue.values.serving import serving
+from pgqueue.values.queues.serving import serving
 
 DAY = date(2026, 11, 20)
 COUNT, SLOTS = 5_000, 8

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import psycopg
 
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
 from pgqueue.store.plan import Plan, run
 
 T = TypeVar("T")

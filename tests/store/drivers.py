@@ -1,7 +1,7 @@
 """Every kind of connection that plans run on, a row each. ``every_kind`` makes them all look alike.
 
 A row says how its users open a connection, write a transaction and set a savepoint. Everything else is
-pgqueue's own way in: :class:`pgqueue.store.database.Database`, with the user's connection in hand.
+pgqueue's own way in: :class:`pgqueue.store.connections.database.Database`, with the user's connection in hand.
 """
 
 import inspect
@@ -34,7 +34,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 from store import libpq
 
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.plan import Plan
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """A small blocking driver on libpq alone: what it takes to add one, and a row of the conformance suite.
 
 :class:`Connection` is the driver, as another author would have written it; it knows nothing of pgqueue. :class:`Libpq`
-runs steps on it. ``opened`` gives it a row in :data:`pgqueue.store.drivers.DRIVERS` for as long as a test takes.
+runs steps on it. ``opened`` gives it a row in :data:`pgqueue.store.connections.drivers.DRIVERS` for as long as a test takes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +12,10 @@ import pytest
 from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus, PGconn, TransactionStatus
 
-from pgqueue.store.asyncpg import NOT_THERE_STATES, as_text, rewritten
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connection import schema_missing
-from pgqueue.store.drivers import DRIVERS, Driver
+from pgqueue.store.connections.asyncpg import NOT_THERE_STATES, as_text, rewritten
+from pgqueue.store.connections.connection import schema_missing
+from pgqueue.store.connections.drivers import DRIVERS, Driver
 from pgqueue.store.plan import Copy, Row, Step
 
 GOOD = {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.COPY_IN}

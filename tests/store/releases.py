@@ -23,8 +23,8 @@ import pytest
 from tenacity import wait_none
 
 from pgqueue import Context, Dead, PgQueue, Retry
-from pgqueue.store import ahead, schema
 from pgqueue.store.catalogue import MIGRATE_HINT, Catalogue
+from pgqueue.store.schema import ahead, schema
 from pgqueue.worker.worker import Worker
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ AHEAD = 40
 TURNS = 20
 
 SCRIPT = """
-from pgqueue.store.schema import run_revision
+from pgqueue.store.schema.schema import run_revision
 
 revision = "{revision}"
 down_revision = "{before}"
@@ -76,7 +76,7 @@ class OfRelease(Catalogue):
 
 
 class NextRelease:
-    """The next release's migrations: :mod:`pgqueue.store.schema` with one revision more."""
+    """The next release's migrations: :mod:`pgqueue.store.schema.schema` with one revision more."""
 
     def __init__(self, folder: Path) -> None:
         """Put the next revision beside this release's."""
@@ -103,7 +103,7 @@ class NextRelease:
             yield
 
     def migrate(self, dsn: str, revision: str = "head") -> None:
-        """As :func:`pgqueue.store.schema.migrate`."""
+        """As :func:`pgqueue.store.schema.schema.migrate`."""
         with self.installed():
             schema.migrate(dsn, revision=revision)
 

@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from pgqueue.store import claim, control, enqueue, leases
+from pgqueue.store.jobs import claim, control, enqueue
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.job import AttemptError, Claim, Job, NewJob
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
+from pgqueue.store.workers import leases
+from pgqueue.values.jobs.job import AttemptError, Claim, Job, NewJob
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -9,9 +9,10 @@ from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import MINUTE, NOON, adding, new_job, shown, taking, worker_info
 from store.test_plans_by_hand import Answers
 
-from pgqueue.store import admission, control, leases, upkeep
+from pgqueue.store.jobs import admission, control
 from pgqueue.store.plan import Steps, plan, run
-from pgqueue.values.job import JobState, NewJob
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import JobState, NewJob
 
 Connection = psycopg.Connection[Any]
 WAITS = "select waits_for, job_id from pgqueue.waits order by job_id, waits_for"

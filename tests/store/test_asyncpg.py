@@ -21,10 +21,10 @@ from store.sqlfiles import SQL
 
 from pgqueue import PgQueue, Task
 from pgqueue.errors import UnsupportedConnection
-from pgqueue.store.asyncpg import Asyncpg, as_text, copied, rewritten
 from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.connections.asyncpg import Asyncpg, as_text, copied, rewritten
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.job import JobState
+from pgqueue.values.jobs.job import JobState
 
 database = one_database
 CATALOGUE = catalogue_of("pgqueue")

@@ -22,11 +22,12 @@ from store.samples import (
     worker_info,
 )
 
-from pgqueue.store import claim, control, finish, leases, upkeep
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.jobs import claim, control, finish
 from pgqueue.store.plan import Plan, Row, Step, run
-from pgqueue.values.job import Claim, JobState
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import Claim, JobState
 
 WORKERS = 6
 

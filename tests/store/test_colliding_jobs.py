@@ -8,9 +8,9 @@ import pytest
 from store.crowd import ask
 from store.samples import MINUTE, NOON, adding, new_job, shown, taking
 
-from pgqueue.store import enqueue
-from pgqueue.values.job import JobState, Outcome
-from pgqueue.values.unique import Unique
+from pgqueue.store.jobs import enqueue
+from pgqueue.values.jobs.job import JobState, Outcome
+from pgqueue.values.jobs.unique import Unique
 
 REPLACE, RESCHEDULE = Unique("replace"), Unique("reschedule")
 

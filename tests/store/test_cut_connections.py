@@ -19,10 +19,10 @@ from store.drivers import KINDS, Ask, Kind, _entered
 from store.samples import adding, new_job
 
 import pgqueue
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.plan import Steps, plan
 from pgqueue.testing.standin import StandIn
-from pgqueue.values.job import NewJob
+from pgqueue.values.jobs.job import NewJob
 
 WRITE = "insert into effects default values"
 """What each act does once."""

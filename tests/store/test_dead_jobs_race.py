@@ -6,10 +6,10 @@ import psycopg
 from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import new_job, taking
 
-from pgqueue.store import control, enqueue, finish
+from pgqueue.store.jobs import control, enqueue, finish
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.job import JobState, NewJob, Outcome
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.jobs.job import JobState, NewJob, Outcome
+from pgqueue.values.jobs.verdict import Succeeded
 
 DEAD = """
 insert into pgqueue.dead_jobs (id, run_at, created_at, died_at, collisions, priority, attempts, max_attempts, reason,

@@ -9,9 +9,9 @@ import pytest
 from store.crowd import ask
 from store.samples import MINUTE, NOON, adding, new_job, shown, taking
 
-from pgqueue.store import control, finish
-from pgqueue.values.job import AttemptError, Claim
-from pgqueue.values.verdict import Again, Died
+from pgqueue.store.jobs import control, finish
+from pgqueue.values.jobs.job import AttemptError, Claim
+from pgqueue.values.jobs.verdict import Again, Died
 
 KEPT = 10
 LARGEST = 64 * 1024

@@ -6,12 +6,14 @@ from datetime import timedelta
 from store.drivers import Ask, every_kind, one_database
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, error_of, new_job, shown, taking
 
-from pgqueue.store import enqueue, finish, leases, notes, signals, upkeep
-from pgqueue.values.job import JobState, Outcome
-from pgqueue.values.note import Reported
-from pgqueue.values.signal import Awaited
-from pgqueue.values.unique import Unique
-from pgqueue.values.verdict import Again, Succeeded, Waits
+from pgqueue.store import signals
+from pgqueue.store.jobs import enqueue, finish, notes
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import JobState, Outcome
+from pgqueue.values.jobs.note import Reported
+from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.jobs.verdict import Again, Succeeded, Waits
+from pgqueue.values.signals import Awaited
 
 ask, database = every_kind, one_database
 

@@ -9,7 +9,7 @@ from looking import ask
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, SchemaMissing
-from pgqueue.store.session import OWN, settings_after
+from pgqueue.store.connections.session import OWN, settings_after
 
 NEW_SETTINGS = {"transaction_timeout", "idle_session_timeout"}
 

@@ -9,7 +9,7 @@ from store.crowd import ask
 from store.drivers import partitions
 from store.samples import LEASE, worker_info
 
-from pgqueue.store import leases, upkeep
+from pgqueue.store.workers import leases, upkeep
 
 DAYS = ("job_history_20200101", "job_history_20200102", "job_history_20200103")
 ENDED = """

@@ -10,8 +10,9 @@ from store.crowd import ask
 from store.hostile import HOSTILE, lift_bounds, put
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, worker_info
 
-from pgqueue.store import claim, leases, upkeep
-from pgqueue.values.job import Claim, Mark
+from pgqueue.store.jobs import claim
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import Claim, Mark
 
 SCHEDULED = {"status": "'scheduled'", "run_at": "'2031-05-04 12:00+00'"}
 LONG_NAME = {"queue": "(select string_agg(md5(n::text), '') from generate_series(1, 300) as n)"}

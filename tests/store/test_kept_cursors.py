@@ -7,12 +7,13 @@ import pytest
 from store.samples import adding, new_job
 
 from pgqueue import PgQueue
-from pgqueue.store import control, schema
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import FEW, OwnAsyncConnection, OwnConnection
-from pgqueue.store.database import Database
+from pgqueue.store.connections.connection import FEW, OwnAsyncConnection, OwnConnection
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan, Steps, plan, run
-from pgqueue.values.job import Job
+from pgqueue.store.schema import schema
+from pgqueue.values.jobs.job import Job
 
 MANY = FEW + 1
 

@@ -10,9 +10,9 @@ from store.crowd import ask
 from store.hostile import HOSTILE, lift_bounds, put
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, shown, taking, worker_info
 
-from pgqueue.store import leases, upkeep
-from pgqueue.store.sweep import PAUSE, reclaiming, run_sweep
-from pgqueue.values.job import JobState
+from pgqueue.store.jobs.sweep import PAUSE, reclaiming, run_sweep
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import JobState
 
 LATE = NOON + LEASE + SECOND
 

@@ -11,11 +11,13 @@ from store.samples import adding, new_job
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store import control, queues, searching
-from pgqueue.values.job import Job, JobState
-from pgqueue.values.job_filter import JobFilter
-from pgqueue.values.readable import UNREADABLE
-from pgqueue.values.retried import Retried
+from pgqueue.store.insight import searching
+from pgqueue.store.jobs import control
+from pgqueue.store.queues import queues
+from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.retried import Retried
+from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.payloads.readable import UNREADABLE
 
 if TYPE_CHECKING:
     from pgqueue.store.plan import Plan

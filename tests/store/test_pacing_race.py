@@ -14,13 +14,13 @@ import pytest
 from store.crowd import Deed, ask, asking, at_once, until_statements_wait
 from store.samples import NOON, SECOND, adding, new_job, shown, taking
 
-from pgqueue.store import enqueue, finish
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.jobs import enqueue, finish
 from pgqueue.store.plan import Row, Step, run
-from pgqueue.values.job import Enqueued, JobState, Outcome
-from pgqueue.values.unique import Collision, Debounce, Throttle, Unique
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.jobs.job import Enqueued, JobState, Outcome
+from pgqueue.values.jobs.unique import Collision, Debounce, Throttle, Unique
+from pgqueue.values.jobs.verdict import Succeeded
 
 THREADS = 16
 ROUNDS = 5

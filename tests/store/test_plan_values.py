@@ -15,8 +15,9 @@ from store.samples import LEASE, NOON, new_job, worker_info
 
 import pgqueue.store
 from pgqueue import PgQueue
-from pgqueue.store import claim, control, enqueue, leases, upkeep
+from pgqueue.store.jobs import claim, control, enqueue
 from pgqueue.store.plan import Plan, Row, Statement, Step, Steps, arun, plan, run
+from pgqueue.store.workers import leases, upkeep
 
 REFUSE_DEAD = """
 create function pgqueue.refuse() returns trigger language plpgsql as $$begin raise 'no'; end$$;

@@ -10,11 +10,14 @@ from msgspec.structs import replace
 from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_info
 
 from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, copying, ending, enqueue, finish, leases, queues, schema, upkeep
+from pgqueue.store.jobs import claim, control, copying, ending, enqueue, finish
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
-from pgqueue.values.job import Claim, Enqueued, JobFlags, JobState, NewJob, Outcome
-from pgqueue.values.retried import Retried
-from pgqueue.values.unique import Unique
+from pgqueue.store.queues import queues
+from pgqueue.store.schema import schema
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.bulk.retried import Retried
+from pgqueue.values.jobs.job import Claim, Enqueued, JobFlags, JobState, NewJob, Outcome
+from pgqueue.values.jobs.unique import Unique
 
 T = TypeVar("T")
 

@@ -18,9 +18,11 @@ from store.samples import (
     worker_info,
 )
 
-from pgqueue.store import claim, control, finish, leases, queues, upkeep
-from pgqueue.values.job import JobState, Mark
-from pgqueue.values.verdict import Again, Died, Succeeded
+from pgqueue.store.jobs import claim, control, finish
+from pgqueue.store.queues import queues
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import JobState, Mark
+from pgqueue.values.jobs.verdict import Again, Died, Succeeded
 
 ask, database = every_driver, one_database
 

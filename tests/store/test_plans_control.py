@@ -23,14 +23,18 @@ from store.samples import (
 )
 
 from pgqueue.errors import SchemaTooNew, SchemaTooOld
-from pgqueue.store import control, finish, leases, queues, schema, searching
 from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.insight import searching
+from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.health import BlockedLoop, WorkerHealth, WorkerProblem
-from pgqueue.values.job import JobState, QueueCount
-from pgqueue.values.job_filter import JobFilter
-from pgqueue.values.verdict import Died, Succeeded
-from pgqueue.values.workers import Ask as WorkerAsk
+from pgqueue.store.queues import queues
+from pgqueue.store.schema import schema
+from pgqueue.store.workers import leases
+from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.jobs.job import JobState, QueueCount
+from pgqueue.values.jobs.verdict import Died, Succeeded
+from pgqueue.values.workers.health import BlockedLoop, WorkerHealth, WorkerProblem
+from pgqueue.values.workers.worker import Ask as WorkerAsk
 
 ask, database = every_driver, one_database
 

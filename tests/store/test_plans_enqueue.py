@@ -1,4 +1,4 @@
-"""Conformance: what the plans of ``pgqueue.store.enqueue`` do, on every driver."""
+"""Conformance: what the plans of ``pgqueue.store.jobs.enqueue`` do, on every driver."""
 
 import json
 from datetime import timedelta
@@ -9,13 +9,14 @@ import pytest
 from store.drivers import Ask, every_driver, one_database
 from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown, taking
 
-from pgqueue.store import control, copying, enqueue, finish, upkeep
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.jobs import control, copying, enqueue, finish
 from pgqueue.store.plan import run
-from pgqueue.values.job import Enqueued, JobState, NewJob, Outcome
-from pgqueue.values.unique import Unique
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.workers import upkeep
+from pgqueue.values.jobs.job import Enqueued, JobState, NewJob, Outcome
+from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.jobs.verdict import Succeeded
 
 ask, database = every_driver, one_database
 

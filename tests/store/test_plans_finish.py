@@ -19,10 +19,11 @@ from store.samples import (
     verdicts_on,
 )
 
-from pgqueue.store import claim, control, finish, leases, upkeep
+from pgqueue.store.jobs import claim, control, finish
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.values.job import Claim, Job, JobState
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import Claim, Job, JobState
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded
 
 ask, database = every_driver, one_database
 

@@ -22,10 +22,11 @@ from store.samples import (
     worker_info,
 )
 
-from pgqueue.store import control, finish, leases, upkeep
+from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Again, Died, Succeeded
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.jobs.verdict import Again, Died, Succeeded
 
 ask, database = every_driver, one_database
 

@@ -7,7 +7,7 @@ import pytest
 from looking import ask
 
 from pgqueue import PgQueue
-from pgqueue.store import upkeep
+from pgqueue.store.workers import upkeep
 
 WORKER = """
 insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)

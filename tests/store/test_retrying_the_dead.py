@@ -8,13 +8,14 @@ import pytest
 from store.crowd import ask
 from store.samples import NOON, adding, new_job, running, shown
 
-from pgqueue.store import bulk, control
+from pgqueue.store.bulk import bulk
+from pgqueue.store.jobs import control
+from pgqueue.store.jobs.sweep import Sweep, run_sweep
 from pgqueue.store.plan import Plan
-from pgqueue.store.sweep import Sweep, run_sweep
-from pgqueue.values.bulk import Action, BulkResult, Operation, Skipped, SkipReason
-from pgqueue.values.job import JobState
-from pgqueue.values.job_filter import JobFilter
-from pgqueue.values.retried import Held, Retried
+from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.operation import Action, BulkResult, Operation, Skipped, SkipReason
+from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.jobs.job import JobState
 
 DEAD = """
 insert into pgqueue.dead_jobs (id, run_at, created_at, died_at, collisions, priority, attempts, max_attempts, reason,

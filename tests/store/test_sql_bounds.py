@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from store.crowd import ask
 
-from pgqueue.store import control
+from pgqueue.store.jobs import control
 
 Connection = psycopg.Connection[Any]
 

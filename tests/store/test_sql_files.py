@@ -14,8 +14,8 @@ from store.sqlfiles import SQL
 
 import pgqueue.store
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.schema import statements
-from pgqueue.store.session import PLANNER
+from pgqueue.store.connections.session import PLANNER
+from pgqueue.store.schema.schema import statements
 
 STORE = Path(pgqueue.store.__file__).parent
 KEYS = ("index", "locks", "run by")

@@ -7,11 +7,13 @@ import pytest
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import control, enqueue, finish, leases, queues, upkeep
 from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.jobs import control, enqueue, finish
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.queues import queues
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.jobs.verdict import Succeeded
 
 Connection = psycopg.Connection[Any]
 

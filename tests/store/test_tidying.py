@@ -12,9 +12,10 @@ from store.crowd import ask, until_statements_wait
 from store.drivers import partitions
 from store.samples import NOON, adding, new_job, worker_info
 
-from pgqueue.store import claim, finish, leases, upkeep
+from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.verdict import Succeeded
 
 DAY = timedelta(days=1)
 BOUNDED = "-c statement_timeout=5s"

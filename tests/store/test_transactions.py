@@ -16,7 +16,7 @@ from store.samples import adding, new_job
 from pgqueue import PgQueue, Task
 from pgqueue.errors import SchemaMissing, UnsupportedConnection
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.job import NewJob
+from pgqueue.values.jobs.job import NewJob
 
 ask, database = every_kind, one_database
 

@@ -10,9 +10,10 @@ from store.crowd import ask
 from store.samples import MINUTE, NOON, adding, new_job, taking
 from transitions import ENQUEUED, TABLE, Seen, Transition, differences
 
-from pgqueue.store import admission, control, finish, upkeep
+from pgqueue.store.jobs import admission, control, finish
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.workers import upkeep
+from pgqueue.values.jobs.verdict import Succeeded
 
 Looking: TypeAlias = Callable[[], dict[Transition, str]]
 

@@ -14,8 +14,8 @@ import pytest
 from pgqueue import Limit, PgQueue, Unique
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
 from pgqueue.testing import in_memory
-from pgqueue.values.limiting import limiting
-from pgqueue.values.unique import LONGEST_READABLE, derived_key
+from pgqueue.values.jobs.unique import LONGEST_READABLE, derived_key
+from pgqueue.values.limits.limiting import limiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

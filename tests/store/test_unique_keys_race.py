@@ -11,11 +11,11 @@ import pytest
 from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import NOON, adding, new_job, shown, taking
 
-from pgqueue.store import enqueue, finish
+from pgqueue.store.jobs import enqueue, finish
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.job import Enqueued, NewJob, Outcome
-from pgqueue.values.unique import Unique
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.jobs.job import Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.jobs.verdict import Succeeded
 
 THREADS = 8
 ROUNDS = 5

@@ -24,7 +24,7 @@ def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "program",
     [
         "from pgqueue import PgQueue; PgQueue('postgresql://nowhere')",
-        "from pgqueue.store.schema import upgrade_script; upgrade_script()",
+        "from pgqueue.store.schema.schema import upgrade_script; upgrade_script()",
         "from pgqueue import __version__",
         "from pgqueue.cli.main import main",
     ],

@@ -25,14 +25,14 @@ HEAVY = (
 )
 NOT_ENQUEUERS = (
     "pgqueue.worker",
-    "pgqueue.app.declaring",
-    "pgqueue.app.schedules",
-    "pgqueue.store.schedules",
-    "pgqueue.store.ticks",
-    "pgqueue.values.due",
-    "pgqueue.values.rule",
-    "pgqueue.values.schedule",
-    "pgqueue.values.zone",
+    "pgqueue.app.schedules.declaring",
+    "pgqueue.app.schedules.schedules",
+    "pgqueue.store.schedules.schedules",
+    "pgqueue.store.schedules.ticks",
+    "pgqueue.values.schedules.due",
+    "pgqueue.values.schedules.rule",
+    "pgqueue.values.schedules.schedule",
+    "pgqueue.values.schedules.zone",
 )
 """What a worker loads, and a program that enqueues does without."""
 DECLARES = """

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 import pydantic
 
-from pgqueue.values.payload import Signature
+from pgqueue.values.payloads.signature import Signature
 
 
 class Injected:

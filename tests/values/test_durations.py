@@ -8,7 +8,7 @@ import pytest
 
 from pgqueue import PgQueue, RetryLater, Snooze, Unique
 from pgqueue.errors import InvalidOption, as_duration
-from pgqueue.values.options import JobOptions
+from pgqueue.values.jobs.options import JobOptions
 from pgqueue.worker.worker import Worker
 
 queue = PgQueue("")

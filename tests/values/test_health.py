@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgqueue.values.health import BLOCKED_FOR_LONG, LONGEST, BlockedLoop, WorkerProblem, storable
+from pgqueue.values.workers.health import BLOCKED_FOR_LONG, LONGEST, BlockedLoop, WorkerProblem, storable
 
 BY_A_JOB = BlockedLoop(45.0, "shop.report", 12, "/srv/jobs.py:31 in report")
 

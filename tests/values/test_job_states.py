@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgqueue.values.job import BEGINNINGS, ENDED, TRANSITIONS, Claim, JobState
+from pgqueue.values.jobs.job import BEGINNINGS, ENDED, TRANSITIONS, Claim, JobState
 
 
 def _reachable(start: JobState) -> set[JobState]:

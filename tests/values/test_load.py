@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.load import (
+from pgqueue.values.workers.load import (
     GROW_AGAIN_AFTER,
     LATE,
     MOST_SLOTS,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.options import LONGEST_KEY, LONGEST_NAME, JobOptions
-from pgqueue.values.unique import Unique
+from pgqueue.values.jobs.options import LONGEST_KEY, LONGEST_NAME, JobOptions
+from pgqueue.values.jobs.unique import Unique
 
 NAIVE = datetime(2031, 5, 4, 12)  # noqa: DTZ001 - what is refused
 AWARE = datetime(2031, 5, 4, 12, tzinfo=UTC)

@@ -23,7 +23,7 @@ from tenacity import (
 )
 from tenacity.wait import wait_base
 
-from pgqueue.values.retry import DEFAULT_ATTEMPTS, LONGEST_WAIT, Retry
+from pgqueue.values.jobs.retry import DEFAULT_ATTEMPTS, LONGEST_WAIT, Retry
 
 NONE = timedelta(0)
 HOUR = timedelta(hours=1)

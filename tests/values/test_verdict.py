@@ -9,9 +9,9 @@ import pytest
 from tenacity import retry_if_exception_type, retry_never, stop_after_delay, wait_fixed
 
 from pgqueue.errors import Dead, InvalidOption, RetryLater, Snooze, TimedOut
-from pgqueue.values.job import AttemptError, Claim
-from pgqueue.values.retry import Retry
-from pgqueue.values.verdict import (
+from pgqueue.values.jobs.job import AttemptError, Claim
+from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.jobs.verdict import (
     LONGEST_MESSAGE,
     LONGEST_TRACEBACK,
     NOT_KEPT,

@@ -10,8 +10,8 @@ from typing import Any
 from looking import GUARD, PAUSE, ask
 
 from pgqueue import Job, JobHandle, PgQueue
-from pgqueue.store import claim
-from pgqueue.values.job import Claim
+from pgqueue.store.jobs import claim
+from pgqueue.values.jobs.job import Claim
 from pgqueue.worker.worker import Worker
 
 FOR_EVER = timedelta(hours=10)

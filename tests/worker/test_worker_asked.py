@@ -15,9 +15,9 @@ from worker.helping import FOR_EVER, beat, ended
 
 from pgqueue import Batch, PgQueue, Worker
 from pgqueue.errors import InvalidOption, UnknownWorker
-from pgqueue.store import control
-from pgqueue.values.load import Bounds, Load
-from pgqueue.values.workers import WorkerStatus
+from pgqueue.store.jobs import control
+from pgqueue.values.workers.load import Bounds, Load
+from pgqueue.values.workers.worker import WorkerStatus
 
 LONG = 3600.0
 """Seconds between two heartbeats: none comes while a test runs."""

@@ -23,9 +23,10 @@ from running import Running
 from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
-from pgqueue.store import control, upkeep
-from pgqueue.values import health
-from pgqueue.values.health import WorkerProblem
+from pgqueue.store.jobs import control
+from pgqueue.store.workers import upkeep
+from pgqueue.values.workers import health
+from pgqueue.values.workers.health import WorkerProblem
 from pgqueue.worker import completer as completing
 from pgqueue.worker import recorder
 from pgqueue.worker.connection import WorkerConnection

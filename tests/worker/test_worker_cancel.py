@@ -13,8 +13,8 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed, wa
 from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
 from pgqueue import Context, JobState, PgQueue, Retry
-from pgqueue.store.listener import CANCEL
-from pgqueue.values.verdict import Cancelled
+from pgqueue.store.connections.listener import CANCEL
+from pgqueue.values.jobs.verdict import Cancelled
 from pgqueue.worker.worker import Worker
 
 

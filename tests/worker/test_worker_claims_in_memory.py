@@ -5,8 +5,8 @@ from unittest.mock import AsyncMock
 from uuid import UUID
 
 from pgqueue import PgQueue
-from pgqueue.values.job import Claim, JobState
-from pgqueue.values.verdict import Returned
+from pgqueue.values.jobs.job import Claim, JobState
+from pgqueue.values.jobs.verdict import Returned
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection

@@ -13,7 +13,7 @@ from tenacity import wait_fixed
 from worker.helping import FOR_EVER, claimed, dismantle, ended
 
 from pgqueue import PgQueue, Retry
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.worker import Worker
 

@@ -12,12 +12,12 @@ from worker.helping import FOR_EVER, claimed, dismantle
 
 from pgqueue import Batch, JobState, PgQueue
 from pgqueue.errors import JobFailed
-from pgqueue.store import control, finish
-from pgqueue.store.ending import AT_ONCE
-from pgqueue.store.expiring import Expiring
-from pgqueue.store.sweep import run_sweep
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import expired
+from pgqueue.store.jobs import control, finish
+from pgqueue.store.jobs.ending import AT_ONCE
+from pgqueue.store.jobs.expiring import Expiring
+from pgqueue.store.jobs.sweep import run_sweep
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import expired
 from pgqueue.worker import upkeep
 from pgqueue.worker.worker import Worker
 

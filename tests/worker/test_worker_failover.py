@@ -12,7 +12,7 @@ from servers import on_the_oldest, standby_of
 from pgqueue import JobHandle, PgQueue
 from pgqueue.embedded import Server, embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 
 pytestmark = pytest.mark.skipif(on_the_oldest(), reason="the standby is made with the embedded binaries")
 

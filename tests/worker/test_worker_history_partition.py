@@ -11,8 +11,8 @@ from looking import ask, until, wait_until
 from worker.helping import claimed, dismantle
 
 from pgqueue import PgQueue
-from pgqueue.store import finish
-from pgqueue.values.verdict import Succeeded
+from pgqueue.store.jobs import finish
+from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.worker import Worker
 

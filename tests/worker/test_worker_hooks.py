@@ -16,10 +16,10 @@ from tenacity import wait_fixed
 from worker.helping import FOR_EVER, claimed, ended
 
 from pgqueue import Dead, Event, JobState, PgQueue, Retry, Snooze, Unique, Worker, WorkerEvent
-from pgqueue.app import hook as hook_module
-from pgqueue.app import hooks as hooks_module
+from pgqueue.app.hooks import hook as hook_module
+from pgqueue.app.hooks import hooks as hooks_module
 from pgqueue.errors import InvalidOption
-from pgqueue.values.event import NAMES, JobEventName, WorkerEventName
+from pgqueue.values.jobs.event import NAMES, JobEventName, WorkerEventName
 
 OF_JOBS: tuple[JobEventName, ...] = (
     "enqueued",

@@ -14,7 +14,7 @@ from tenacity import wait_none
 from worker.helping import ended
 
 from pgqueue import Batch, Event, JobState, PgQueue, Retry, chain
-from pgqueue.values.event import NAMES
+from pgqueue.values.jobs.event import NAMES
 
 
 @pytest.mark.parametrize(

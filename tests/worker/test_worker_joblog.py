@@ -13,7 +13,7 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import Context, Dead, JobState, PgQueue, Snooze
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.worker import joblog
 from pgqueue.worker.worker import Worker
 

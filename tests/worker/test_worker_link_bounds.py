@@ -19,10 +19,10 @@ from worker.proxy import Proxy
 from pgqueue import PgQueue
 from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import upkeep
+from pgqueue.store.connections.session import OWN
+from pgqueue.store.jobs.portions import LARGEST_ANSWER
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.store.portions import LARGEST_ANSWER
-from pgqueue.store.session import OWN
+from pgqueue.store.workers import upkeep
 from pgqueue.worker.connection import LATE, Connections, WorkerConnection, passes
 from pgqueue.worker.worker import Worker
 

@@ -17,8 +17,9 @@ from worker.helping import FOR_EVER, beat, claimed, claims_of, dismantle, ended
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
 from pgqueue.embedded import embedded_binaries, throwaway_server
-from pgqueue.store import schema, upkeep, workers
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
+from pgqueue.store.schema import schema
+from pgqueue.store.workers import upkeep, workers
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.worker import Worker
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from pgqueue.values.job import HEAD, Claim, Mark
+from pgqueue.values.jobs.job import HEAD, Claim, Mark
 from pgqueue.worker.queues import LONGEST, SHARE, Marks
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -13,10 +13,10 @@ from store.samples import error_of
 from worker.helping import beat, ended
 
 from pgqueue import Dead, PgQueue
-from pgqueue.store import series
-from pgqueue.values.job import Claim
-from pgqueue.values.series import Figures
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
+from pgqueue.store.insight import series
+from pgqueue.values.insight.series import Figures
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
 from pgqueue.worker import measures as measuring
 from pgqueue.worker.measures import Measures
 from pgqueue.worker.series import SeriesWriter

@@ -13,8 +13,8 @@ from tenacity import wait_fixed
 from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
 from pgqueue import Context, JobState, Observer, PgQueue, Retry, Superseded, Unique, Worker
-from pgqueue.values.job import Claim, Enqueued, NewJob, Outcome
-from pgqueue.values.verdict import Again, Succeeded, Verdict
+from pgqueue.values.jobs.job import Claim, Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.verdict import Again, Succeeded, Verdict
 
 
 class Noting(Observer):

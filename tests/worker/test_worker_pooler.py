@@ -22,7 +22,7 @@ from worker.helping import FOR_EVER, ended
 
 from pgqueue import Context, PgQueue, Task, chain, group
 from pgqueue.errors import ConfigurationError, ConnectionFailed
-from pgqueue.store import ahead
+from pgqueue.store.schema import ahead
 from pgqueue.worker.worker import Worker
 
 CONFIGURATION = """

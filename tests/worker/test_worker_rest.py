@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from pgqueue import PgQueue
-from pgqueue.store import upkeep
 from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
-from pgqueue.values.job import HEAD
-from pgqueue.values.serving import serving
+from pgqueue.store.workers import upkeep
+from pgqueue.values.jobs.job import HEAD
+from pgqueue.values.queues.serving import serving
 from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
 from pgqueue.worker.rate import FADING, SHORTEST_SAMPLE, Rate
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals

@@ -12,8 +12,8 @@ from worker.helping import FOR_EVER, claimed, dismantle, ended
 
 from pgqueue import Context, PgQueue, Worker
 from pgqueue.errors import InvalidOption
-from pgqueue.store.pools import SPARE
-from pgqueue.values.load import Load
+from pgqueue.store.connections.pools import SPARE
+from pgqueue.values.workers.load import Load
 from pgqueue.worker.memory import memory_in_use
 
 BUSY, CALM, LATE = Load(busy=1_000, more=True), Load(busy=0), Load(busy=1_000, more=True, latency=1.0)

@@ -12,7 +12,7 @@ from tenacity import wait_fixed
 from worker.helping import beat, claimed, ended
 
 from pgqueue import Context, JobState, PgQueue, Retry
-from pgqueue.store import control
+from pgqueue.store.jobs import control
 from pgqueue.worker import runners
 from pgqueue.worker.threads import Threads, Work
 

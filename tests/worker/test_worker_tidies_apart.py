@@ -11,7 +11,8 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import JobState, PgQueue, Retry
-from pgqueue.store import claim, leases
+from pgqueue.store.jobs import claim
+from pgqueue.store.workers import leases
 
 NOTHING_AHEAD = """
 do $$ declare one record; begin

@@ -14,7 +14,8 @@ from worker.proxy import Proxy
 from pgqueue import PgQueue
 from pgqueue.embedded import Server, embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import schema, upkeep
+from pgqueue.store.schema import schema
+from pgqueue.store.workers import upkeep
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.troubles import (
     FIRST_REMINDER,

@@ -15,10 +15,11 @@ from worker.helping import ended
 
 from pgqueue import JobState, PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store import claim, control, finish, leases
-from pgqueue.values.flow import BUILTIN
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned, Unknown
+from pgqueue.store.jobs import claim, control, finish
+from pgqueue.store.workers import leases
+from pgqueue.values.flows.flow import BUILTIN
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Returned, Unknown
 from pgqueue.worker.worker import Worker
 
 DAY = timedelta(days=1)

@@ -14,9 +14,10 @@ from worker.helping import dismantle, ended
 
 from pgqueue import Dead, JobState, PgQueue, Workflow, group
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, leases, upkeep
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import claim
 from pgqueue.store.plan import Plan
+from pgqueue.store.workers import leases, upkeep
 from pgqueue.testing import drain
 from pgqueue.worker import service
 from pgqueue.worker import upkeep as when

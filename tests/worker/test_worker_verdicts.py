@@ -13,9 +13,9 @@ from worker.helping import FOR_EVER, claimed, claims_of, dismantle, ended
 
 from pgqueue import JobState, Observer, PgQueue, Superseded
 from pgqueue.errors import JobError
-from pgqueue.store import upkeep
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned, Succeeded, Verdict
+from pgqueue.store.workers import upkeep
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.verdict import Returned, Succeeded, Verdict
 from pgqueue.worker import completer as completing
 from pgqueue.worker import recorder
 from pgqueue.worker.worker import Worker

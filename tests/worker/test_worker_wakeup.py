@@ -15,7 +15,7 @@ from tenacity import wait_fixed
 from worker.helping import FOR_EVER, ended
 
 from pgqueue import Job, JobHandle, JobState, PgQueue, Retry, Task, Unique
-from pgqueue.store import upkeep
+from pgqueue.store.workers import upkeep
 from pgqueue.worker.worker import Worker
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from pgqueue.chaos.history.events import Declared, Event, JobName, Started, Violation
 from pgqueue.chaos.history.index import History, Life, Rules, Turn
-from pgqueue.values import gcra
+from pgqueue.values.limits import gcra
 
 ONE_LIVE_JOB = 4
 LIMITS = 5

@@ -36,7 +36,7 @@ from pgqueue.cli.demo.verdict import DeadFile, File, Summary
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.dsn import dsn_in_environment
+from pgqueue.store.connections.dsn import dsn_in_environment
 
 LINE_EVERY = 1.0
 MOST_DEAD_SHOWN = 10

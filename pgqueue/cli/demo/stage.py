@@ -25,11 +25,11 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.demo.verdict import TRAP_ATTEMPTS, WORKER_LOST, File, Measure, Record, measured
 from pgqueue.cli.own_schema import own_schema
 from pgqueue.errors import PgQueueError
-from pgqueue.store import schema
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.plan import Row
-from pgqueue.values.job import AttemptError
-from pgqueue.values.retry import Retry
+from pgqueue.store.schema import schema
+from pgqueue.values.jobs.job import AttemptError
+from pgqueue.values.jobs.retry import Retry
 
 SCHEMA = "pgqueue_demo"
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from pgqueue.values.job import AttemptError, JobState
+from pgqueue.values.jobs.job import AttemptError, JobState
 
 WORKER_LOST = "WorkerLost"
 TRAP_ATTEMPTS = 2

@@ -39,9 +39,10 @@ from pgqueue.spark.demo.demo import Verdict
 from pgqueue.spark.demo.history import Generated, last_closed_day
 from pgqueue.spark.demo.history import generate as make_history
 from pgqueue.spark.demo.world import BUSIEST
-from pgqueue.store import control, schema
-from pgqueue.store.database import Database
-from pgqueue.values.retry import Retry
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import control
+from pgqueue.store.schema import schema
+from pgqueue.values.jobs.retry import Retry
 
 LOOK_EVERY = 0.1
 JOBS_WITHIN = 60.0

@@ -13,7 +13,7 @@ from pgqueue.cli.pipeline.options import Spark, in_lake, lake_of, on_spark
 from pgqueue.cli.values import LENGTH
 from pgqueue.cli.worker import handle_signals
 from pgqueue.spark.config import load
-from pgqueue.values.job import Job, JobState
+from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.worker.worker import Worker
 
 LIVE = [JobState.BLOCKED, JobState.SCHEDULED, JobState.READY, JobState.RUNNING]

@@ -7,7 +7,7 @@ import click
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.pipeline.options import in_lake, place, span_of_days
 from pgqueue.cli.values import LENGTH, names
-from pgqueue.values.serving import serving
+from pgqueue.values.queues.serving import serving
 
 SHOWN = 20
 """Rows of the table; ``--json`` has all."""

@@ -8,8 +8,8 @@ from typing import Final
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.output import spelled_out
 from pgqueue.cli.top.snapshot import Snapshot
-from pgqueue.values.job import JobState
-from pgqueue.values.workers import Steered
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.workers.worker import Steered
 
 KEYS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {

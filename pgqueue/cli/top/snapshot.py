@@ -7,11 +7,11 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.output import lasted, spelled_out
-from pgqueue.values.insight import Running
+from pgqueue.values.insight.now import Running
+from pgqueue.values.insight.series import Figures, Spread, Total
+from pgqueue.values.queues.standing import QueueStanding
 from pgqueue.values.replica import ReplicaStatus
-from pgqueue.values.series import Figures, Spread, Total
-from pgqueue.values.standing import QueueStanding
-from pgqueue.values.workers import SHOWN, WorkerStatus
+from pgqueue.values.workers.worker import SHOWN, WorkerStatus
 
 QUEUES = ("queue", "state", "ready", "running", "scheduled", "blocked", "dead", "oldest", "ended/s")
 TASKS = ("task", "started/min", "failed", "dead", "run p50", "run p95", "wait p95")

@@ -9,7 +9,7 @@ from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.alert_state import AlertStatus
+from pgqueue.values.alerts.state import AlertStatus
 from pgqueue.values.length import WRITTEN, read_length
 
 USUAL: Final = "1h"

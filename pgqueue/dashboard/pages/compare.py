@@ -10,7 +10,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.values.length import read_length
 
 if TYPE_CHECKING:
-    from pgqueue.values.insight import Which
+    from pgqueue.values.insight.now import Which
 
 SHOWN: Final = 100
 FIRST_AT: Final = "1h"

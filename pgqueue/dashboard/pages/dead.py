@@ -11,8 +11,8 @@ from pgqueue.dashboard.filters import chosen_filter, dead_criteria, searched, sp
 from pgqueue.dashboard.many import begun, counted, grouped, query
 from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
 from pgqueue.dashboard.visit import Visit
-from pgqueue.values.insight import ErrorGroup
-from pgqueue.values.job import JobState
+from pgqueue.values.insight.now import ErrorGroup
+from pgqueue.values.jobs.job import JobState
 
 SHOWN: Final = 25
 GROUPS: Final = 20

@@ -13,9 +13,9 @@ from pgqueue.dashboard.many import begun
 from pgqueue.dashboard.page import Action, Content, Done, Download, Field, Page, Question
 from pgqueue.dashboard.redaction import HIDDEN
 from pgqueue.dashboard.visit import Visit
-from pgqueue.values.bulk import BulkResult
-from pgqueue.values.job import AttemptError, Job, JobState
-from pgqueue.values.reproduction import file_name
+from pgqueue.values.bulk.operation import BulkResult
+from pgqueue.values.jobs.job import AttemptError, Job, JobState
+from pgqueue.values.jobs.reproduction import file_name
 
 PATH: Final = "/jobs/<int:job_id>"
 STACK_WITHIN: Final = 3.0

@@ -11,9 +11,9 @@ from pgqueue.dashboard.many import begun, counted, grouped, query
 from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.bulk import Action as Deed
-from pgqueue.values.bulk import BulkResult
-from pgqueue.values.job import JobState
+from pgqueue.values.bulk.operation import Action as Deed
+from pgqueue.values.bulk.operation import BulkResult
+from pgqueue.values.jobs.job import JobState
 
 SHOWN: Final = 50
 """Jobs on a page."""

@@ -6,8 +6,8 @@ from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.limit import QUEUE, Limit, Numbers, Rate
-from pgqueue.values.limit_status import LimitStatus
+from pgqueue.values.limits.limit import QUEUE, Limit, Numbers, Rate
+from pgqueue.values.limits.status import LimitStatus
 
 SHOWN: Final = 200
 """Keys and holders that are shown."""

@@ -7,7 +7,7 @@ from pgqueue.dashboard.many import begun
 from pgqueue.dashboard.page import Action, Content, Done, Page, Question
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.values.bulk import AuditEntry
+from pgqueue.values.bulk.operation import AuditEntry
 
 PATH = "/operations/<int:number>"
 

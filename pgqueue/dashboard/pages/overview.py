@@ -16,8 +16,8 @@ from pgqueue.dashboard.windows import (
     chosen_window,
     deep_charts,
 )
-from pgqueue.values.limit_status import LimitStatus
-from pgqueue.values.standing import QueueStanding
+from pgqueue.values.limits.status import LimitStatus
+from pgqueue.values.queues.standing import QueueStanding
 
 TASKS: Final = 15
 """Tasks that are shown."""

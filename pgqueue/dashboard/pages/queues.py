@@ -22,9 +22,9 @@ from pgqueue.dashboard.windows import (
 )
 from pgqueue.errors import InvalidOption
 from pgqueue.values.length import WRITTEN, read_length
-from pgqueue.values.queue_settings import QueueSettings
-from pgqueue.values.serving import is_served
-from pgqueue.values.standing import QueueStanding
+from pgqueue.values.queues.serving import is_served
+from pgqueue.values.queues.settings import QueueSettings
+from pgqueue.values.queues.standing import QueueStanding
 
 _A_LENGTH: Final = f"{WRITTEN}; empty: nothing is said"
 _A_NUMBER: Final = "empty: nothing is said"

@@ -12,7 +12,7 @@ from pgqueue.dashboard.filters import read_instant
 from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.zone import find_zone
+from pgqueue.values.schedules.zone import find_zone
 
 SHOWN: Final = 200
 TICKS: Final = 15

@@ -8,8 +8,8 @@ from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.load import read_bounds
-from pgqueue.values.workers import ALL, Steered, WorkerStatus
+from pgqueue.values.workers.load import read_bounds
+from pgqueue.values.workers.worker import ALL, Steered, WorkerStatus
 
 PATH: Final = "/workers/<which>"
 RUNNING: Final = 1_000

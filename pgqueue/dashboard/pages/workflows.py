@@ -7,8 +7,8 @@ from markupsafe import Markup
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import Action, Content, Done, Page, Question
 from pgqueue.dashboard.visit import Visit
-from pgqueue.values.flow_record import FlowState
-from pgqueue.values.flow_svg import svg
+from pgqueue.values.flows.record import FlowState
+from pgqueue.values.flows.svg import svg
 
 SHOWN: Final = 25
 DRAWN: Final = 600

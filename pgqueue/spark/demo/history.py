@@ -30,7 +30,7 @@ from pgqueue.spark.demo.days import (
 )
 from pgqueue.spark.demo.world import FAILURES, TASKS
 from pgqueue.store.catalogue import in_schema
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake
 from pgqueue.values.version import __version__
 

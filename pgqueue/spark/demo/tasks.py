@@ -12,7 +12,7 @@ from tenacity import stop_after_attempt, wait_fixed
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import Dead
-from pgqueue.values.retry import Retry
+from pgqueue.values.jobs.retry import Retry
 
 FLAKY_EVERY = 20
 """One letter in this number is delivered only at the second attempt."""

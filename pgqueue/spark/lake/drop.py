@@ -13,7 +13,7 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, Pruned
 from pgqueue.spark.lake.record import EndedDay
 from pgqueue.spark.lake.writer_lock import writer_lock
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 
 

@@ -31,7 +31,7 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import Batch, EndedDay, Erasure
 from pgqueue.spark.lake.steps import Size, logged
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Checksum
 

@@ -35,7 +35,7 @@ from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.spark.session import SessionOrStart, when_needed
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Session
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 
 from pgqueue.spark.lake.columns import ENDED_COLUMNS
 from pgqueue.spark.lake.hidden import in_spark
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline.lake import Hidden
 
 if TYPE_CHECKING:

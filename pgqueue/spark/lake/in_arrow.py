@@ -22,7 +22,7 @@ from pgqueue.spark.lake.hidden import in_arrow, read
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.reading.columns import Shape
 from pgqueue.spark.reading.fetching import Fetch, connected, fetch, fetch_over
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.extract_tables import TABLES

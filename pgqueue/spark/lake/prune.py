@@ -20,8 +20,8 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay, Verification
 from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.lake.writer_lock import writer_lock
-from pgqueue.store.connection import Blocking
-from pgqueue.store.database import Database
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import DayThere
 from pgqueue.store.plan import run

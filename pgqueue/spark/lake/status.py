@@ -7,7 +7,7 @@ from enum import StrEnum
 from pgqueue.errors import Duration, as_delay
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import MARGIN, DayThere, Known, first_open_day
 

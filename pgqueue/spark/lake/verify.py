@@ -31,8 +31,8 @@ from pgqueue.spark.lake.record import EndedDay, Verification
 from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.spark.session import SessionOrStart, when_needed
-from pgqueue.store.database import Database
-from pgqueue.store.in_threads import InThreads
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.in_threads import InThreads
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Checksum, Contents, Known
 

@@ -12,9 +12,9 @@ import psycopg
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from pgqueue.errors import ConfigurationError, PipelineError
-from pgqueue.store import control
-from pgqueue.store.connection import Blocking
-from pgqueue.store.database import Database
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import control
 from pgqueue.store.pipeline import lake
 from pgqueue.store.plan import run
 

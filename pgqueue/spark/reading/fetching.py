@@ -13,7 +13,7 @@ import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgqueue.errors import ConnectionFailed, DatabaseError, PipelineError
-from pgqueue.store.dsn import CONNECTION_DEFAULTS
+from pgqueue.store.connections.dsn import CONNECTION_DEFAULTS
 from pgqueue.store.pipeline.extract import snapshot_gone
 
 NOT_THERE = {"42P01", "3F000", "42703"}

@@ -6,8 +6,8 @@ from datetime import date
 
 from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.spark.options import TRUE_OR_FALSE, Options, count, day, truth
-from pgqueue.store.database import Database
-from pgqueue.store.dsn import dsn_in_environment, replica_in_environment
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.dsn import dsn_in_environment, replica_in_environment
 from pgqueue.store.pipeline.extract_tables import TABLES, Table
 from pgqueue.values.nearest import remedy
 

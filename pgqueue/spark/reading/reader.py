@@ -17,7 +17,7 @@ from pgqueue.spark.reading.dealing import Dealer
 from pgqueue.spark.reading.fetching import fetch
 from pgqueue.spark.reading.options import BatchOptions, Source
 from pgqueue.spark.reading.pushdown import taken
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline.extract_where import Condition, Operator
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pgqueue.values.verdict import NOT_KEPT
+from pgqueue.values.jobs.verdict import NOT_KEPT
 
 READ = 2_000
 """Characters of a message that are read."""
@@ -134,7 +134,7 @@ def _rows(  # noqa: PLR0917 - the columns of a job
 
 
 def _is_note(one: Attempt, outcome: str, attempts: int | None) -> bool:
-    """Whether it only says why a succeeded job's result is not kept; see :func:`pgqueue.values.verdict.why_not_kept`."""
+    """Whether it only says why a succeeded job's result is not kept; see :func:`pgqueue.values.jobs.verdict.why_not_kept`."""
     return outcome == "succeeded" and one.number == attempts and one.error_type == NOT_KEPT
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pgqueue.spark.config import Config, Slo
     from pgqueue.spark.lake.lake import Lake
     from pgqueue.spark.lake.record import Day
-    from pgqueue.store.database import Database
+    from pgqueue.store.connections.database import Database
 
 MadeFrom: TypeAlias = dict[str, str]
 

@@ -21,7 +21,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.spark.report import words
 from pgqueue.spark.whatif.jobs import EPOCH, NONE, SECOND, Numbers
 from pgqueue.spark.whatif.lanes import Lanes
-from pgqueue.values.options import LAST_TIME
+from pgqueue.values.jobs.options import LAST_TIME
 from pgqueue.worker.fetcher import HORIZON, LARGEST_CLAIM, LARGEST_PREFETCH
 from pgqueue.worker.rate import Rate
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.limit import MOST
-from pgqueue.values.options import check_number
-from pgqueue.values.rule import Cron
-from pgqueue.values.serving import ALL, Serving
+from pgqueue.values.jobs.options import check_number
+from pgqueue.values.limits.limit import MOST
+from pgqueue.values.queues.serving import ALL, Serving
+from pgqueue.values.schedules.rule import Cron
 
 WORKERS = range(1, 10_001)
 CONCURRENCY = 20

@@ -1,6 +1,6 @@
 """What a DataFrame's columns are for, which types they may have, and how their values become a job's.
 
-Values take the JSON form that :mod:`pgqueue.values.payload` gives the same Python values: instants as RFC 3339 in UTC,
+Values take the JSON form that :mod:`pgqueue.values.payloads.signature` gives the same Python values: instants as RFC 3339 in UTC,
 dates and times as ISO 8601, decimals as strings, bytes in base64, intervals as ISO 8601 durations.
 """
 

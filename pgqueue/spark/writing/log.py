@@ -3,8 +3,8 @@
 from typing import TypeVar
 from uuid import UUID
 
-from pgqueue.store.connection import Blocking
-from pgqueue.store.database import Database
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import sink
 from pgqueue.store.pipeline.sink import Rejected, Write
 from pgqueue.store.plan import Plan

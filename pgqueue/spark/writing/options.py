@@ -8,7 +8,7 @@ from typing import Any
 from pgqueue.errors import InvalidOption, as_duration
 from pgqueue.spark.options import TRUE_OR_FALSE, truth
 from pgqueue.spark.options import Options as Spelled
-from pgqueue.values.options import check_name
+from pgqueue.values.jobs.options import check_name
 
 LONGEST_RUN = 200
 KNOWN = (
@@ -44,7 +44,7 @@ class Options:
         queue: the queue of rows that name none.
         priority: the priority of rows that name none.
         max_attempts: the number of attempts of rows that name none.
-        unique: the fields of :class:`pgqueue.values.unique.Unique` that were given.
+        unique: the fields of :class:`pgqueue.values.jobs.unique.Unique` that were given.
     """
 
     task: str

@@ -13,9 +13,9 @@ from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader_of
 from pgqueue.spark.writing.target import Target
 from pgqueue.store.pipeline.sink_stage import StagedJob
-from pgqueue.values.codec import encoded_args, encoded_key
-from pgqueue.values.options import check_instant, check_key
-from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
+from pgqueue.values.jobs.options import check_instant, check_key
+from pgqueue.values.payloads.codec import encoded_args, encoded_key
+from pgqueue.values.payloads.signature import DEFAULT_LIMIT, encode_result
 
 Encode: TypeAlias = Callable[[dict[str, Any]], bytes]
 Options: TypeAlias = tuple[str, int | None, int | None]

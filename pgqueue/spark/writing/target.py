@@ -8,9 +8,9 @@ from pgqueue.errors import InvalidOption
 from pgqueue.spark.writing.app import Parameters, find_app, parameters_of
 from pgqueue.spark.writing.columns import check_columns
 from pgqueue.spark.writing.options import Options
-from pgqueue.store.database import Database
-from pgqueue.values.options import JobOptions
-from pgqueue.values.unique import Debounce, Throttle
+from pgqueue.store.connections.database import Database
+from pgqueue.values.jobs.options import JobOptions
+from pgqueue.values.jobs.unique import Debounce, Throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

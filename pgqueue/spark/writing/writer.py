@@ -37,11 +37,12 @@ from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.options import read_options
 from pgqueue.spark.writing.rows import SHOWN, Refusal, Rows
 from pgqueue.spark.writing.target import Target, decide
-from pgqueue.store import limits, schema
-from pgqueue.store.connection import Blocking
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.limits import limits
 from pgqueue.store.pipeline import sink
 from pgqueue.store.pipeline.sink_stage import Part, stage
 from pgqueue.store.plan import run
+from pgqueue.store.schema import schema
 
 logger = logging.getLogger("pgqueue.spark")
 QUERY = "sql.streaming.queryId"

@@ -22,12 +22,12 @@ import psycopg
 from psycopg import sql
 
 from pgqueue.errors import DatabaseError, PipelineError
-from pgqueue.store import schema
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connection import Blocking
-from pgqueue.store.database import Database
+from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY, Table
 from pgqueue.store.plan import Plan, Statement, Steps, plan, run
+from pgqueue.store.schema import schema
 
 T = TypeVar("T")
 GROUPS_AT_ONCE = 10_000

@@ -25,12 +25,12 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.errors import InvalidOption, PipelineError
-from pgqueue.store.enqueue import TRIES, enqueue
+from pgqueue.store.jobs.enqueue import TRIES, enqueue
 from pgqueue.store.pipeline.sink_stage import Part
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.values.job import Enqueued, NewJob, Outcome
-from pgqueue.values.queue_defaults import drained
-from pgqueue.values.unique import Unique
+from pgqueue.values.jobs.job import Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.queues.defaults import drained
 
 IDLE = timedelta(days=1)
 """A write that has staged nothing for this long has lost its driver."""

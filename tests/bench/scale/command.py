@@ -34,8 +34,8 @@ from pgqueue.errors import ConfigurationError
 from pgqueue.spark.demo.days import Wish
 from pgqueue.spark.demo.history import last_closed_day
 from pgqueue.spark.session import session
-from pgqueue.store import schema
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
+from pgqueue.store.schema import schema
 from pgqueue.values.version import __version__
 
 SCHEMA = "pgqueue_scale"

@@ -26,7 +26,7 @@ from pgqueue.spark.rollup.in_spark import InSpark
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.tables import PROMISES
 from pgqueue.store.catalogue import in_schema
-from pgqueue.store.database import Database
+from pgqueue.store.connections.database import Database
 
 T = TypeVar("T")
 COUNTED = ("jobs", "succeeded", "cancelled", "dead", "attempts")

@@ -1,0 +1,1 @@
+"""Batch tasks: what they see of their jobs, and how they are declared."""

@@ -1,0 +1,1 @@
+"""Chains, groups and workflows as enqueuers and running jobs see them."""

@@ -1,0 +1,161 @@
+"""A flow as its enqueuer sees it."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from pgqueue.app.handle import JobHandle
+from pgqueue.app.jobs import Jobs
+from pgqueue.errors import FlowNotDone, as_duration
+from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.flows import flow_looking
+from pgqueue.store.flows.flow_looking import StoredResult
+from pgqueue.values.flows.record import FlowRecord, FlowState
+from pgqueue.values.flows.retry import What
+from pgqueue.values.jobs.job import Enqueued
+from pgqueue.values.payloads.codec import JobPart, opened_value
+from pgqueue.values.payloads.readable import value_of
+from pgqueue.values.payloads.result import NOT_RETURNED
+
+FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
+"""Seconds between two looks at a flow whose end is waited for."""
+
+
+class FlowHandle:
+    """An enqueued chain, group or workflow.
+
+    Attributes:
+        id: the flow's id.
+    """
+
+    __slots__ = ("_job_ids", "_queue", "id")
+
+    def __init__(self, flow_id: int, queue: Jobs, job_ids: Sequence[int]) -> None:
+        """Made by an enqueue.
+
+        Args:
+            flow_id: the flow's id.
+            queue: where to ask about it.
+            job_ids: the ids of its jobs.
+        """
+        self.id = flow_id
+        self._queue = queue
+        self._job_ids = job_ids
+
+    def __repr__(self) -> str:
+        """Like ``<FlowHandle 7 of 3 jobs>``."""
+        return f"<FlowHandle {self.id} of {len(self._job_ids)} jobs>"
+
+    @property
+    def jobs(self) -> list[JobHandle[Any]]:
+        """Handles of its jobs, in the order in which they were given."""
+        return [JobHandle(Enqueued(job_id), self._queue) for job_id in self._job_ids]
+
+    def status(self) -> FlowState:
+        """Where the flow stands.
+
+        Raises:
+            FlowNotFound: there is no record of it: not committed, rolled back, or deleted.
+        """
+        return self._queue.database.run(flow_looking.state(self.id))[0]
+
+    async def astatus(self) -> FlowState:
+        """As :meth:`status`, awaited."""
+        return (await self._queue.database.arun(flow_looking.state(self.id)))[0]
+
+    def show(self) -> FlowRecord:
+        """The flow, its nodes, and why each of them waits: :meth:`pgqueue.PgQueue.flow`."""
+        return self._queue.flow(self.id)
+
+    async def ashow(self) -> FlowRecord:
+        """As :meth:`show`, awaited."""
+        return await self._queue.aflow(self.id)
+
+    def join(self, timeout: float | timedelta | None = None) -> FlowState:
+        """Wait until the flow has ended; how.
+
+        Args:
+            timeout: seconds, or a timedelta; None: as long as it takes.
+
+        Raises:
+            FlowNotDone: it has not ended in time.
+            FlowNotFound: there is no record of it.
+        """
+        for pause in _looks(timeout):
+            state, ended = self._queue.database.run(flow_looking.state(self.id), self._apart)
+            if ended:
+                return state
+            time.sleep(pause)
+        raise self._not_done(state)
+
+    async def ajoin(self, timeout: float | timedelta | None = None) -> FlowState:  # noqa: ASYNC109 - as the blocking one
+        """As :meth:`join`, awaited."""
+        for pause in _looks(timeout):
+            state, ended = await self._queue.database.arun(flow_looking.state(self.id), self._apart)
+            if ended:
+                return state
+            await asyncio.sleep(pause)
+        raise self._not_done(state)
+
+    def results(self) -> dict[str, Any]:
+        """What its named jobs returned that have succeeded, by the nodes' names, as plain JSON values.
+
+        Members of a chain, group or workflow that is a part of it are left out.
+        """
+        return self._opened(self._queue.database.run(flow_looking.results(self.id)))
+
+    async def aresults(self) -> dict[str, Any]:
+        """As :meth:`results`, awaited."""
+        return self._opened(await self._queue.database.arun(flow_looking.results(self.id)))
+
+    def cancel(self) -> bool:
+        """Cancel all of the flow that has not ended: :meth:`pgqueue.PgQueue.cancel_flow`; False: it had ended."""
+        return self._queue.cancel_flow(self.id)
+
+    async def acancel(self) -> bool:
+        """As :meth:`cancel`, awaited."""
+        return await self._queue.acancel_flow(self.id)
+
+    def retry(self, *, what: What = "downstream") -> int:
+        """Run its failed parts again, and what was cancelled because of them: :meth:`pgqueue.PgQueue.retry_flow`.
+
+        Args:
+            what: ``failed``, ``downstream`` or ``all``.
+        """
+        return self._queue.retry_flow(self.id, what=what)
+
+    async def aretry(self, *, what: What = "downstream") -> int:
+        """As :meth:`retry`, awaited."""
+        return await self._queue.aretry_flow(self.id, what=what)
+
+    @property
+    def _apart(self) -> object:
+        """On which connection to wait: a flow that was enqueued in a job's transaction cannot end before that commits."""
+        return OWN_CONNECTION if self._queue.database.joins(None) else None
+
+    def _not_done(self, state: FlowState) -> FlowNotDone:
+        return FlowNotDone(
+            f"flow {self.id} has not ended in time: it is {state}; `pgqueue workflows show {self.id}` tells why"
+        )
+
+    def _opened(self, found: Iterable[StoredResult]) -> dict[str, Any]:
+        codec = self._queue.codec
+        return {
+            one.name: opened_value(codec, value_of(one.text), JobPart("result", one.task, one.meta))
+            for one in found
+            if one.text is not None and one.text != NOT_RETURNED.decode()
+        } | {one.name: None for one in found if one.text is None}
+
+
+def _looks(timeout: float | timedelta | None) -> Iterator[float]:
+    """How long to pause after each look, ever longer, until the time is over."""
+    limit = as_duration("timeout", timeout)
+    deadline = None if limit is None else time.monotonic() + limit.total_seconds()
+    pause = FIRST_LOOK
+    while deadline is None or time.monotonic() < deadline:
+        left = LONGEST_LOOK if deadline is None else deadline - time.monotonic()
+        yield max(0.0, min(pause, left))
+        pause = min(pause * 1.5, LONGEST_LOOK)
+    yield 0.0

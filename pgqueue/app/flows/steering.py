@@ -1,0 +1,237 @@
+"""Looking at flows and steering them, by their ids: what flow handles, the command line and dashboards ask for."""
+
+from collections.abc import Collection
+from typing import TypeVar
+
+from pgqueue.app.operator import signed
+from pgqueue.errors import FlowNotFound, InvalidOption
+from pgqueue.store import audit
+from pgqueue.store.connections.database import Database
+from pgqueue.store.flows import flow_control, flow_looking
+from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
+from pgqueue.store.plan import Plan
+from pgqueue.values.flows.flow import NodeState
+from pgqueue.values.flows.record import FlowRecord, FlowState, NodeRecord
+from pgqueue.values.flows.retry import WHAT, What
+from pgqueue.values.jobs.options import check_page, check_text, one_of
+from pgqueue.values.payloads.codec import Codec
+
+IDS = range(1 << 63)
+S = TypeVar("S", FlowState, NodeState)
+
+
+class FlowSteering:
+    """Everything about flows that needs no task.
+
+    Attributes:
+        database: where the flows are.
+        codec: decodes what is stored of jobs; None: it is stored in clear.
+    """
+
+    database: Database
+    codec: Codec | None
+
+    def flows(
+        self,
+        *,
+        state: FlowState | str | Collection[FlowState | str] | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[FlowRecord]:
+        """Flows that match every filter given, newest first, without their nodes.
+
+        Args:
+            state: a state or several: ``waiting``, ``running``, ``succeeded``, ``failed``, ``cancelled``.
+            kind: ``chain``, ``group`` or ``workflow``.
+            name: of this name.
+            key: of this key.
+            before: with a lower id than this; give the last id of a page to get the next.
+            limit: at most how many flows, up to 10,000.
+
+        Raises:
+            InvalidOption: there is no such state, or the limit is out of range.
+        """
+        _check(name=name, key=key, kind=kind)
+        states = _states(state, FlowState)
+        found = flow_looking.flows(
+            states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
+        )
+        return self.database.run(found)
+
+    async def aflows(
+        self,
+        *,
+        state: FlowState | str | Collection[FlowState | str] | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[FlowRecord]:
+        """As :meth:`flows`, awaited."""
+        _check(name=name, key=key, kind=kind)
+        states = _states(state, FlowState)
+        found = flow_looking.flows(
+            states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
+        )
+        return await self.database.arun(found)
+
+    def flow(self, flow_id: int) -> FlowRecord:
+        """A flow, its nodes, and why each of them waits. Members of groups of more than 512 are only counted.
+
+        Raises:
+            FlowNotFound: there is no record of it: not committed (yet), rolled back, or deleted.
+        """
+        return self.database.run(flow_looking.flow(checked_id(flow_id)))
+
+    async def aflow(self, flow_id: int) -> FlowRecord:
+        """As :meth:`flow`, awaited."""
+        return await self.database.arun(flow_looking.flow(checked_id(flow_id)))
+
+    def flow_nodes(
+        self,
+        flow_id: int,
+        *,
+        parent: int,
+        state: NodeState | str | Collection[NodeState | str] | None = None,
+        after: int = -1,
+        limit: int = 100,
+    ) -> list[NodeRecord]:
+        """Members of a group in a flow, in order.
+
+        Args:
+            flow_id: which flow.
+            parent: the id of the group's node.
+            state: in this state, or in one of these.
+            after: behind this place; give the last place of a page to get the next.
+            limit: at most how many, up to 10,000.
+        """
+        found = flow_looking.nodes(
+            checked_id(flow_id),
+            parent=checked_id(parent),
+            states=_states(state, NodeState),
+            after=after,
+            limit=check_page(limit),
+        )
+        return list(self.database.run(found))
+
+    async def aflow_nodes(
+        self,
+        flow_id: int,
+        *,
+        parent: int,
+        state: NodeState | str | Collection[NodeState | str] | None = None,
+        after: int = -1,
+        limit: int = 100,
+    ) -> list[NodeRecord]:
+        """As :meth:`flow_nodes`, awaited."""
+        found = flow_looking.nodes(
+            checked_id(flow_id),
+            parent=checked_id(parent),
+            states=_states(state, NodeState),
+            after=after,
+            limit=check_page(limit),
+        )
+        return list(await self.database.arun(found))
+
+    def cancel_flow(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
+        """Cancel all of a flow that has not ended, also in the groups and workflows in it.
+
+        Jobs that wait are cancelled, 1,000 nodes in each transaction; workers are asked to stop those that run, and the
+        flow ends when these have ended. What they release does not start. Where it is interrupted, call it again.
+
+        Args:
+            flow_id: which.
+            connection: do all on this connection, in its current transaction.
+            by: who does it, for the audit; by default the user and the host of this process.
+
+        Returns:
+            Whether there was anything to cancel; False: it had ended.
+
+        Raises:
+            FlowNotFound: there is no record of it.
+        """
+        run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
+        return run_sweep(flow_control.cancelling(checked_id(flow_id), by=signed(by)), run)
+
+    async def acancel_flow(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
+        """As :meth:`cancel_flow`, awaited."""
+        run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
+        return await arun_sweep(flow_control.cancelling(checked_id(flow_id), by=signed(by)), run)
+
+    def retry_flow(
+        self,
+        flow_id: int,
+        *,
+        what: What = "downstream",
+        connection: object = None,
+        by: str | None = None,
+    ) -> int:
+        """Run parts of a flow again, all in one transaction. Parts that succeeded keep their results, unless all run again.
+
+        Args:
+            flow_id: which.
+            what: ``failed``: the failed jobs, and what was cancelled because of them stays cancelled; ``downstream``:
+                also what was cancelled or skipped because of them, or because the flow was cancelled; ``all``:
+                everything from the start, of a flow that has ended.
+            connection: do it on this connection, in its current transaction.
+            by: who does it, for the audit; by default the user and the host of this process.
+
+        Returns:
+            How many jobs run again.
+
+        Raises:
+            FlowNotFound: there is no record of it.
+            FlowRefused: nothing was changed: a live job has the unique key of one of its jobs, a job has no record any
+                more, another flow of its key has not ended, or it is still being cancelled.
+        """
+        run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
+        return run(_retrying(flow_id, what, by))
+
+    async def aretry_flow(
+        self,
+        flow_id: int,
+        *,
+        what: What = "downstream",
+        connection: object = None,
+        by: str | None = None,
+    ) -> int:
+        """As :meth:`retry_flow`, awaited."""
+        run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
+        return await run(_retrying(flow_id, what, by))
+
+
+def checked_id(flow_id: int) -> int:
+    """The id of a flow.
+
+    Raises:
+        InvalidOption: it is no number.
+        FlowNotFound: no flow has such an id.
+    """
+    if isinstance(flow_id, bool) or not isinstance(flow_id, int):
+        raise InvalidOption(f"flow_id={flow_id!r:.80}: a flow's id is a whole number, as in handle.id")
+    if flow_id not in IDS:
+        raise FlowNotFound(f"no record of flow {flow_id}: ids go up to {IDS[-1]}")
+    return flow_id
+
+
+def _retrying(flow_id: int, what: What, by: str | None) -> Plan[int]:
+    one_of("what", what, WHAT)
+    done = flow_control.retry(checked_id(flow_id), what)
+    return audit.noted(done, "workflow retry", str(flow_id), by=signed(by), jobs=int, what=what)
+
+
+def _check(**given: str | None) -> None:
+    for what, text in given.items():
+        if text is not None:
+            check_text(what, text)
+
+
+def _states(state: S | str | Collection[S | str] | None, kind: type[S]) -> list[S] | None:
+    if state is None:
+        return None
+    given = [state] if isinstance(state, str) else list(state)
+    return [kind(one_of("state", one, kind)) for one in given]

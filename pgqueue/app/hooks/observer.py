@@ -1,0 +1,134 @@
+"""Who is told what happens to jobs in this process: the log, metrics, traces.
+
+An observer is told of batches, as they occur: never job by job where the queue has a batch. An observer that
+raises is logged, and nothing else changes: neither the job, nor the worker, nor the other observers.
+"""
+
+import logging
+from asyncio import CancelledError
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from weakref import WeakSet
+
+from pgqueue.app.hooks.observed import ClaimedBatch, EndedBatch
+from pgqueue.values.jobs.job import Claim, Enqueued, NewJob
+from pgqueue.values.jobs.verdict import Verdict
+
+log = logging.getLogger("pgqueue.observer")
+
+EVENTS = ("enqueued", "claimed", "started", "ended", "lost", "reclaimed")
+"""The methods of :class:`Observer`."""
+
+
+class Observer:
+    """Subclass it, and override the events to be told of. An event that no observer overrides costs nothing.
+
+    A call may come in any thread, and it holds up the work: do not block in it.
+    """
+
+    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+        """The database has taken these enqueues; ``results`` says what became of each.
+
+        An enqueue in a transaction of the caller is told of at once: a rollback afterwards is not. Jobs that the database adds
+        itself are not told of: those of schedules, and of the SQL function ``pgqueue.enqueue``. No ``NewJob`` of them passes
+        through Python. Their claims, starts and ends are told of.
+        """
+
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        """A worker or a take of this process has claimed these jobs. They have not started."""
+
+    def started(self, claims: Sequence[Claim]) -> None:
+        """The attempts of these claims have started."""
+
+    def ended(self, verdicts: Sequence[Verdict]) -> None:
+        """The database has recorded these verdicts. Of a requeued job that never started there was no ``started``."""
+
+    def lost(self, claims: Sequence[Claim]) -> None:
+        """These jobs are no longer this process's: the lease was lost, or another attempt superseded this one.
+
+        Nothing that the attempts did is recorded, and no ``ended`` follows.
+        """
+
+    def reclaimed(self, verdicts: Sequence[Verdict]) -> None:
+        """This process has taken over jobs of lost workers, and the database has recorded these verdicts on their attempts.
+
+        The attempts started in other processes, so there was no ``started``, and no ``ended`` follows. The claims are
+        without arguments.
+        """
+
+
+class Event:
+    """One event, which is called with a batch. It is false if no observer is told of it.
+
+    Attributes:
+        told: what is called with each batch.
+    """
+
+    __slots__ = ("_batch", "_name", "told")
+
+    def __init__(self, name: str, batch: Callable[..., Sequence[object]] | None = None) -> None:
+        """An event that no observer is told of.
+
+        Args:
+            name: the method of :class:`Observer`.
+            batch: makes of a batch what observers are told; None: they are told the batch itself.
+        """
+        self._name = name
+        self._batch = batch
+        self.told: tuple[Callable[..., object], ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether an observer is told of it."""
+        return bool(self.told)
+
+    def __call__(self, *batch: Sequence[object]) -> None:
+        """Tell the observers. Never raises."""
+        if self._batch is not None:
+            batch = (self._batch(*batch),)
+        for tell in self.told:
+            try:
+                tell(*batch)
+            except (
+                Exception,
+                CancelledError,
+                SystemExit,
+            ):  # these would end the part of the worker that calls
+                with suppress(Exception):  # a filter of the program's logging may raise, too
+                    told = {"observer": repr(tell), "event": self._name}
+                    log.exception("an observer failed; jobs are not affected", extra=told)
+
+
+class Observers:
+    """The observers of a queue, and one :class:`Event` for each method of :class:`Observer`."""
+
+    def __init__(self) -> None:
+        """Tell no observer."""
+        self.enqueued = Event("enqueued")
+        self.claimed = Event("claimed", ClaimedBatch)
+        self.started = Event("started")
+        self.ended = Event("ended", EndedBatch)
+        self.lost = Event("lost")
+        self.reclaimed = Event("reclaimed", EndedBatch)
+        self._of_workers: WeakSet[Observers] = WeakSet()
+
+    def add(self, observer: Observer) -> None:
+        """Tell this observer, too, of the events that it overrides."""
+        for name in EVENTS:
+            if getattr(type(observer), name) is not getattr(Observer, name):
+                self.tell(name, getattr(observer, name))
+
+    def tell(self, name: str, function: Callable[..., object]) -> None:
+        """Call a function with the batches of one event. Workers that are running call it from now on."""
+        for observers in [self, *self._of_workers]:
+            event: Event = getattr(observers, name)
+            event.told = (*event.told, function)
+
+    def of_worker(self, observer: Observer) -> "Observers":
+        """These observers, with those that are added later, and one of a worker's own that is told before them."""
+        observers = Observers()
+        observers.add(observer)
+        for name in EVENTS:
+            event: Event = getattr(observers, name)
+            event.told += getattr(self, name).told
+        self._of_workers.add(observers)
+        return observers

@@ -1,0 +1,1 @@
+"""``queue.insight``: the queue as people look at it."""

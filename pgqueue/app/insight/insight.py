@@ -1,0 +1,272 @@
+"""The queue as people look at it: ``queue.insight``. One module behind every door: dashboards, the command, metrics.
+
+What is read is decided in :mod:`pgqueue.store.insight.insight` and its neighbours. What happened over time is in ``over_time.py``.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, TypedDict, Unpack
+
+import msgspec
+
+from pgqueue.app.insight.over_time import OverTime
+from pgqueue.errors import InvalidOption
+from pgqueue.store import audit
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.replica import Replicated
+from pgqueue.store.insight import insight, searching
+from pgqueue.store.insight import story as stories
+from pgqueue.store.jobs import control
+from pgqueue.store.limits import limit_control
+from pgqueue.store.plan import Plan
+from pgqueue.store.queues import standings
+from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.operation import AuditEntry
+from pgqueue.values.insight.now import Errors, Found, Running, ScheduleLag, StoreHealth
+from pgqueue.values.insight.story import Story
+from pgqueue.values.jobs.job import JobState, QueueCount, states_of
+from pgqueue.values.jobs.options import check_page, check_text
+from pgqueue.values.limits.limit import Numbers
+from pgqueue.values.limits.status import LimitDetail, LimitStatus
+from pgqueue.values.payloads.codec import Codec, encoded_key, opened
+from pgqueue.values.queues.standing import QueueStanding
+from pgqueue.values.replica import ReplicaStatus
+
+
+class Criteria(TypedDict, total=False):
+    """Which jobs a search finds.
+
+    Attributes:
+        state: in this state or one of several.
+        queue: in this queue; a pattern such as ``mail-*`` is allowed.
+        task: of this task; a pattern is allowed.
+        unique_key: with this unique key.
+        args: whose arguments contain these, as jsonb containment has it: ``{"customer_id": 7}``.
+        enqueued_after: enqueued at this instant or later.
+        enqueued_before: enqueued before this instant.
+        error: whose last error is of this type; with the module or without.
+        before: with a lower id than this: the last id of the page before, or ``looked_to``.
+        limit: at most how many jobs, up to 10,000; 100 where nothing is said.
+    """
+
+    state: JobState | str | Collection[JobState | str] | None
+    queue: str | None
+    task: str | None
+    unique_key: str | None
+    args: Mapping[str, Any] | None
+    enqueued_after: datetime | None
+    enqueued_before: datetime | None
+    error: str | None
+    before: int | None
+    limit: int
+
+
+class Seen(Protocol):
+    """A queue."""
+
+    @property
+    def database(self) -> Database:
+        """Where its jobs are."""
+
+    @property
+    def limits(self) -> Mapping[str, Numbers]:
+        """What its tasks declare."""
+
+    @property
+    def codec(self) -> Codec | None:
+        """What encodes arguments and keys."""
+
+
+class Insight(OverTime):
+    """Looks at the queue as a whole. Each method takes milliseconds however many jobs wait, and has an awaited twin with an ``a``.
+
+    The answers are frozen values; ``msgspec.to_builtins`` makes JSON of each. Instants are of the database's clock.
+    """
+
+    def __init__(self, queue: Seen) -> None:
+        """Look at this queue."""
+        super().__init__(queue)
+        self._queue: Seen = queue
+
+    def queues(self) -> Sequence[QueueStanding]:
+        """How every queue stands: how many jobs in which state, the age of the oldest ready one, the rate, in the order of names.
+
+        Queues without a job that were declared, paused, drained or given settings are among them. Where tables are large,
+        numbers are estimates from a sample, and say so (``estimated``); :meth:`counts` is exact.
+        """
+        return self._queue.database.run(standings.queue_standings())
+
+    async def aqueues(self) -> Sequence[QueueStanding]:
+        """As :meth:`queues`, awaited."""
+        return await self._queue.database.arun(standings.queue_standings())
+
+    def counts(self) -> tuple[list[QueueCount], list[str]]:
+        """How many jobs of each queue are in each state, exactly, those that have succeeded or were cancelled left out; and which queues are paused.
+
+        It reads all live and dead jobs, so it is the one method here that takes longer where there are more jobs.
+        """
+        return self._queue.database.run(control.counts())
+
+    async def acounts(self) -> tuple[list[QueueCount], list[str]]:
+        """As :meth:`counts`, awaited."""
+        return await self._queue.database.arun(control.counts())
+
+    def running(self, *, queue: str | None = None, task: str | None = None, limit: int = 100) -> Running:
+        """Which worker holds which job, and since when; those that were claimed first at the front.
+
+        Args:
+            queue: only jobs of this queue.
+            task: only jobs of this task.
+            limit: at most how many, up to 10,000.
+        """
+        return self._queue.database.run(insight.running(queue=queue, task=task, limit=check_page(limit)))
+
+    async def arunning(
+        self, *, queue: str | None = None, task: str | None = None, limit: int = 100
+    ) -> Running:
+        """As :meth:`running`, awaited."""
+        plan = insight.running(queue=queue, task=task, limit=check_page(limit))
+        return await self._queue.database.arun(plan)
+
+    def search(self, **criteria: Unpack[Criteria]) -> Found:
+        """Jobs in any state that match every criterion given (:class:`Criteria`), newest first.
+
+        Up to 100,000 jobs are looked at; 10,000 where each one's arguments must be read. The answer says where it stopped.
+
+        Raises:
+            InvalidOption: a criterion is out of its range, or the queue's codec encodes what it looks into.
+        """
+        return _opened(self._queue, self._queue.database.run(_searching(self._queue, criteria)))
+
+    async def asearch(self, **criteria: Unpack[Criteria]) -> Found:
+        """As :meth:`search`, awaited."""
+        return _opened(self._queue, await self._queue.database.arun(_searching(self._queue, criteria)))
+
+    def story(self, job_id: int) -> Story:
+        """What surrounds a job: its place in a flow, the steps that it has done, its checkpoint. ``queue.job`` is its record.
+
+        Args:
+            job_id: which. Of a job that does not exist, there is nothing.
+        """
+        return self._queue.database.run(stories.story(job_id))
+
+    async def astory(self, job_id: int) -> Story:
+        """As :meth:`story`, awaited."""
+        return await self._queue.database.arun(stories.story(job_id))
+
+    def errors(self, *, queue: str | None = None, task: str | None = None, limit: int = 100) -> Errors:
+        """Why jobs died: the dead jobs by task and error, with counts, first and last seen; the most frequent first.
+
+        Of more than 2,000 dead jobs that match, the last 2,000 are counted, and the answer says so (``complete``).
+
+        Args:
+            queue: only jobs of this queue.
+            task: only jobs of this task.
+            limit: at most how many groups, up to 10,000.
+        """
+        return self._queue.database.run(insight.errors(queue=queue, task=task, limit=check_page(limit)))
+
+    async def aerrors(self, *, queue: str | None = None, task: str | None = None, limit: int = 100) -> Errors:
+        """As :meth:`errors`, awaited."""
+        plan = insight.errors(queue=queue, task=task, limit=check_page(limit))
+        return await self._queue.database.arun(plan)
+
+    def schedules(self, *, limit: int = 100) -> Sequence[ScheduleLag]:
+        """How late schedules are, the latest first.
+
+        Args:
+            limit: at most how many, up to 10,000.
+        """
+        return self._queue.database.run(insight.schedules(limit=check_page(limit)))
+
+    async def aschedules(self, *, limit: int = 100) -> Sequence[ScheduleLag]:
+        """As :meth:`schedules`, awaited."""
+        return await self._queue.database.arun(insight.schedules(limit=check_page(limit)))
+
+    def limits(self) -> Sequence[LimitStatus]:
+        """Every limit, and how many jobs run and wait under it; :meth:`limit` names the jobs that hold one.
+
+        ``running`` is counted from the jobs, as workers count. ``lost`` of them are held by workers that are gone; a sweep
+        takes those over, so that more than a moment after a crash it is 0. ``waiting`` is counted where the table of live jobs is
+        small (some 80,000 jobs); of a larger one a sample tells about how many jobs wait, and ``estimated`` is true.
+        """
+        return self._queue.database.run(limit_control.listed(self._queue.limits))
+
+    async def alimits(self) -> Sequence[LimitStatus]:
+        """As :meth:`limits`, awaited."""
+        return await self._queue.database.arun(limit_control.listed(self._queue.limits))
+
+    def limit(self, name: str) -> LimitDetail:
+        """One limit, its keys, and the jobs that hold its places.
+
+        Args:
+            name: of the limit.
+
+        Raises:
+            InvalidOption: no limit has this name.
+        """
+        return self._queue.database.run(limit_control.show(name, self._queue.limits))
+
+    async def alimit(self, name: str) -> LimitDetail:
+        """As :meth:`limit`, awaited."""
+        return await self._queue.database.arun(limit_control.show(name, self._queue.limits))
+
+    def weights(self) -> Mapping[str, int]:
+        """The weights of shares that an operator has set, by the shares' keys."""
+        return self._queue.database.run(limit_control.weights())
+
+    async def aweights(self) -> Mapping[str, int]:
+        """As :meth:`weights`, awaited."""
+        return await self._queue.database.arun(limit_control.weights())
+
+    def audit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """What operators did to queues, jobs and workers, newest first.
+
+        Args:
+            before: with a lower id than this; give the last id of a page to get the next.
+            limit: at most how many entries, up to 10,000.
+        """
+        return self._queue.database.run(audit.listed(before=before, limit=check_page(limit)))
+
+    async def aaudit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """As :meth:`audit`, awaited."""
+        return await self._queue.database.arun(audit.listed(before=before, limit=check_page(limit)))
+
+    def replica(self) -> ReplicaStatus | None:
+        """How far behind the replica is that answers these methods; None: the queue has none, the primary answers."""
+        database = self._queue.database.itself
+        return database.replica_status() if isinstance(database, Replicated) else None
+
+    async def areplica(self) -> ReplicaStatus | None:
+        """As :meth:`replica`, awaited."""
+        database = self._queue.database.itself
+        return await database.areplica_status() if isinstance(database, Replicated) else None
+
+    def store(self) -> StoreHealth:
+        """How the tables stand: sizes, dead rows, what holds vacuum back, partitions of the history."""
+        return self._queue.database.run(insight.store())
+
+    async def astore(self) -> StoreHealth:
+        """As :meth:`store`, awaited."""
+        return await self._queue.database.arun(insight.store())
+
+
+def _searching(queue: Seen, criteria: Criteria) -> Plan[Found]:
+    given: dict[str, Any] = {name: value for name, value in criteria.items() if value is not None}
+    state, key = given.pop("state", None), given.pop("unique_key", None)
+    before, limit = given.pop("before", None), given.pop("limit", 100)
+    if queue.codec is not None and "args" in given:
+        raise InvalidOption("args: the queue's codec encodes them, so the database cannot look into them")
+    if key is not None:
+        check_text("unique_key", key)
+    return searching.search(
+        JobFilter.checked(given or {"everything": True}),
+        states=states_of(state),
+        unique_key=encoded_key(queue.codec, key),
+        before=before,
+        limit=check_page(limit),
+    )
+
+
+def _opened(queue: Seen, found: Found) -> Found:
+    return msgspec.structs.replace(found, jobs=tuple(opened(queue.codec, job) for job in found.jobs))

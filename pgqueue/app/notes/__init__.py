@@ -1,0 +1,1 @@
+"""What an attempt notes for later attempts, and its progress."""

@@ -1,0 +1,253 @@
+"""What one attempt notes for later attempts of its job: the results of steps, and a checkpoint.
+
+All that is noted is read in one statement when the attempt first asks. A note is written under the fence, as soon as there
+is something to note: an attempt that no longer holds its job raises ``Superseded``, and nothing is noted.
+
+A process that dies between the end of a step's function and its note has done the step without noting it: a later attempt
+runs it again. What happens with an attempt that fails is decided by the worker, as without steps.
+"""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+from pgqueue.errors import (
+    ConfigurationError,
+    InvalidOption,
+    PayloadNotDecodable,
+    PayloadNotEncodable,
+    PayloadTooLarge,
+    Superseded,
+)
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import notes
+from pgqueue.store.jobs.notes import Key
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.note import check_step
+from pgqueue.values.payloads.codec import Codec, encoded_note, note_text
+from pgqueue.values.payloads.readable import value_of
+from pgqueue.values.payloads.result import ReturnType, returned_by
+from pgqueue.values.payloads.signature import encode_result
+
+CHECKPOINT: Key = ("checkpoint", "")
+
+
+class Keeps(Protocol):
+    """Where notes are kept.
+
+    Attributes:
+        database: where the job is.
+        codec: encodes and decodes notes.
+        max_payload: the most bytes of a note as JSON.
+    """
+
+    database: Database
+    codec: Codec | None
+    max_payload: int
+
+
+class Step(NamedTuple):
+    """A step that is being run.
+
+    Attributes:
+        name: its name.
+        returns: what its function returns.
+    """
+
+    name: str
+    returns: ReturnType
+
+    @property
+    def key(self) -> Key:
+        """Where its result is noted."""
+        return "step", self.name
+
+    def read(self, text: str) -> Any:  # noqa: ANN401 - as annotated
+        """A stored result, as the function's annotation says."""
+        try:
+            return self.returns.decode(text)
+        except PayloadNotDecodable as error:
+            raise PayloadNotDecodable(
+                f"step {self.name!r}: the stored result does not fit the function: {error}"
+            ) from error
+
+
+class Notes:
+    """The steps and the checkpoint of one attempt. Safe to use from several threads, or several asyncio tasks."""
+
+    def __init__(self, claim: Claim, keeps: Keeps, superseded: Callable[[str], Superseded]) -> None:
+        """Read nothing yet.
+
+        Args:
+            claim: the attempt.
+            keeps: where notes are kept.
+            superseded: notes that the attempt no longer holds its job, and makes the error that says what was not done.
+        """
+        self._claim = claim
+        self._keeps = keeps
+        self._superseded = superseded
+        self._known: dict[Key, str | None] | None = None
+        self._names: set[str] = set()
+        self._last: ReturnType | None = None
+        self._lock = threading.Lock()
+        self._turn = asyncio.Lock()
+
+    def step(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - as annotated
+        """Run a step, or return the result that is noted; see :meth:`pgqueue.Context.step`."""
+        with self._begun(name, function) as step:
+            if (text := self._noted(step.key)) is not None:
+                return step.read(text)
+            value = function(*args, **kwargs)
+            if inspect.isawaitable(value):
+                raise _not_awaited(step, value)
+            stored, result = self._prepared(step, value)
+            self._keep(step.key, stored)
+            return result
+
+    async def astep(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - as annotated
+        """As :meth:`step`, awaited; the function may be an ``async def``, too."""
+        with self._begun(name, function) as step:
+            if (text := await self._anoted(step.key)) is not None:
+                return step.read(text)
+            value = function(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+            stored, result = self._prepared(step, value)
+            await self._akeep(step.key, stored)
+            return result
+
+    def checkpoint(self, value: object) -> None:
+        """Note a value in place of the former checkpoint."""
+        self._keep(CHECKPOINT, self._encoded("checkpoint", self._json("checkpoint", value)))
+
+    async def acheckpoint(self, value: object) -> None:
+        """As :meth:`checkpoint`, awaited."""
+        await self._akeep(CHECKPOINT, self._encoded("checkpoint", self._json("checkpoint", value)))
+
+    def last_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
+        """The last checkpoint of the job; None: there is none."""
+        text = self._noted(CHECKPOINT)
+        return None if text is None else value_of(text)
+
+    async def alast_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
+        """As :meth:`last_checkpoint`, awaited."""
+        text = await self._anoted(CHECKPOINT)
+        return None if text is None else value_of(text)
+
+    @contextmanager
+    def _begun(self, name: str, function: Callable[..., Any]) -> Iterator[Step]:
+        """Take the name; a step that raises frees it, so that the attempt can try it again."""
+        check_step(name)
+        if not callable(function):
+            raise InvalidOption(
+                f"step {name!r}: {function!r:.80} is no function; give the arguments behind it"
+            )
+        with self._lock:
+            if name in self._names:
+                raise InvalidOption(
+                    f"step {name!r} is run twice in one attempt; give each its own name, in a loop such as "
+                    'f"page {number}"'
+                )
+            self._names.add(name)
+        try:
+            yield Step(name, self._returned_by(name, function))
+        except BaseException:
+            self._names.discard(name)
+            raise
+
+    def _returned_by(self, name: str, function: Callable[..., Any]) -> ReturnType:
+        returns = returned_by(function, self._last)
+        if returns is not self._last:
+            try:
+                returns.require_readable()
+            except ConfigurationError as error:  # before it is called: what it does might not be undone
+                raise ConfigurationError(f"step {name!r} was not run: {error}") from error
+            self._last = returns
+        return returns
+
+    def _noted(self, key: Key) -> str | None:
+        """What is noted, as JSON; None: nothing."""
+        with self._lock:
+            if self._known is None:
+                self._known = self._keeps.database.run(notes.recall(self._claim.id))
+        if key not in self._known:
+            return None
+        text = self._known[key]
+        return self._opened(text or self._keeps.database.run(notes.recall_long(self._claim.id, key)))
+
+    async def _anoted(self, key: Key) -> str | None:
+        """As :meth:`_noted`, awaited."""
+        async with self._turn:
+            if self._known is None:
+                self._known = await self._keeps.database.arun(notes.recall(self._claim.id))
+        if key not in self._known:
+            return None
+        text = self._known[key]
+        return self._opened(text or await self._keeps.database.arun(notes.recall_long(self._claim.id, key)))
+
+    def _opened(self, text: str | None) -> str | None:
+        return None if text is None else note_text(self._keeps.codec, self._claim, text)
+
+    def _keep(self, key: Key, stored: str) -> None:
+        kept = self._keeps.database.run(notes.keep(self._claim, key, stored))
+        self._require(key, kept=kept)
+
+    async def _akeep(self, key: Key, stored: str) -> None:
+        kept = await self._keeps.database.arun(notes.keep(self._claim, key, stored))
+        self._require(key, kept=kept)
+
+    def _require(self, key: Key, *, kept: bool) -> None:
+        if not kept:
+            raise self._superseded(f"{_spoken(key)} was not recorded")
+        if key == CHECKPOINT and self._known is not None:
+            self._known[key] = None  # to be asked for: its transaction may yet be rolled back
+
+    def _prepared(self, step: Step, value: object) -> tuple[str, Any]:
+        """A result as it is to be stored, and as this attempt and later ones get it."""
+        what = _spoken(step.key)
+        data = self._json(f"the result of {what}", value)
+        try:
+            result = step.returns.decode(data)
+        except PayloadNotDecodable as error:
+            raise PayloadNotEncodable(
+                f"the result of {what} cannot be recorded: it could not be read back: {error}"
+            ) from error
+        return self._encoded(f"the result of {what}", data), result
+
+    def _json(self, what: str, value: object) -> str:
+        try:
+            data = encode_result(value) or b"null"
+        except PayloadNotEncodable as error:
+            raise PayloadNotEncodable(f"{what} cannot be recorded: {error}") from error
+        if len(data) > self._keeps.max_payload:
+            raise PayloadTooLarge(
+                f"{what} cannot be recorded: it takes {len(data):,} bytes as JSON, over the limit of "
+                f"{self._keeps.max_payload:,}; store it elsewhere and record a reference, or raise PgQueue(max_payload=...)"
+            )
+        return data.decode()
+
+    def _encoded(self, what: str, data: str) -> str:
+        try:
+            return encoded_note(self._keeps.codec, self._claim, data.encode()).decode()
+        except PayloadNotEncodable as error:
+            raise PayloadNotEncodable(f"{what} cannot be recorded: {error}") from error
+
+
+def _spoken(key: Key) -> str:
+    kind, name = key
+    return f"step {name!r}" if kind == "step" else kind
+
+
+def _not_awaited(step: Step, value: Awaitable[Any]) -> InvalidOption:
+    if inspect.iscoroutine(value):
+        value.close()
+    return InvalidOption(
+        f"step {step.name!r}: its function must be awaited; in an async def task: await ctx.astep(...)"
+    )

@@ -1,0 +1,1 @@
+"""Schedules as an app declares them, and as operators see them."""

@@ -1,0 +1,1 @@
+"""Signals: how programs send them, and how tasks wait for them."""

@@ -1,0 +1,1 @@
+"""Pull style: a caller takes jobs, holds them and settles them."""

@@ -1,0 +1,346 @@
+"""What both kinds of take share: their identity, what they hold, and what becomes of it. Nothing here waits.
+
+A job whose arguments cannot be decoded, or that Python's json cannot read (thousands of levels, a number of thousands of
+digits), goes to the dead table as ``undecodable``, one by one; the others are handed over. So does a job that has expired.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from itertools import count
+from random import expovariate, getrandbits
+from typing import Any
+
+from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.notes.progress import Board
+from pgqueue.app.takes.heartbeat import Heartbeat
+from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.listener import listen_statement
+from pgqueue.store.connections.session import OWN, PLANNER
+from pgqueue.store.jobs import claim, finish
+from pgqueue.store.jobs.ending import States
+from pgqueue.store.jobs.portions import Portions
+from pgqueue.store.limits.limits import Taken
+from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.store.plan import Plan, Steps, plan
+from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.jobs.verdict import (
+    Again,
+    Died,
+    Returned,
+    Succeeded,
+    Verdict,
+    as_recorded,
+    describe,
+    expired,
+    failed,
+    judge,
+)
+from pgqueue.values.limits.limit import Numbers
+from pgqueue.values.limits.limiting import Limiting
+from pgqueue.values.payloads.codec import Codec, args_of, with_encoded_errors
+from pgqueue.values.payloads.hiding import logged_error, logged_undecodable
+from pgqueue.values.queues.serving import Serving
+from pgqueue.values.queues.shares import split_of
+from pgqueue.values.workers.lease import POLL, renew_every
+
+SHORTEST_ANSWER_LIMIT = 10.0
+LONGEST_IDLE = 86_400.0
+"""Seconds: the longest that the server lets a take's transaction wait for the program."""
+POSTPONED = timedelta(minutes=1)
+_looks = count(getrandbits(1))
+"""Of the takes of this process: queues come first at every other look, and lanes at the others."""
+
+log = logging.getLogger("pgqueue.take")
+
+
+class TakeBase:
+    """What both kinds of take share.
+
+    Attributes:
+        held: the claims that are not settled, by the job's id.
+        args: the arguments of what was taken, by the job's id.
+        lost: whether the lease is lost, and every claim with it.
+        cancelled: the jobs that a caller asked to cancel while they were held.
+        board: what is reported of the progress of jobs.
+        answer_within: after how many seconds without an answer a connection is cut off.
+        settings: with which its connections start; see :mod:`pgqueue.store.connections.session`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        count: int,
+        *,
+        served: Serving,
+        timeout: timedelta | None,
+        lease: timedelta,
+        keep: bool,
+        policy_of: Callable[[str], Retry],
+        observers: Observers,
+        codec: Codec | None,
+        limits: Callable[[], Mapping[str, Numbers]],
+        limiting: Callable[[], Mapping[str, Limiting | None]],
+    ) -> None:
+        """Describe a take.
+
+        Args:
+            database: where the jobs are.
+            count: at most how many.
+            served: from which queues, and in which shares.
+            timeout: how long to wait for the first; None: for ever.
+            lease: how soon others may have the jobs if this process dies.
+            keep: whether completed jobs go to the history.
+            policy_of: the retry policy of a task, by its name.
+            observers: told what happens to the jobs.
+            codec: decodes arguments, and encodes errors.
+            limits: returns the limits of the tasks that this program knows, by name.
+            limiting: returns which limits each of these tasks has.
+
+        Raises:
+            InvalidOption: a value is out of its range.
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InvalidOption(f"take({count!r}): take at least one job, and a whole number of them")
+        self.database = database
+        self.count = count
+        self.served = served
+        self.timeout = None if timeout is None else timeout.total_seconds()
+        self.lease = lease
+        self.answer_within = max(SHORTEST_ANSWER_LIMIT, lease.total_seconds())
+        # A take does not run a plan again, so its transaction may wait for a blocked event loop as long as a lease.
+        idle = f"{min(self.answer_within, LONGEST_IDLE):.0f}s"
+        self.settings = {
+            **OWN,
+            **PLANNER,
+            "idle_in_transaction_session_timeout": idle,
+            "tcp_user_timeout": idle,
+        }
+        self.keep = keep
+        self._policy_of = policy_of
+        self.observers = observers
+        self.codec = codec
+        self.board = Board(codec)
+        self._limits, self._limiting = limits, limiting
+        self._portions = Portions()
+
+    def begin(self) -> None:
+        """Start afresh: a new worker that holds nothing."""
+        self.worker = leases.WorkerInfo.here(self.count, self.served.entries)
+        self._split = split_of(self.served, expovariate)
+        self._lanes = Lanes(self._limits, self._limiting, self.served)
+        self.held: dict[int, Claim] = {}
+        self._again_in: float | None = None
+        self.cancelled: set[int] = set()
+        self.heartbeat = Heartbeat(
+            self.database,
+            self.worker.id,
+            self.lease,
+            self._lease_lost,
+            held=lambda: [*self.held],
+            on_cancel=self.cancelled.update,
+            board=self.board,
+        )
+        self.args: dict[int, dict[str, Any]] = {}
+        self.unsettled: set[int] = set()
+        self.superseded = False
+        self.looking = False
+        self.lost = False
+        self.taken_at = 0.0
+
+    def arrive(self) -> Plan[upkeep.Polled]:
+        """Register as a worker or stay registered, and make due jobs ready; what there is to do besides."""
+        self.looking = True
+        return upkeep.arrive(self.worker, self.lease)
+
+    def looks(self, polled: upkeep.Polled) -> Iterator[Plan[Taken]]:
+        """The plans that claim what is ready, and limited jobs that may start now: these or those first, in turn.
+
+        Each is to be run before the next is asked for, and what it claims given to :meth:`took`.
+        """
+        plans = [self._look_at_queues]
+        if polled.in_lanes or polled.limited:
+            self._lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
+            plans.insert(next(_looks) % 2, self._look_at_lanes)
+        for make in plans:
+            if (room := self.count - len(self.held)) > 0:
+                yield make(room)
+
+    def took(self, taken: Taken) -> None:
+        """Hold what was claimed."""
+        self.held |= {one.id: one for one in taken.claims}
+        self._again_in = taken.again_in or self._again_in
+
+    @plan
+    def _look_at_queues(self, room: int) -> Steps[Taken]:
+        claims = yield from claim.look(
+            self.worker.id, self.served, room, portions=self._portions, split=self._split
+        )
+        return Taken(claims, {}, 0.0, None)
+
+    @plan(transaction=True)
+    def _look_at_lanes(self, room: int) -> Steps[Taken]:
+        """Jobs of rates are claimed at their instant and not before it: what is handed over starts at once."""
+        claims: list[Claim] = []
+        while (portion := min(room - len(claims), self._portions.most)) > 0:
+            taken = yield from self._lanes.claim(self.worker.id, portion, horizon=0)
+            self._portions.learn(taken.claims)
+            claims += taken.claims
+            if len(taken.claims) < portion:
+                break
+        return Taken(claims, {}, 0.0, taken.again_in)
+
+    def found(self, polled: upkeep.Polled) -> float:
+        """Begin with what is held; returns how many seconds to wait if that is nothing."""
+        if self.held:
+            self.observers.claimed([*self.held.values()])
+        self.taken_at = time.monotonic()
+        self.looking = False
+        longest = min(POLL.total_seconds(), renew_every(self.lease))
+        known = (pause for pause in (longest, polled.next_in, self._again_in) if pause is not None)
+        self._again_in = None
+        return max(0.0, min(known))
+
+    def note_reclaimed(self, verdicts: Sequence[Verdict]) -> None:
+        """Tell of lost workers' jobs that this take has taken over on its way."""
+        if verdicts:
+            self.observers.reclaimed(verdicts)
+
+    def unreadable(self) -> list[Died]:
+        """Read the arguments of what is held; what cannot be read or has expired is held no more, and is to be recorded."""
+        verdicts = []
+        for held in list(self.held.values()):
+            if (late := expired(held, time.monotonic())) is not None:
+                log.warning("job is dead: expired", extra={"job": held.id, "task": held.task})
+                verdicts.append(late)
+                continue
+            try:
+                self.args[held.id] = args_of(self.codec, held)
+            except PayloadNotDecodable as error:
+                fields = {"job": held.id, "task": held.task, "error": logged_undecodable(self.codec, error)}
+                log.error("job is dead: undecodable", extra=fields)  # noqa: TRY400 - its traceback says nothing
+                verdicts.append(Died(held, 0.0, "undecodable", describe(error, held.attempt)))
+        self.let_go(verdicts)
+        return verdicts
+
+    def postponed(self, verdict: Died, refusal: Exception) -> Again:
+        """What to record where the database refuses to record a job as dead."""
+        return Again(verdict.claim, POSTPONED, describe(refusal, verdict.claim.attempt))
+
+    def success(self, held: Claim) -> Succeeded:
+        """What to record of a job that is done."""
+        return Succeeded(held, time.monotonic() - self.taken_at)
+
+    def failure(self, held: Claim, error: BaseException | str, delay: timedelta | None) -> Verdict:
+        """What to record of a job that failed; without a delay, its task's retry policy decides."""
+        raised = error if isinstance(error, BaseException) else JobError(error)
+        if delay is None:
+            policy = self._policy_of(held.task)
+            return self._judge(held, raised, policy if raised is error else _unselective(policy))
+        described = describe(raised, held.attempt)
+        return failed(held, described, delay=delay, seconds=time.monotonic() - self.taken_at)
+
+    def ending(self, error: BaseException | None) -> list[Verdict]:
+        """What becomes of everything still held when the block is left.
+
+        An error of the block says nothing about one job in particular, so a policy is asked for its delay and
+        its limits, not whether it retries this error.
+        """
+        if error is None:
+            return [self.success(held) for held in self.held.values()]
+        if isinstance(error, Exception):
+            return [
+                self._judge(held, error, _unselective(self._policy_of(held.task)))
+                for held in self.held.values()
+            ]
+        return [Returned(held) for held in self.held.values()]  # interrupted, not failed: attempts unspent
+
+    def _judge(self, held: Claim, error: BaseException, policy: Retry) -> Verdict:
+        seconds = time.monotonic() - self.taken_at
+        try:
+            return judge(held, error, retry=policy, seconds=seconds)
+        except Exception as failure:
+            log.error(  # noqa: TRY400 - a codec may hide what it says
+                "retry policy failed; the default one decides",
+                extra={"task": held.task},
+                exc_info=logged_error(self.codec, failure),
+            )
+            return judge(held, error, retry=Retry(), seconds=seconds)
+
+    def recording(self, verdicts: Sequence[Verdict]) -> Plan[States]:
+        """Record verdicts; returns the ids that were still held."""
+        return finish.finish(self.worker.id, with_encoded_errors(self.codec, verdicts), keep=self.keep)
+
+    @plan(transaction=True)
+    def giving_up(self) -> Steps[None]:
+        """Leave the list. What may be in this take's name all the same goes back: spent, if it was handed over.
+
+        When the lease was lost, the note of the lost worker stays: a sweep finds by it what is still in this take's name.
+        """
+        if self.lost or self.superseded:
+            yield from leases.leave(self.worker.id)
+            return
+        if self.looking or self.held or self.unsettled:
+            yield from claim.return_unknown(self.worker.id, (), ran=self.unsettled)
+        yield from leases.leave_without_jobs(self.worker.id)
+
+    def let_go(self, verdicts: Sequence[Verdict]) -> None:
+        """Forget the claims of these verdicts.
+
+        Raises:
+            JobError: one of them is forgotten already.
+            Superseded: the lease is lost, and the jobs with it.
+        """
+        if self.lost:
+            ids = {verdict.claim.id for verdict in verdicts}
+            for job_id in ids:
+                self.held.pop(job_id, None)
+            raise _superseded(ids)
+        for verdict in verdicts:
+            if self.held.pop(verdict.claim.id, None) is None:
+                raise JobError(f"job {verdict.claim.id} is settled already")
+            self.unsettled.add(verdict.claim.id)
+
+    def require_all(self, verdicts: Sequence[Verdict], done: States) -> None:
+        """Raise if some of these verdicts changed nothing; observers are told of all.
+
+        Raises:
+            Superseded: some were not.
+        """
+        self.unsettled -= {verdict.claim.id for verdict in verdicts}
+        ended = [as_recorded(one, done[one.claim.id]) for one in verdicts if one.claim.id in done]
+        if ended:
+            self.observers.ended(ended)
+        lost = [verdict.claim for verdict in verdicts if verdict.claim.id not in done]
+        if lost:
+            self.superseded = True
+            self.observers.lost(lost)
+            raise _superseded({one.id for one in lost})
+
+    @property
+    def listening(self) -> str | None:
+        """The statement with which to listen, where that is possible."""
+        return None if self.database.listen_dsn is None else listen_statement(self.database.catalogue)
+
+    def _lease_lost(self) -> None:
+        """Told by the heartbeat, in its thread."""
+        self.lost = True
+        self.observers.lost(list(self.held.values()))
+        log.warning(
+            "the lease of a take is lost; its jobs may run elsewhere, and what they do here is not recorded",
+            extra={"worker": str(self.worker.id), "jobs": sorted(self.held)},
+        )
+
+
+def _unselective(policy: Retry) -> Retry:
+    """A policy that retries every error, after the same delays and within the same limits."""
+    return Retry(wait=policy.wait, stop=policy.stop)
+
+
+def _superseded(ids: set[int]) -> Superseded:
+    named = ", ".join(map(str, sorted(ids)))
+    return Superseded(f"the lease was lost, and with it job {named}: not recorded")

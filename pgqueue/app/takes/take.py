@@ -1,0 +1,394 @@
+"""Pull style: take jobs, hold them, settle them.
+
+::
+
+    with queue.take(10, queues=["mail"], timeout=5) as jobs:
+        for job in jobs:
+            send(job.args["to"])
+
+A take is a worker while it lasts: it has a row, a lease and a heartbeat, and it promotes and reclaims while it
+waits, so that a program that only takes needs no worker beside it.
+
+This file waits: for jobs, and for the database, but never longer than :attr:`TakeBase.answer_within` for one answer. What
+becomes of the jobs is decided in :mod:`pgqueue.app.takes.base`. If entering the block fails, the take requeues all that it
+has claimed, and stops its heartbeat.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from pgqueue.app.takes.base import TakeBase
+from pgqueue.app.takes.heartbeat import within
+from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
+from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
+from pgqueue.store.connections.session import cut_off
+from pgqueue.store.flows import following
+from pgqueue.store.jobs.sweep import (
+    aagain_after_deadlock,
+    again_after_deadlock,
+    arun_sweep,
+    reclaiming,
+    run_sweep,
+)
+from pgqueue.store.plan import Plan, arun, run
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.note import checked_report
+from pgqueue.values.jobs.verdict import Died, Verdict
+from pgqueue.values.payloads.readable import object_of
+
+log = logging.getLogger("pgqueue.take")
+
+
+class Take(TakeBase):
+    """``with queue.take(...) as jobs``."""
+
+    _connection: OwnConnection
+
+    def __enter__(self) -> "list[TakenJob]":
+        """Wait for jobs; an empty list when the timeout passes first."""
+        self.begin()
+        self._one_at_a_time = threading.Lock()
+        self._connection = self.database.connect(self.database.listen_dsn, settings=self.settings)
+        try:
+            if self.listening is not None:
+                self._connection.execute(self.listening.encode())
+            self._wait_for_jobs()
+            jobs = [TakenJob(held, self.args[held.id], self) for held in self.held.values()]
+            self.heartbeat.start()
+            self.observers.started(list(self.held.values()))
+        except BaseException:
+            self._give_up()
+            raise
+        return jobs
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Complete what is left, or return it if the block raised."""
+        try:
+            if self.held:
+                self.settle(self.ending(error))
+        except (psycopg.Error, PgQueueError) as failure:
+            if error is None:
+                raise
+            _log_failure(failure)  # what the block raised goes on
+        finally:
+            self._give_up()
+
+    def settle(self, verdicts: list[Verdict]) -> None:
+        """Record verdicts, and forget the claims.
+
+        Raises:
+            Superseded: the lease was lost.
+            JobError: one of the jobs is settled already.
+        """
+        self.let_go(verdicts)
+        self.require_all(verdicts, again_after_deadlock(self._run)(self.recording(verdicts)))
+
+    def _give_up(self) -> None:
+        try:
+            self.heartbeat.stop()
+            with suppress(psycopg.Error, PgQueueError):
+                self._end_interrupted_statement()
+                self._run(self.giving_up())
+        finally:
+            self._connection.close()
+
+    def _end_interrupted_statement(self) -> None:
+        """Where Ctrl-C came between a statement and its answer, wait for the answer, and go on with another connection.
+
+        It may have claimed jobs, which are found only after it has ended.
+        """
+        server = self._connection.pgconn
+        if self._connection.closed or server.transaction_status == TransactionStatus.IDLE:
+            return
+        with within(self.answer_within, self._connection):
+            while server.get_result() is not None:
+                pass
+        self._connection.close()
+
+    def _wait_for_jobs(self) -> None:
+        deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        while True:
+            pause = self._look()
+            unreadable = self.unreadable()
+            for verdict in unreadable:
+                self._record_dead(verdict)
+            if self.held:
+                return
+            if unreadable:
+                continue  # there may be others behind them
+            if deadline is not None:
+                pause = min(pause, deadline - time.monotonic())
+                if time.monotonic() >= deadline:
+                    return
+            for _ in self._connection.notifies(timeout=max(0.0, pause), stop_after=1):
+                pass
+
+    def _look(self) -> float:
+        """Do what a poll says that there is to do, and claim; how many seconds to wait if that was nothing."""
+        polled = self._run(self.arrive())
+        if polled.lost:
+            self.note_reclaimed(run_sweep(reclaiming(), self._run).verdicts)
+        while polled.flow_work and self._run(following.work()):
+            pass
+        for plan in self.looks(polled):
+            self.took(self._run(plan))
+        return self.found(polled)
+
+    def _record_dead(self, verdict: Died) -> None:
+        """Record that a job cannot be read; where the database refuses that, it waits, for the others' sake."""
+        try:
+            self._run(self.recording([verdict]))
+        except psycopg.Error as refusal:
+            self._run(self.recording([self.postponed(verdict, refusal)]))
+        self.unsettled.discard(verdict.claim.id)
+
+    def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
+        bounded = self.database.bounded(plan, self.settings)
+        with self._one_at_a_time:  # the time that a plan waits for another is not the database's silence
+            if self._connection.closed:
+                self._connection = self.database.connect(settings=self.settings)
+            try:
+                with within(self.answer_within, self._connection):
+                    return run(bounded, self._connection.steps(self.database.catalogue))
+            except psycopg.OperationalError as error:
+                raise _failure(self._connection, error) from error
+
+
+class AsyncTake(TakeBase):
+    """``async with queue.atake(...) as jobs``."""
+
+    _connection: OwnAsyncConnection
+
+    async def __aenter__(self) -> "list[TakenJob]":
+        """Wait for jobs; an empty list when the timeout passes first."""
+        self.begin()
+        self._one_at_a_time = asyncio.Lock()
+        self._connection = await self.database.aconnect(self.database.listen_dsn, settings=self.settings)
+        try:
+            if self.listening is not None:
+                await self._connection.execute(self.listening.encode())
+            await self._wait_for_jobs()
+            jobs = [TakenJob(held, self.args[held.id], self) for held in self.held.values()]
+            self.heartbeat.start()
+            self.observers.started(list(self.held.values()))
+        except BaseException:
+            await self._give_up()
+            raise
+        return jobs
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Complete what is left, or return it if the block raised."""
+        try:
+            if self.held:
+                await self.asettle(self.ending(error))
+        except (psycopg.Error, PgQueueError) as failure:
+            if error is None:
+                raise
+            _log_failure(failure)  # what the block raised goes on
+        finally:
+            await self._give_up()
+
+    async def asettle(self, verdicts: list[Verdict]) -> None:
+        """As :meth:`Take.settle`, awaited."""
+        self.let_go(verdicts)
+        self.require_all(verdicts, await aagain_after_deadlock(self._run)(self.recording(verdicts)))
+
+    async def _give_up(self) -> None:
+        try:
+            self.heartbeat.stop()
+            with suppress(psycopg.Error, PgQueueError):
+                await self._run(self.giving_up())
+        finally:
+            await self._connection.close()
+
+    async def _wait_for_jobs(self) -> None:
+        deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        while True:
+            pause = await self._look()
+            unreadable = self.unreadable()
+            for verdict in unreadable:
+                await self._record_dead(verdict)
+            if self.held:
+                return
+            if unreadable:
+                continue  # there may be others behind them
+            if deadline is not None:
+                pause = min(pause, deadline - time.monotonic())
+                if time.monotonic() >= deadline:
+                    return
+            async for _ in self._connection.notifies(timeout=max(0.0, pause), stop_after=1):
+                pass
+
+    async def _look(self) -> float:
+        """Do what a poll says that there is to do, and claim; how many seconds to wait if that was nothing."""
+        polled = await self._run(self.arrive())
+        if polled.lost:
+            self.note_reclaimed((await arun_sweep(reclaiming(), self._run)).verdicts)
+        while polled.flow_work and await self._run(following.work()):
+            pass
+        for plan in self.looks(polled):
+            self.took(await self._run(plan))
+        return self.found(polled)
+
+    async def _record_dead(self, verdict: Died) -> None:
+        """Record that a job cannot be read; where the database refuses that, it waits, for the others' sake."""
+        try:
+            await self._run(self.recording([verdict]))
+        except psycopg.Error as refusal:
+            await self._run(self.recording([self.postponed(verdict, refusal)]))
+        self.unsettled.discard(verdict.claim.id)
+
+    async def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
+        bounded = self.database.bounded(plan, self.settings)
+        async with self._one_at_a_time:  # a wait for another plan is not the database's silence
+            if self._connection.closed:
+                self._connection = await self.database.aconnect(settings=self.settings)
+            watch = asyncio.get_running_loop().call_later(self.answer_within, cut_off, self._connection)
+            try:
+                return await arun(bounded, self._connection.steps(self.database.catalogue))
+            except psycopg.OperationalError as error:
+                raise _failure(self._connection, error) from error
+            finally:
+                watch.cancel()
+
+
+class TakenJob:
+    """A job held by a take.
+
+    Attributes:
+        id: the job's id.
+        task: the name it was enqueued under.
+        queue: the queue it was taken from.
+        args: its arguments by parameter name, as plain JSON values.
+        attempt: which attempt this is, from 1.
+        meta: what the enqueuer sent along with the job; empty: nothing.
+        lost: whether the lease was lost, so that the job may run elsewhere.
+        cancelled: whether a caller asked to cancel the job.
+    """
+
+    __slots__ = ("_claim", "_take", "args")
+
+    def __init__(self, held: Claim, args: dict[str, Any], take: Take | AsyncTake) -> None:
+        """Made by a take."""
+        self._claim = held
+        self._take = take
+        self.args = args
+
+    def __repr__(self) -> str:
+        """Like ``<TakenJob 42 shop.send_receipt attempt 1>``."""
+        return f"<TakenJob {self.id} {self.task} attempt {self.attempt}{' lost' if self.lost else ''}>"
+
+    @property
+    def id(self) -> int:
+        """The job's id."""
+        return self._claim.id
+
+    @property
+    def task(self) -> str:
+        """The name it was enqueued under."""
+        return self._claim.task
+
+    @property
+    def queue(self) -> str:
+        """The queue it was taken from."""
+        return self._claim.queue
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._claim.attempt
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the enqueuer sent along with the job; empty: nothing."""
+        return {} if self._claim.meta is None else object_of(self._claim.meta)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease was lost, so that the job may run elsewhere; known at the heartbeat after it."""
+        return self._take.lost
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a caller asked to cancel the job; known within a second."""
+        return self.id in self._take.cancelled
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the job is, as :meth:`pgqueue.Context.progress` does; the take's heartbeat writes it within a second.
+
+        Args:
+            done: how much is done.
+            total: of how much; None: that is not known.
+            message: for people; its first 500 characters are kept.
+
+        Raises:
+            InvalidOption: a number is negative, not finite or over 10^15; or a value is of another type.
+        """
+        self._take.board.put(self._claim, checked_report(done, total, message))
+
+    def complete(self) -> None:
+        """Record success now, ahead of the others.
+
+        Raises:
+            Superseded: the lease was lost; the job is another worker's.
+            JobError: it is settled already, or the take is asynchronous.
+        """
+        self._blocking_take().settle([self._take.success(self._claim)])
+
+    async def acomplete(self) -> None:
+        """As :meth:`complete`, awaited; for a job of ``atake``."""
+        await self._async_take().asettle([self._take.success(self._claim)])
+
+    def fail(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
+        """Record failure now: the job runs again after ``delay``, or is dead if that was the last attempt.
+
+        Args:
+            error: an exception, or a message.
+            delay: seconds, or a timedelta; 0: at once. None: as the task's retry policy decides on the error,
+                the default policy where this queue does not know the task.
+
+        Raises:
+            InvalidOption: the delay is out of its range; nothing is recorded.
+            Superseded: the lease was lost; the job is another worker's.
+            JobError: it is settled already, or the take is asynchronous.
+        """
+        self._blocking_take().settle([self._take.failure(self._claim, error, as_delay("delay", delay))])
+
+    async def afail(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
+        """As :meth:`fail`, awaited; for a job of ``atake``."""
+        await self._async_take().asettle([self._take.failure(self._claim, error, as_delay("delay", delay))])
+
+    def _blocking_take(self) -> Take:
+        if isinstance(self._take, Take):
+            return self._take
+        raise JobError("this take is asynchronous; await job.acomplete() or job.afail()")
+
+    def _async_take(self) -> AsyncTake:
+        if isinstance(self._take, AsyncTake):
+            return self._take
+        raise JobError("this take is blocking; use job.complete() or job.fail()")
+
+
+def _failure(connection: OwnConnection | OwnAsyncConnection, error: psycopg.OperationalError) -> Exception:
+    """In our words if the connection was lost, or cut off because nothing came; else the error itself."""
+    if not connection.closed:
+        return error
+    return ConnectionFailed(
+        f"the take's connection was lost: {str(error).strip()}; whether the last step was recorded is not known"
+    )
+
+
+def _log_failure(failure: Exception) -> None:
+    log.warning("jobs of a failed take were not recorded; their lease will pass", exc_info=failure)

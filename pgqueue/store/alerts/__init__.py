@@ -1,0 +1,1 @@
+"""Plans of alerts: how conditions are read, and how a task is told."""

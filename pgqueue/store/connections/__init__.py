@@ -1,0 +1,1 @@
+"""How plans run: databases, pools, connections of each driver, and their settings."""

@@ -1,0 +1,283 @@
+"""How steps run on psycopg's connections. :mod:`pgqueue.store.connections.asyncpg` does the same for asyncpg's.
+
+Which class is used for a user's connection is decided in :mod:`pgqueue.store.connections.drivers`.
+"""
+
+import asyncio
+import select
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, Self, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.types.string import TextBinaryLoader
+
+from pgqueue.errors import SchemaMissing
+from pgqueue.store.catalogue import Catalogue
+from pgqueue.store.connections.transactions import achecked, checked
+from pgqueue.store.plan import Copy, Row, Step
+
+T = TypeVar("T")
+NOT_THERE = (
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedFunction,
+)
+# A schema without these was never migrated; without others it is of another release.
+FIRST_TABLES = ("alembic_version", "jobs")
+# A cursor keeps what it has read in memory until its next statement, which may be long in coming.
+FEW = 100
+# psycopg sends the transaction's own BEGIN before the first statement, whichever that is.
+BEGIN = "select"
+# What a session can keep beyond its transactions; not DISCARD ALL, which would forget our prepared statements, too.
+CLEAN = "reset session authorization; reset all; discard temp; unlisten *; select pg_catalog.pg_advisory_unlock_all()"
+
+
+class Blocking:
+    """Runs steps on a psycopg connection, one after the other, on one cursor: to make one costs 10 µs and more."""
+
+    __slots__ = ("_connection", "_cursor", "catalogue")
+
+    def __init__(self, connection: psycopg.Connection[Any], catalogue: Catalogue) -> None:
+        """Wrap a connection; its row factory is not changed."""
+        self._connection = connection
+        self.catalogue = catalogue
+        self._renew_cursor()
+
+    def execute(self, step: Step, /) -> Sequence[Row]:
+        """Run one step and return its rows."""
+        sql, cursor = self.catalogue[step.name], self._cursor
+        try:
+            if isinstance(step, Copy):
+                with cursor.copy(sql) as copy:
+                    for chunk in step.chunks:
+                        copy.write(chunk)
+                return ()
+            cursor.execute(sql, step.params, binary=True)
+            return self._rows() if step.returns else ()
+        except NOT_THERE as error:
+            raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """The steps within are done all or none: in a transaction, or in a savepoint of the user's."""
+        if _is_to_begin(self._connection):
+            self._connection.execute(BEGIN)
+        with checked(self._connection.transaction()):
+            yield
+
+    def _rows(self) -> Sequence[Row]:
+        rows = self._cursor.fetchall()
+        if len(rows) > FEW:
+            self._renew_cursor()
+        return rows
+
+    def _renew_cursor(self) -> None:
+        self._cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
+        _with_json_as_text(self._cursor)
+
+
+class OwnConnection(psycopg.Connection[Any]):
+    """A connection of ours, which keeps what runs steps on it."""
+
+    _steps: Blocking | None = None
+    _heard: Callable[[], object] | None = None
+
+    @classmethod
+    def connect(  # type: ignore[override]  # psycopg names its options, which are passed on
+        cls,
+        conninfo: str = "",
+        *,
+        made: list[Self] | None = None,
+        **options: Any,  # noqa: ANN401 - psycopg's
+    ) -> Self:
+        """Connect as psycopg does, or take one of the connections that were made before: a pool's first one was."""
+        return _popped(made) or super().connect(conninfo, **options)
+
+    @contextmanager
+    def transaction(
+        self,
+        savepoint_name: str | None = None,
+        force_rollback: bool = False,  # noqa: FBT001, FBT002 - psycopg's signature
+    ) -> Iterator[psycopg.Transaction]:
+        """A block of psycopg's, which raises an error wherever the connection is lost."""
+        with checked(super().transaction(savepoint_name, force_rollback)) as block:
+            yield block
+
+    def is_cut_off(self) -> bool:
+        """Whether the server has sent something since the last statement: then it has closed this idle connection.
+
+        It may also be a notice or a changed setting. Those are rare, and the answer is the same: use another
+        connection. This costs 1 µs, and asking the server costs a round trip.
+        """
+        if self.closed:
+            return True
+        if self._heard is None:
+            self._heard = _ear(self.fileno())
+        return bool(self._heard())
+
+    def clean(self) -> None:
+        """Undo what a task did to the session, so that the next user of the connection finds it as new, or close it."""
+        try:
+            if _is_as_new(self):
+                self.row_factory = tuple_row
+                self.execute(CLEAN)
+            else:
+                self.close()
+        except psycopg.Error:
+            self.close()  # the transaction has ended as it has: this changes nothing of it
+
+    def steps(self, catalogue: Catalogue) -> Blocking:
+        """What runs steps here. One thread or task has the connection at a time."""
+        if self._steps is None or self._steps.catalogue is not catalogue:
+            self._steps = Blocking(self, catalogue)
+        return self._steps
+
+
+def _popped(made: list[T] | None) -> T | None:
+    """One of these; None: another thread of the pool has taken the last."""
+    try:
+        return made.pop() if made else None
+    except IndexError:
+        return None
+
+
+class Awaiting:
+    """Runs steps on a psycopg AsyncConnection as :class:`Blocking` does."""
+
+    __slots__ = ("_connection", "_cursor", "catalogue")
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], catalogue: Catalogue) -> None:
+        """Wrap a connection; its row factory is not changed."""
+        self._connection = connection
+        self.catalogue = catalogue
+        self._renew_cursor()
+
+    async def execute(self, step: Step, /) -> Sequence[Row]:
+        """Run one step and return its rows."""
+        sql, cursor = self.catalogue[step.name], self._cursor
+        try:
+            if isinstance(step, Copy):
+                async with cursor.copy(sql) as copy:
+                    for chunk in step.chunks:
+                        await copy.write(chunk)
+                return ()
+            await cursor.execute(sql, step.params, binary=True)
+            return await self._rows() if step.returns else ()
+        except NOT_THERE as error:
+            raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """The steps within are done all or none: in a transaction, or in a savepoint of the user's."""
+        if _is_to_begin(self._connection):
+            await self._connection.execute(BEGIN)
+        async with achecked(self._connection.transaction()):
+            yield
+
+    async def _rows(self) -> Sequence[Row]:
+        rows = await self._cursor.fetchall()
+        if len(rows) > FEW:
+            self._renew_cursor()
+        return rows
+
+    def _renew_cursor(self) -> None:
+        self._cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
+        _with_json_as_text(self._cursor)
+
+
+class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
+    """An awaitable connection of ours, which keeps what runs steps on it."""
+
+    _steps: Awaiting | None = None
+    _heard: Callable[[], object] | None = None
+
+    @classmethod
+    async def connect(  # type: ignore[override]  # as there
+        cls,
+        conninfo: str = "",
+        *,
+        made: list[Self] | None = None,
+        **options: Any,  # noqa: ANN401 - psycopg's
+    ) -> Self:
+        """As :meth:`OwnConnection.connect`, awaited."""
+        return _popped(made) or await super().connect(conninfo, **options)
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        savepoint_name: str | None = None,
+        force_rollback: bool = False,  # noqa: FBT001, FBT002 - psycopg's signature
+    ) -> AsyncIterator[psycopg.AsyncTransaction]:
+        """As :meth:`OwnConnection.transaction`, awaited."""
+        async with achecked(super().transaction(savepoint_name, force_rollback)) as block:
+            yield block
+
+    def is_cut_off(self) -> bool:
+        """Whether the server has closed this idle connection; see :meth:`OwnConnection.is_cut_off`."""
+        if self.closed:
+            return True
+        if self._heard is None:
+            self._heard = _ear(self.fileno())
+        return bool(self._heard())
+
+    async def clean(self) -> None:
+        """Undo what a task did to the session; see :meth:`OwnConnection.clean`."""
+        try:
+            if _is_as_new(self):
+                self.row_factory = tuple_row
+                await self.execute(CLEAN)
+            else:
+                await self.close()
+        except psycopg.Error:
+            await self.close()  # the transaction has ended as it has: this changes nothing of it
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    def steps(self, catalogue: Catalogue) -> Awaiting:
+        """What runs steps here. One thread or task has the connection at a time."""
+        if self._steps is None or self._steps.catalogue is not catalogue:
+            self._steps = Awaiting(self, catalogue)
+        return self._steps
+
+
+def schema_missing(catalogue: Catalogue, sqlstate: str | None, reason: str | None) -> SchemaMissing:
+    """What to raise when the server says that something of ours is not there."""
+    first = any(f"{catalogue.schema}.{name}" in (reason or "") for name in FIRST_TABLES)
+    if first or sqlstate == psycopg.errors.InvalidSchemaName.sqlstate:
+        return SchemaMissing(f'schema "{catalogue.schema}" has no tables yet; {catalogue.migrate_hint}')
+    return SchemaMissing(f'schema "{catalogue.schema}" is not complete ({reason}); {catalogue.migrate_hint}')
+
+
+def _ear(descriptor: int) -> Callable[[], object]:
+    """A function that says whether a socket has something to read."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return partial(poll.poll, 0)
+    return lambda: select.select([descriptor], [], [], 0)[0]
+
+
+def _is_as_new(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether nothing is left of a transaction, so that resetting the session's settings is enough."""
+    if connection.closed or not connection.autocommit:
+        return False
+    return connection.info.transaction_status == TransactionStatus.IDLE
+
+
+def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the user's transaction would begin with the next statement.
+
+    Were that psycopg's ``transaction()`` block, the block would commit it, too, and not the user.
+    """
+    return not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+
+
+def _with_json_as_text(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
+    """Have JSON come as its text, also if the user has set another loader for the type; the queue decodes it by the task's annotations."""
+    cursor.adapters.register_loader("json", TextBinaryLoader)

@@ -1,0 +1,381 @@
+"""One database as one app sees it: where it is, which schema, and on which connection a plan runs.
+
+How a DSN is read is decided in :mod:`pgqueue.store.connections.dsn`, and how connections are kept in :mod:`pgqueue.store.connections.pools`.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, ClassVar, TypeVar
+from weakref import proxy
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption
+from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of
+from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
+from pgqueue.store.connections.drivers import asteps_on, steps_on
+from pgqueue.store.connections.dsn import (
+    CONNECTION_DEFAULTS,
+    DIRECT_DSN_SETTING,
+    connection_errors,
+    dsn_in_environment,
+    failure,
+    failure_of_check,
+    for_libpq,
+    patience_per_host,
+    read_only,
+)
+from pgqueue.store.connections.joining import OWN_CONNECTION, Open, blocking_connection, open_transaction
+from pgqueue.store.connections.pools import Pools, ataken, taken
+from pgqueue.store.connections.session import (
+    NO_SETTINGS,
+    POOLED,
+    ended_if_idle,
+    settings_after,
+    startup_options,
+    unknown_settings,
+)
+from pgqueue.store.plan import Plan, arun, run
+from pgqueue.store.results.ends import Ends
+from pgqueue.store.schema import schema
+from pgqueue.values.queues.defaults import Known
+
+T = TypeVar("T")
+
+
+class Database:
+    """Runs plans: on connections of its own, or on the user's.
+
+    Attributes:
+        dsn_hint: what to tell a user who has given no DSN. A framework's database says it in its own words.
+        dsn_settings: which settings a DSN may come from, as a message names them. A framework's database names its own.
+        migrate_hint: what to tell a user whose tables are missing or too old. A framework's database names its command.
+        catalogue: the statements, for its schema.
+        behind_pooler: whether the DSN leads to a transaction pooler.
+        pools: its connections.
+        ends: who waits in this process for its jobs to end.
+        known: what this process remembers of queues, for enqueues.
+        in_memory: whether it stands in for a database in a test: its jobs run only when the test says so.
+        calls_hooks: whether it is a test's: hooks are called at once, in the caller.
+    """
+
+    dsn_hint: str = (
+        "give PgQueue(dsn) or --dsn, or set PGQUEUE_DSN or DATABASE_URL (looked for in that order), "
+        "for example postgresql://user@localhost/app"
+    )
+    dsn_settings: ClassVar[str] = "--dsn, PGQUEUE_DSN or DATABASE_URL"
+    migrate_hint: ClassVar[str] = MIGRATE_HINT
+    in_memory: ClassVar[bool] = False
+    calls_hooks: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        schema: str = "pgqueue",
+        direct_dsn: str | None = None,
+        behind_pooler: bool = False,
+        pool_size: int = 10,
+    ) -> None:
+        """Remember where the database is. Nothing is connected until something is run.
+
+        Args:
+            dsn: libpq's URI or keywords; SQLAlchemy's ``postgresql+psycopg://`` works too. By default the
+                environment's PGQUEUE_DSN or DATABASE_URL.
+            schema: where the tables are.
+            direct_dsn: how to reach the server itself, where ``dsn`` is a transaction pooler; for LISTEN.
+                By default the environment's PGQUEUE_DIRECT_DSN.
+            behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer, where notifications do not
+                arrive. Statements are not prepared, because not every pooler keeps them.
+            pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
+
+        Raises:
+            InvalidOption: the schema's name or the pool's size is out of its range.
+        """
+        if pool_size < 1:
+            raise InvalidOption(f"pool_size={pool_size!r}: keep at least one connection")
+        self.catalogue = catalogue_of(schema, migrate_hint=self.migrate_hint)
+        self.behind_pooler = behind_pooler
+        self._given_dsn = dsn
+        self._given_direct_dsn = direct_dsn
+        self._unknown_settings: frozenset[str] = frozenset()
+        self.pools = Pools(
+            proxy(self), pool_size
+        )  # no cycle: a database that is dropped closes its pools at once
+        self.ends = Ends(proxy(self))
+        self.known = Known()
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is.
+
+        Raises:
+            ConfigurationError: nothing says where; the message names what was looked for.
+        """
+        found = self._given_dsn or dsn_in_environment()
+        if not found:
+            raise ConfigurationError(f"no database: {self.dsn_hint}")
+        return for_libpq(found)
+
+    @property
+    def listen_dsn(self) -> str | None:
+        """Where LISTEN works; None: nowhere, so workers poll."""
+        return self._direct_dsn or (None if self.behind_pooler else self.dsn)
+
+    @property
+    def _direct_dsn(self) -> str | None:
+        direct = self._given_direct_dsn or os.environ.get(DIRECT_DSN_SETTING)
+        return for_libpq(direct) if direct else None
+
+    @property
+    def itself(self) -> "Database":
+        """This very database, also where a test has put something in front of it."""
+        return self
+
+    def joins(self, connection: object) -> bool:
+        """Whether a plan would run on the caller's connection or transaction, and not on a connection of ours."""
+        return connection is not OWN_CONNECTION and not (
+            connection is None and open_transaction(self) is None
+        )
+
+    def run(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan: in a transaction, or in a savepoint of the user's, where the plan says that it needs one.
+
+        Args:
+            plan: which.
+            connection: the user's, in its current transaction; ``OWN_CONNECTION``: one of ours, committed at once;
+                None: the transaction that a job has open here (see :mod:`pgqueue.store.connections.joining`), else one of ours.
+        """
+        used = self._used(connection)
+        if used is not None:
+            return run(plan, steps_on(used, self.catalogue))
+        try:
+            pool = self.pools.blocking()
+            own = taken(pool)  # not pooled(): a context manager costs an enqueue 1 µs
+            try:
+                return run(plan, own.steps(self.catalogue))
+            except psycopg.errors.ReadOnlySqlTransaction as error:
+                own.close()  # after a failover the next one leads to the new primary
+                raise read_only(error) from error
+            finally:
+                pool.putconn(own)
+        except psycopg.OperationalError as error:
+            raise failure(error) from error
+
+    async def arun(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan as :meth:`run` does, awaited."""
+        if connection is None and (joined := open_transaction(self)) is not None:
+            return await self._arun_joined(joined, plan)
+        if connection is not None and connection is not OWN_CONNECTION:
+            return await arun(plan, await asteps_on(connection, self.catalogue))
+        try:
+            async with self.apooled() as own:
+                try:
+                    return await arun(plan, own.steps(self.catalogue))
+                except psycopg.errors.ReadOnlySqlTransaction as error:
+                    await own.close()
+                    raise read_only(error) from error
+        except psycopg.OperationalError as error:
+            raise failure(error) from error
+
+    @contextmanager
+    def pooled(self) -> Iterator[OwnConnection]:
+        """A blocking connection from the pool, in autocommit mode."""
+        pool = self.pools.blocking()
+        connection = taken(pool)
+        try:
+            yield connection
+        finally:
+            pool.putconn(connection)  # not the pool's own context, which would look for a transaction to end
+
+    @asynccontextmanager
+    async def apooled(self) -> AsyncIterator[OwnAsyncConnection]:
+        """An awaitable connection from the running loop's pool, in autocommit mode."""
+        pool = await self.pools.awaitable()
+        connection = await ataken(pool)
+        try:
+            yield connection
+        finally:
+            await pool.putconn(connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction on a blocking connection from the pool; a :class:`psycopg.Rollback` ends it without an error.
+
+        What the block sets for the session (``set search_path``, a role, a row factory) ends with it.
+
+        Raises:
+            psycopg.OperationalError: the connection was lost; also in place of a Rollback, which then was not needed.
+        """
+        with self.pooled() as connection:
+            try:
+                with connection.transaction():
+                    yield connection
+            finally:
+                connection.clean()
+
+    @asynccontextmanager
+    async def atransaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """A transaction as :meth:`transaction` makes it, on an awaitable connection."""
+        async with self.apooled() as connection:
+            try:
+                async with connection.transaction():
+                    yield connection
+            finally:
+                await connection.clean()
+
+    def connect(self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS) -> OwnConnection:
+        """A new blocking connection, in autocommit mode.
+
+        Args:
+            dsn: where to, if not to this database's own DSN.
+            settings: to start with; see :mod:`pgqueue.store.connections.session`. None are made behind a pooler.
+
+        Raises:
+            ConnectionFailed: there is none to be had; the message says where it was tried, and why not.
+        """
+        dsn = dsn or self.dsn
+        while True:
+            left_out = self._unknown_settings
+            try:
+                with connection_errors(dsn, self.dsn_settings):
+                    return OwnConnection.connect(dsn, **self.connect_options(dsn, settings))
+            except ConnectionFailed as error:
+                if not self._learns_unknown(error, settings, left_out):
+                    raise
+
+    async def aconnect(
+        self,
+        dsn: str | None = None,
+        *,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        within: float | None = None,
+    ) -> OwnAsyncConnection:
+        """An awaitable connection as :meth:`connect` makes it.
+
+        Args:
+            dsn: as there.
+            settings: as there.
+            within: for how many seconds the caller waits: of several hosts in the DSN, none may take the time of the others.
+        """
+        dsn = dsn or self.dsn
+        patience = patience_per_host(dsn, within)
+        while True:
+            left_out = self._unknown_settings
+            try:
+                with connection_errors(dsn, self.dsn_settings):
+                    options = self.connect_options(dsn, settings) | patience
+                    return await OwnAsyncConnection.connect(dsn, **options)
+            except ConnectionFailed as error:
+                if not self._learns_unknown(error, settings, left_out):
+                    raise
+
+    def verify(self) -> None:
+        """Connect, and check that the schema is one this release can work with.
+
+        Raises:
+            ConnectionFailed: there is no connection to be had.
+            SchemaError: the schema is missing, too old or too new.
+        """
+        self.verified().close()
+
+    def verified(self) -> OwnConnection:
+        """A new connection, on which the schema was checked as :meth:`verify` does."""
+        connection = self.connect(settings=POOLED)
+        self._unknown_settings |= settings_after(connection.info.server_version)
+        try:
+            run(self._verification(), connection.steps(self.catalogue))
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, psycopg.OperationalError):
+                raise failure_of_check(error) from error
+            raise
+        return connection
+
+    async def averified(self) -> OwnAsyncConnection:
+        """As :meth:`verified`, awaited."""
+        connection = await self.aconnect(settings=POOLED)
+        self._unknown_settings |= settings_after(connection.info.server_version)
+        try:
+            await arun(self._verification(), connection.steps(self.catalogue))
+        except BaseException as error:
+            await connection.close()
+            if isinstance(error, psycopg.OperationalError):
+                raise failure_of_check(error) from error
+            raise
+        return connection
+
+    def but(
+        self,
+        *,
+        dsn: str | None = None,
+        schema: str | None = None,
+        behind_pooler: bool = False,
+        direct_dsn: str | None = None,
+    ) -> "Database":
+        """Another database with this one's settings, except for those that are given."""
+        return self._remade(
+            dsn,
+            schema=schema or self.catalogue.schema,
+            direct_dsn=direct_dsn or (None if dsn else self._given_direct_dsn),
+            behind_pooler=behind_pooler or self.behind_pooler,
+            pool_size=self.pools.least,
+        )
+
+    def _remade(self, dsn: str | None, **options: Any) -> "Database":  # noqa: ANN401 - the constructor's own
+        """A database of this kind, with this one's DSN if none is given; a framework's overrides it."""
+        return Database(dsn or self._given_dsn, **options)
+
+    def close(self) -> None:
+        """Close the blocking pool, and the connection that waits for the ends of jobs if no caller needs it."""
+        self.ends.close()
+        self.pools.close()
+
+    async def aclose(self) -> None:
+        """Close the running loop's pool, and what :meth:`close` says of the connection that waits for ends."""
+        if self.ends.connected:
+            await asyncio.to_thread(self.ends.close)
+        await self.pools.aclose()
+
+    def bounded(self, plan: Plan[T], settings: Mapping[str, str]) -> Plan[T]:
+        """The plan as it is run on a connection with these settings: behind a pooler, a transaction brings its own bound."""
+        return ended_if_idle(plan, settings) if self.behind_pooler and plan.kind.transaction else plan
+
+    def connect_options(self, dsn: str, settings: Mapping[str, str] = NO_SETTINGS) -> dict[str, Any]:
+        """How a connection is made: in autocommit mode, and with our defaults where the DSN says nothing."""
+        named = conninfo_to_dict(dsn)
+        options = {key: value for key, value in CONNECTION_DEFAULTS.items() if key not in named}
+        known = {name: value for name, value in settings.items() if name not in self._unknown_settings}
+        if known and (not self.behind_pooler or dsn == self._direct_dsn):
+            options["options"] = startup_options(dsn, known)
+        return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **options}
+
+    def _learns_unknown(
+        self, error: ConnectionFailed, settings: Mapping[str, str], left_out: frozenset[str]
+    ) -> bool:
+        """Remember settings that the server does not know; whether this try sent one, and so another try helps.
+
+        Several connections may be opened at the same time: another one may have learned of it during this try.
+        """
+        unknown = unknown_settings(str(error), settings)
+        self._unknown_settings |= unknown
+        return bool(unknown - left_out)
+
+    def _verification(self) -> Plan[str]:
+        return schema.verify(self.catalogue.schema, migrate_hint=self.catalogue.migrate_hint)
+
+    def _used(self, connection: object) -> object:
+        """The connection to run a blocking plan on; None: one of ours."""
+        if connection is None and (joined := open_transaction(self)) is not None:
+            return blocking_connection(joined)
+        return None if connection is OWN_CONNECTION else connection
+
+    async def _arun_joined(self, joined: Open, plan: Plan[T]) -> T:
+        """Run a plan in a job's open transaction, one after the other."""
+        if isinstance(joined.connection, psycopg.Connection):  # a plain function that runs a loop of its own
+            return run(plan, steps_on(joined.connection, self.catalogue))
+        async with joined.turn:
+            return await arun(plan, await asteps_on(joined.connection, self.catalogue))

@@ -1,0 +1,206 @@
+"""Pools of connections: one for a process, and one for each of its event loops.
+
+A pool opens connections when they are needed, up to its size; its first is the one on which the schema was checked. When
+a caller takes a connection that the server has closed, the pool replaces it: the caller's statement was not sent yet.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+from weakref import WeakKeyDictionary, WeakSet
+
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
+from pgqueue.store.connections.session import POOLED
+
+AwaitablePools: TypeAlias = WeakKeyDictionary[
+    asyncio.AbstractEventLoop, AsyncConnectionPool[OwnAsyncConnection]
+]
+SPARE = 4
+"""How many connections a pool may open besides one for each job that a worker runs at a time."""
+
+
+WAIT = 30.0
+"""Seconds that a caller waits for a connection."""
+RECONNECT = 300.0
+"""Seconds for which a pool tries to connect, with growing pauses."""
+
+
+class Source(Protocol):
+    """The database that pools connect to."""
+
+    @property
+    def dsn(self) -> str:
+        """The database's DSN."""
+
+    def connect_options(self, dsn: str, settings: Mapping[str, str]) -> dict[str, Any]:
+        """The options with which connections are made that start with these settings."""
+
+    def verified(self) -> OwnConnection:
+        """A connection for a new pool, to a database that has the tables."""
+
+    async def averified(self) -> OwnAsyncConnection:
+        """As :meth:`verified`, awaited."""
+
+
+class Pools:
+    """The pools of one database. Safe to use from any thread.
+
+    Attributes:
+        least: how many connections each pool may open, as the user set it.
+        size: how many it may open now; more than ``least`` if a worker with a higher concurrency runs.
+    """
+
+    def __init__(self, source: Source, size: int) -> None:
+        """Make no pool yet.
+
+        Args:
+            source: where to connect.
+            size: the most connections of each pool.
+        """
+        self.size = self.least = size
+        self._wait, self._reconnect = WAIT, RECONNECT
+        self._jobs = 0
+        self._source = source
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[OwnConnection] | None = None
+        self._pools: AwaitablePools = WeakKeyDictionary()
+        _all.add(self)
+
+    def hurry(self, seconds: float) -> None:
+        """Let callers wait no longer than this for a connection, in pools that are made later.
+
+        A pool that cannot connect tries again with growing pauses. It gives up after this time, too, so that the next caller
+        makes it try at once.
+        """
+        self._wait = self._reconnect = seconds
+
+    def blocking(self) -> ConnectionPool[OwnConnection]:
+        """The process's pool."""
+        if (pool := self._pool) is not None:
+            return pool
+        with self._lock:
+            if self._pool is None:
+                first = self._source.verified()
+                dsn = self._source.dsn
+                self._pool = ConnectionPool(
+                    dsn,
+                    connection_class=OwnConnection,
+                    kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first]},
+                    min_size=0,
+                    max_size=self.size,
+                    timeout=self._wait,
+                    reconnect_timeout=self._reconnect,
+                    open=True,
+                )
+            return self._pool
+
+    async def awaitable(self) -> AsyncConnectionPool[OwnAsyncConnection]:
+        """The running loop's pool."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            first = await self._source.averified()
+            if (pool := self._pools.get(loop)) is not None:  # another task of the loop made it meanwhile
+                await first.close()
+                return pool
+            dsn = self._source.dsn
+            pool = self._pools[loop] = AsyncConnectionPool(
+                dsn,
+                connection_class=OwnAsyncConnection,
+                kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first]},
+                min_size=0,
+                max_size=self.size,
+                timeout=self._wait,
+                reconnect_timeout=self._reconnect,
+                open=False,
+            )
+            await pool.open()
+        return pool
+
+    async def fit(self, jobs: int) -> None:
+        """Resize the pools so that every running job can hold a connection, with :data:`SPARE` in addition.
+
+        Args:
+            jobs: how many more jobs run at a time in this process from now on; negative: how many fewer.
+        """
+        with self._lock:
+            self._jobs += jobs
+            self.size = max(self.least, self._jobs + SPARE if self._jobs else 0)
+            if self._pool is not None:
+                self._pool.resize(0, self.size)
+        pool = self._pools.get(asyncio.get_running_loop())
+        if pool is not None:
+            await pool.resize(0, self.size)
+
+    def close(self) -> None:
+        """Close the blocking pool."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+            for unused in _unused(pool):
+                unused.close()
+
+    async def aclose(self) -> None:
+        """Close the running loop's pool."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+            for unused in _unused(pool):
+                await unused.close()
+
+    def forget(self) -> None:
+        """Start again without pools: in a forked child, whose parent owns the sockets that it inherited."""
+        self._lock = threading.Lock()
+        self._pool = None
+        self._pools = WeakKeyDictionary()
+
+
+def _unused(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of either kind
+    """The connection with which a pool was made, if no caller took one."""
+    return list(pool.kwargs["made"])
+
+
+def taken(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
+    """A connection from a pool, which the caller must put back; never one that the server has closed."""
+    connection = pool.getconn()
+    while connection.is_cut_off():
+        connection.close()
+        pool.putconn(connection)
+        connection = pool.getconn()
+    return connection
+
+
+async def ataken(pool: AsyncConnectionPool[OwnAsyncConnection]) -> OwnAsyncConnection:
+    """As :func:`taken`, awaited.
+
+    On Python 3.11, a cancellation that comes together with the connection is lost inside the pool (``asyncio.wait_for``
+    returns the connection and drops the cancellation), and a task's timeout with it. So this function checks for it.
+    """
+    task = asyncio.current_task()
+    cancellations = task.cancelling() if task is not None else 0
+    connection = await pool.getconn()
+    while connection.is_cut_off():
+        await connection.close()
+        await pool.putconn(connection)
+        connection = await pool.getconn()
+    if task is not None and task.cancelling() > cancellations:
+        await pool.putconn(connection)
+        raise asyncio.CancelledError
+    return connection
+
+
+_all: WeakSet[Pools] = WeakSet()
+
+
+def _after_fork() -> None:
+    for pools in list(_all):
+        pools.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""Plans of chains, groups and workflows: add, follow, look, retry, cancel, grow."""

@@ -1,0 +1,1 @@
+"""Plans by which people look at the queue, now and over time."""

@@ -1,0 +1,108 @@
+"""The plan that finds jobs by a filter, for pages of jobs: however many there are, it looks at a bounded number of them.
+
+Running jobs are few, and may be the oldest of a long backlog: they are asked of those that hold them.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from pgqueue.store.insight import insight
+from pgqueue.store.jobs.records import job_of
+from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.values.bulk.filter import JobFilter, like
+from pgqueue.values.insight.now import Found
+from pgqueue.values.jobs.job import ENDED, Job, JobState
+
+FIRST: Final = 2_000
+"""Jobs that a search looks at first: most pages are full then."""
+LOOKED_AT: Final = 100_000
+"""Jobs that it looks at besides where they are not: 0.7 µs each."""
+FLOOR: Final = ("live", "dead", "ended", "ids", "before")
+READ: Final = 10_000
+"""The same where it must read the arguments of each: 7 µs."""
+TELLING: Final = 4
+"""Characters from which on a word of the arguments is looked for in their text first."""
+LARGEST_PLAIN: Final = 10**15
+"""Numbers below this are written with all their digits by every encoder."""
+NEWEST: Final = (1 << 63) - 1
+
+
+@plan(reads=True)
+def search(
+    wanted: JobFilter,
+    *,
+    states: Collection[JobState] | None = None,
+    unique_key: str | None = None,
+    before: int | None = None,
+    limit: int = 100,
+) -> Steps[Found]:
+    """Jobs that match every filter given, newest first.
+
+    Args:
+        wanted: by queue, task, arguments, time of the enqueue, type of the last error.
+        states: any of these.
+        unique_key: with this key. The live job that has it is found however many jobs are newer.
+        before: with a lower id than this one.
+        limit: at most how many jobs.
+    """
+    ids = None
+    if states is not None and {*states} == {JobState.RUNNING}:
+        running = yield from insight.running(limit=READ)
+        ids = [one.job_id for one in running.jobs]
+    chosen = {*JobState} if states is None else {*states}
+    words = _telling(wanted.args)
+    params = {
+        "live": not chosen <= ENDED,
+        "dead": JobState.DEAD in chosen,
+        "ended": bool(chosen & {JobState.SUCCEEDED, JobState.CANCELLED}),
+        "ids": ids,
+        "states": None if states is None else sorted(map(str, states)),
+        "queue": like(wanted.queue),
+        "task": like(wanted.task),
+        "unique_key": unique_key,
+        "enqueued_after": wanted.enqueued_after,
+        "enqueued_before": wanted.enqueued_before,
+        "error": wanted.error,
+        "args": wanted.json("args"),
+        "words": words,
+        "before": NEWEST if before is None else max(0, min(before, NEWEST)),
+    }
+    holder: list[Job] = []
+    if unique_key is not None and params["live"]:
+        of_key = {**params, "dead": False, "ended": False, "down_to": 0, "limit": 1}
+        holder = [job_of(row) for row in (yield Statement("insight/search", of_key))]
+        params["live"] = False
+    jobs: list[Job] = []
+    for looked in (FIRST, READ if wanted.args and words is None else LOOKED_AT):
+        floor = yield Statement("insight/search_floor", {**_of(params, FLOOR), "looked": looked})
+        down_to = floor[0][0] or 0
+        rows = yield Statement("insight/search", {**params, "down_to": down_to, "limit": limit - len(jobs)})
+        jobs += map(job_of, rows)
+        if len(jobs) == limit or not down_to:
+            return Found(_newest([*jobs, *holder], limit))
+        params["before"] = down_to
+    return Found(_newest([*jobs, *holder], limit), down_to)
+
+
+def _newest(jobs: list[Job], limit: int) -> tuple[Job, ...]:
+    return tuple(sorted(jobs, key=lambda job: -job.id)[:limit])
+
+
+def _of(params: Mapping[str, object], names: Collection[str]) -> dict[str, object]:
+    return {name: params[name] for name in names}
+
+
+def _telling(args: Mapping[str, Any] | None) -> str | None:
+    """The longest word that stands in the text of all arguments that contain these; None: none is sure to."""
+    found = [word for word in _words(args or {}) if len(word) >= TELLING]
+    return max(found, key=len, default=None)
+
+
+def _words(value: object) -> Collection[str]:
+    if isinstance(value, Mapping):
+        return [word for inner in value.values() for word in _words(inner)]
+    if isinstance(value, list):
+        return [word for inner in value for word in _words(inner)]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST_PLAIN:
+        return [str(value)]
+    return [value] if isinstance(value, str) and value.isascii() and value.replace("_", "").isalnum() else []

@@ -1,0 +1,103 @@
+"""The plans that write what happened to jobs over time. It is told in :mod:`pgqueue.store.insight.over_time`.
+
+The protocol. Each worker adds rows to ``series_written`` when a minute is over. Rows of minutes that ended a minute ago or
+earlier are moved to ``series_minutes`` by one worker at a time, which holds the row of ``series_state``; of full hours it
+makes ``series_hours``. A row that comes later than that is added to both. Rows are added and deleted, never changed: a
+reader adds up all that it finds. So a minute is told at once, the hour that runs is told from its minutes, and no two
+workers wait for each other.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.workers.upkeep import DELETED_AT_ONCE
+from pgqueue.values.insight.series import DAY, HOUR, MINUTE, floor
+
+PAIRS = 500
+"""Pairs of queue and task that are told apart in one minute or hour; the others are counted together."""
+MADE_AT_ONCE = 24
+"""Hours, and days, that one run makes at most."""
+
+
+@plan
+def write(rows: Sequence[Mapping[str, Any]]) -> Steps[None]:
+    """Add what a worker measured.
+
+    Args:
+        rows: by the columns of ``series_written``.
+    """
+    yield Statement("insight/series_write", {"rows": msgspec.json.encode(rows).decode()}, returns=False)
+
+
+@plan(transaction=True)
+def move(*, now: datetime | None = None) -> Steps[int]:
+    """Make minutes of what workers wrote, hours of minutes, and days of hours; returns 1 if there was an hour to make.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    state = yield Statement("insight/series_lock", {"now": now})
+    if not state:
+        return 0
+    ((hours_until, days_until, at),) = state
+    before = floor(at, MINUTE) - MINUTE
+    params = {"before": before, "hours_until": hours_until, "days_until": days_until, "pairs": PAIRS}
+    yield Statement("insight/series_minutes", params, returns=False)
+    made = yield from _make_hours(hours_until, floor(before, HOUR))
+    yield from _make_days(days_until, floor(made or hours_until, DAY))
+    return int(made is not None)
+
+
+@plan
+def drop(*, now: datetime | None = None) -> Steps[int]:
+    """Delete minutes, hours and days that are older than they are kept; how many rows. So with depths (:mod:`pgqueue.store.insight.depths`)."""
+    minutes = yield from _drop("insight/series_drop_minutes", now)
+    hours = yield from _drop("insight/series_drop_hours", now)
+    days = yield from _drop("insight/series_drop_days", now)
+    depths = yield from _drop("insight/depths_drop_minutes", now)
+    return minutes + hours + days + depths + (yield from _drop("insight/depths_drop_hours", now))
+
+
+@plan
+def keep(
+    minutes: timedelta | None = None, hours: timedelta | None = None
+) -> Steps[tuple[timedelta, timedelta]]:
+    """Say for how long minutes and hours are kept; None: as before. Returns what holds."""
+    ((kept_minutes, kept_hours),) = yield Statement(
+        "insight/series_keep", {"minutes": minutes, "hours": hours}
+    )
+    return kept_minutes, kept_hours
+
+
+def _drop(name: str, now: datetime | None) -> Steps[int]:
+    """Delete in statements, and so transactions, of a bounded size."""
+    count, deleted = 0, DELETED_AT_ONCE
+    while deleted == DELETED_AT_ONCE:
+        ((deleted,),) = yield Statement(name, {"now": now, "limit": DELETED_AT_ONCE})
+        count += deleted
+    return count
+
+
+def _make_hours(since: datetime, until: datetime) -> Steps[datetime | None]:
+    """Make the hours that are over, from the first one that has minutes; returns until when, None: there was none."""
+    ((first,),) = yield Statement("insight/series_first", {"since": since})
+    if first is None or first >= until:
+        return None
+    start = floor(first, HOUR)
+    end = min(until, start + MADE_AT_ONCE * HOUR)
+    yield Statement("insight/series_hours", {"since": start, "until": end, "pairs": PAIRS}, returns=False)
+    return end
+
+
+def _make_days(since: datetime, until: datetime) -> Steps[None]:
+    """Make the days that are over, from the first one that has hours."""
+    ((first,),) = yield Statement("insight/series_first_hour", {"since": since})
+    if first is None or first >= until:
+        return
+    start = floor(first, DAY)
+    end = min(until, start + MADE_AT_ONCE * DAY)
+    yield Statement("insight/series_days", {"since": start, "until": end, "pairs": PAIRS}, returns=False)

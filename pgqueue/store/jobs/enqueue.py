@@ -1,0 +1,378 @@
+"""Plans that add jobs, and decide what a taken unique key means."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import chain, groupby, islice
+
+from pgqueue.errors import JobError
+from pgqueue.store.jobs.copying import ROWS_PER_CHUNK, copied, copied_with_lanes, delay_of, due_at, expires_at
+from pgqueue.store.limits.lanes import put, require_place
+from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
+from pgqueue.store.queues.backlog import bounded, require_room, require_rooms
+from pgqueue.values.jobs.job import Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.queues.defaults import JobDefaults, Known, QueueDefaults, drained
+from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
+
+TRIES = 10
+ROWS_PER_BLOCK = 2_500
+
+
+def add(job: NewJob, *, known: Known | None = None) -> Plan[Enqueued]:
+    """:func:`enqueue`, in a transaction where the job has a lane."""
+    added = enqueue(job, known=known)
+    return added if job.lane is None else added.in_transaction()
+
+
+@plan
+def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = None) -> Steps[Enqueued]:
+    """Add one job.
+
+    Args:
+        job: what to add.
+        known: what this process remembers of queues; it learns what the database says.
+        now: the instant to count ``delay`` from; the database's own by default.
+
+    Returns:
+        The new job's id, or the id of the job that holds the unique key and what was done to it.
+
+    Raises:
+        QueueDrained: its queue takes no new jobs.
+        BacklogFull: its queue has as many ready jobs as it may have, and refuses more.
+        LimitReached: no place of its limit is free, and the limit refuses more jobs.
+    """
+    if job.when_full is not None and (answer := (yield from require_place(job, now=now))) is not None:
+        return answer
+    added = yield from _enqueue(job, known, now)
+    if job.lane is not None:
+        yield from _put([(added, job)])
+    return added
+
+
+def _enqueue(job: NewJob, known: Known | None, now: datetime | None) -> Steps[Enqueued]:
+    if job.unique_key is not None:
+        return (yield from _enqueue_unique(job, _params(job, now, known), known))
+    if known is not None and now is None and _is_basic(job):
+        said = known.of(job)
+        if said is not None:
+            rows = yield Statement("enqueue_now", _basic_params(job, *said))
+            return Enqueued(rows[0][0])
+    params = _params(job, now, known)
+    rows = yield Statement("enqueue", params)
+    if not rows:
+        yield from require_room(job.queue, known=known)
+        rows = yield Statement("enqueue", params | {"room": True})
+    if not rows:
+        raise drained(job.queue)
+    if known is not None:
+        known.learn(job, *rows[0][1:])
+    return Enqueued(rows[0][0])
+
+
+@plan(transaction=True)
+def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Steps[list[Enqueued]]:
+    """Add many jobs, all or none.
+
+    Jobs without a unique key travel by COPY, those with a lane by a COPY of their own, a block at a time: while the server
+    reads one block, the next is drawn from ``jobs``, so the code that makes them must not use this connection. Jobs with a key follow in one
+    multi-row insert. If any of them has a period or a policy other than ``reject``, all that have a key are
+    added one at a time. Either way keys are locked in their order, so two batches never deadlock.
+
+    Args:
+        jobs: what to add.
+        now: as for :func:`enqueue`.
+
+    Returns:
+        One answer per job, in the order of ``jobs``.
+    """
+    blocks = _Blocks(jobs)
+    if not blocks.next:
+        return []
+    clock, defaults = yield from queue_defaults(now)
+    yield from require_rooms(bounded(blocks.all(), defaults) if defaults.bounded else Counter())
+    answers: list[Enqueued] = []
+    keyed: dict[int, tuple[int, NewJob]] = {}
+    limited: list[tuple[int, NewJob]] = []
+    while block := blocks.next:
+        ids = yield from reserve(len(block))
+        plain: list[tuple[int, NewJob]] = []
+        in_lanes: list[tuple[int, NewJob]] = []
+        for position, (job_id, job) in enumerate(zip(ids, block, strict=True), start=len(answers)):
+            if job.unique_key is None and job.when_full is None:
+                (plain if job.lane is None else in_lanes).append((job_id, job))
+                continue
+            if job.lane is not None:
+                limited.append((position, job))
+            if job.when_full is None:
+                keyed[position] = (job_id, job)
+        answers += map(Enqueued, ids)
+        fetching = blocks.fetch()
+        if in_lanes:
+            yield Copy("limits/enqueue_copy", copied_with_lanes(in_lanes, clock, defaults))
+        if plain:
+            yield Copy("enqueue_copy", chain(copied(plain, clock, defaults), fetching))
+        list(fetching)  # where it was not sent along
+    if keyed:
+        yield from _add_keyed(answers, keyed, clock, defaults, now)
+    yield from _limit(answers, limited, now)
+    return answers
+
+
+def _limit(answers: list[Enqueued], limited: list[tuple[int, NewJob]], now: datetime | None) -> Steps[None]:
+    """Give jobs with unique keys their lanes; and add those whose limits decide at the enqueue, in the order of their lanes: no deadlock."""
+    waiting = [(position, job) for position, job in limited if job.when_full is None]
+    for start in range(0, len(waiting), ROWS_PER_CHUNK):
+        yield from _put(
+            [(answers[position], job) for position, job in waiting[start : start + ROWS_PER_CHUNK]]
+        )
+    decided = [(position, job) for position, job in limited if job.when_full is not None]
+    for position, job in sorted(decided, key=lambda one: one[1].lane or ""):
+        answers[position] = yield from enqueue(job, now=now)
+
+
+def _put(added: Iterable[tuple[Enqueued, NewJob]]) -> Steps[None]:
+    """Give these jobs their lanes, where they were added or have got other arguments."""
+    lanes = {
+        done.id: (job.lane, job.cost)
+        for done, job in added
+        if job.lane is not None and done.outcome in {Outcome.ADDED, Outcome.REPLACED}
+    }
+    if lanes:
+        yield from put(lanes)
+
+
+def _add_keyed(
+    answers: list[Enqueued],
+    keyed: dict[int, tuple[int, NewJob]],
+    clock: datetime,
+    defaults: QueueDefaults,
+    now: datetime | None,
+) -> Steps[None]:
+    """Add the jobs that have unique keys, and correct their answers."""
+    if any(job.unique.period is not None or job.unique.collision != "reject" for _, job in keyed.values()):
+        for same in _by_key(keyed):
+            yield from _enqueue_in_turn(same, answers, now)
+        return
+    rejected = yield from _enqueue_keyed(list(keyed.values()), clock, defaults, now)
+    for position, (job_id, _) in keyed.items():
+        answers[position] = rejected.get(job_id, answers[position])
+
+
+def _by_key(keyed: dict[int, tuple[int, NewJob]]) -> Iterator[list[tuple[int, NewJob]]]:
+    """The jobs of one key after the other, each with its position."""
+    ordered = sorted(
+        ((position, job) for position, (_, job) in keyed.items()), key=lambda pair: pair[1].unique_key or ""
+    )
+    for _, same in groupby(ordered, key=lambda pair: pair[1].unique_key):
+        yield list(same)
+
+
+def _enqueue_in_turn(
+    same: list[tuple[int, NewJob]], answers: list[Enqueued], now: datetime | None
+) -> Steps[None]:
+    """Add jobs of one key one by one; where each replaces the one before, only the last: the row is written once."""
+    if (
+        all(job.unique.collision == "replace" for _, job in same)
+        and len({job.unique for _, job in same}) == 1
+    ):
+        first, job = same[0][0], same[-1][1]
+        answer = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
+        for position, _ in same:
+            accepted = answer.outcome is not Outcome.REJECTED
+            answers[position] = (
+                Enqueued(answer.id, Outcome.REPLACED) if accepted and position != first else answer
+            )
+        return
+    for position, job in same:
+        answers[position] = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
+
+
+class _Blocks:
+    """Jobs by the block, drawn only when there is time for it."""
+
+    def __init__(self, jobs: Iterable[NewJob]) -> None:
+        self._jobs = iter(jobs)
+        self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
+
+    def all(self) -> list[NewJob]:
+        """All jobs, drawn now."""
+        jobs = [*self.next, *self._jobs]
+        self._jobs = iter(jobs)
+        self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
+        return jobs
+
+    def fetch(self) -> Iterator[bytes]:
+        """Draw the next block, as the last and empty part of what is sent for this one."""
+        self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
+        yield from ()
+
+
+@plan
+def queue_defaults(now: datetime | None, *, refuses: bool = True) -> Steps[tuple[datetime, QueueDefaults]]:
+    """What time the database has, and what queues say of jobs that do not say it themselves.
+
+    Args:
+        now: the instant; the database's own by default.
+        refuses: whether jobs of drained queues are refused.
+    """
+    rows = yield Statement("queues/defaults", {"now": now})
+    of_queue = {
+        name: JobDefaults(
+            PRIORITY if priority is None else priority,
+            MAX_ATTEMPTS if max_attempts is None else max_attempts,
+            is_drained,
+            is_bounded,
+        )
+        for _, name, priority, max_attempts, is_drained, is_bounded in rows
+        if name is not None
+    }
+    return rows[0][0], QueueDefaults(of_queue, refuses=refuses)
+
+
+@plan
+def reserve(count: int) -> Steps[list[int]]:
+    """Ids for as many jobs, in ascending order."""
+    runs = yield Statement("reserve_ids", {"count": count})
+    return [job_id for first, last in runs for job_id in range(first, last + 1)]
+
+
+def _enqueue_unique(job: NewJob, params: dict[str, object], known: Known | None = None) -> Steps[Enqueued]:
+    """Insert, or deal with the job that holds the key. That job may end between the two: then try again."""
+    for _ in range(TRIES):
+        job_id = yield from _insert(job.unique, params)
+        if job_id is not None:
+            return Enqueued(job_id)
+        answer = yield from _on_collision(job, params)
+        if answer is not None:
+            return answer
+        yield from require_room(job.queue, known=known)
+        params = params | {"room": True}
+    raise JobError(
+        f"unique_key={job.unique_key!r} was taken and freed {TRIES} times while enqueuing; try again"
+    )
+
+
+def _insert(unique: Unique, params: dict[str, object]) -> Steps[int | None]:
+    """Add the job, with a period its hold first; a live job without a hold may still have the key, and keeps it."""
+    if unique.period is None:
+        rows = yield Statement("enqueue_unique", params)
+        return rows[0][0] if rows else None
+    rows = yield Statement("enqueue_trailing" if unique.trailing else "enqueue_for_period", params)
+    if not rows:
+        return None
+    job_id, added = rows[0]
+    if not added:
+        undo = "shorten_hold" if unique.trailing else "release_hold"
+        yield Statement(undo, {**params, "job_id": job_id}, returns=False)
+        return None
+    return int(job_id)
+
+
+def _on_collision(job: NewJob, params: dict[str, object]) -> Steps[Enqueued | None]:
+    if job.unique.collision == "replace":
+        changed = yield Statement("replace", params)
+        if changed:
+            return Enqueued(changed[0][0], Outcome.REPLACED)
+    elif job.unique.collision == "reschedule":
+        changed = yield Statement("reschedule", params)
+        if changed:
+            return Enqueued(changed[0][0], Outcome.RESCHEDULED)
+    holder = yield Statement("count_collision", params)
+    if not holder and job.unique.period and not job.unique.trailing:
+        holder = yield Statement("find_hold", params)
+    return Enqueued(holder[0][0], Outcome.REJECTED) if holder else None
+
+
+def _enqueue_keyed(
+    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults, now: datetime | None
+) -> Steps[dict[int, Enqueued]]:
+    """Insert jobs with unique keys; return, for the ids that were not used, what to say instead."""
+    numbered.sort(
+        key=lambda pair: pair[1].unique_key or ""
+    )  # two batches lock keys in one order: no deadlock
+    params = _columns(numbered, clock, defaults) | {"now": now}
+    accepted = {row[0] for row in (yield Statement("enqueue_batch", params))}
+    refused = [(job_id, job) for job_id, job in numbered if job_id not in accepted]
+    if not refused:
+        return {}
+    keys = [job.unique_key for _, job in refused]
+    rows = yield Statement("count_collisions", {"unique_keys": keys})
+    holders = {row[0]: row[1] for row in rows}
+    answers = {}
+    for job_id, job in refused:
+        holder = holders.get(job.unique_key)
+        if holder is None:  # it ended since
+            answers[job_id] = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
+        else:
+            answers[job_id] = Enqueued(holder, Outcome.REJECTED)
+    return answers
+
+
+def _is_basic(job: NewJob) -> bool:
+    """Whether the job is ready at once and says nothing more, as most do."""
+    return (
+        job.run_at is None
+        and job.delay is None
+        and job.meta is None
+        and job.expires_at is None
+        and job.expires_in is None
+    )
+
+
+def _basic_params(job: NewJob, priority: int | None, max_attempts: int | None) -> dict[str, object]:
+    return {
+        "queue": job.queue,
+        "task": job.task,
+        "args": job.args.decode(),
+        "priority": priority,
+        "max_attempts": max_attempts,
+    }
+
+
+def _params(job: NewJob, now: datetime | None, known: Known | None) -> dict[str, object]:
+    more = {
+        "room": known is not None and known.has_room(job.queue),
+        "run_at": job.run_at,
+        "delay": delay_of(job),
+        "meta": None if job.meta is None else job.meta.decode(),
+        "expires_at": job.expires_at,
+        "expires_in": job.expires_in,
+        "now": now,
+    }
+    return (
+        _basic_params(job, job.priority, job.max_attempts)
+        | more
+        | ({} if job.unique_key is None else _unique_params(job))
+    )
+
+
+def _unique_params(job: NewJob) -> dict[str, object]:
+    return {
+        "unique_key": job.unique_key,
+        "unique_until_started": job.unique.until == "started",
+        "period": job.unique.period,
+        "most": job.unique.most,
+        "rejects": job.unique.collision == "reject",
+        "keeps_time": job.unique.trailing,
+    }
+
+
+def _columns(
+    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
+) -> dict[str, object]:
+    jobs = [job for _, job in numbered]
+    said = [defaults.of(job) for job in jobs]
+    return {
+        "ids": [job_id for job_id, _ in numbered],
+        "queues": [job.queue for job in jobs],
+        "tasks": [job.task for job in jobs],
+        "args": [job.args.decode() for job in jobs],
+        "priorities": [priority for priority, _ in said],
+        "run_ats": [due_at(job, clock) for job in jobs],
+        "max_attempts": [attempts for _, attempts in said],
+        "unique_keys": [job.unique_key for job in jobs],
+        "unique_until_started": [job.unique.until == "started" for job in jobs],
+        "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
+        "expires_ats": [expires_at(job, clock) for job in jobs],
+    }

@@ -1,0 +1,55 @@
+"""How jobs get the lanes in which they wait for their limits; :mod:`pgqueue.store.limits.limits` claims them from there."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from pgqueue.store.arrays import numbers, texts
+from pgqueue.store.jobs.finish import cancel_waiting
+from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.values.jobs.job import Enqueued, NewJob, Outcome
+from pgqueue.values.limits.limit import keys_of
+from pgqueue.values.limits.limiting import limit_reached
+
+
+@plan(transaction=True)
+def put(jobs: Mapping[int, tuple[str, int | None]]) -> Steps[None]:
+    """Give new jobs their lanes. Run it in the transaction that enqueues them.
+
+    Args:
+        jobs: by id, the lane, and what the start costs; None: 1.
+    """
+    params = {
+        "ids": numbers(list(jobs)),
+        "lanes": texts(lane for lane, _ in jobs.values()),
+        "costs": numbers([cost for _, cost in jobs.values()]),
+    }
+    yield Statement("limits/put", params, returns=False)
+
+
+@plan(transaction=True)
+def require_place(job: NewJob, *, now: datetime | None = None) -> Steps[Enqueued | None]:
+    """Do what the limit of a new job says of a full lane: of that, its queue's waiting jobs count, and all that run.
+
+    Two transactions that add jobs to one lane do so one after the other.
+
+    Returns:
+        The answer to the enqueue, where the job is not to be added; None: it is to be added.
+
+    Raises:
+        LimitReached: no place is free, and the limit refuses more jobs.
+    """
+    assert job.when_full is not None  # noqa: S101 - only asked of jobs that have one
+    policy, declared = job.when_full
+    limit = keys_of(job.lane or "")[0].limit
+    yield Statement("limits/lock_lane", {"lane": job.lane}, returns=True)
+    params = {"limit": limit, "most": declared, "lane": job.lane, "queue": job.queue}
+    ((most, running, waiting),) = yield Statement("limits/full", params)
+    if running + len(waiting) < most:
+        return None
+    if policy == "refuse":
+        raise limit_reached(limit, most)
+    if policy == "oldest":
+        return Enqueued(waiting[0], Outcome.REJECTED) if waiting else None
+    if waiting:
+        yield from cancel_waiting(waiting, now=now)
+    return None

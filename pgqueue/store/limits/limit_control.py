@@ -1,0 +1,209 @@
+"""Plans by which operators look at limits and change them. Workers read a limit at each claim under it."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from pgqueue.errors import InvalidOption
+from pgqueue.store import audit
+from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.queues.standings import SAMPLED_PAGES, WHOLE_PAGES
+from pgqueue.values.limits.limit import QUEUE, Numbers
+from pgqueue.values.limits.status import Holder, LimitDetail, LimitStatus, key_statuses
+from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.queues.standing import WHOLE, share
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+
+
+@plan(reads=True)
+def listed(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[list[LimitStatus]]:
+    """Every limit, with the numbers of its jobs; of a large table a sample tells how many jobs wait.
+
+    Args:
+        declared: those that the app's code has, by name; no worker may have stored them yet.
+        now: the instant; the database's own by default.
+    """
+    known = yield from _known(declared)
+    ((pages, *_),) = yield Statement("standing_sizes", {"now": now})
+    percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
+    rows = yield Statement("insight/lanes", {"percent": percent, "now": now})
+    counts = {
+        name: {"running": running, "lost": lost, "waiting": round(waiting * WHOLE / percent)}
+        for name, running, lost, waiting in rows
+    }
+    return [replace(one, estimated=percent < WHOLE, **counts.get(name, {})) for name, one in known.items()]
+
+
+@plan
+def show(name: str, declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[LimitDetail]:
+    """One limit, its keys, and the jobs that hold its places.
+
+    Args:
+        name: which.
+        declared: as for :func:`listed`.
+        now: the instant; the database's own by default.
+
+    Raises:
+        InvalidOption: there is none of this name.
+    """
+    limit = named(name, (yield from _known(declared)))
+    rows = yield Statement("limits/keys", {"name": name, "now": now})
+    counts = {key: (running, waiting) for key, running, _, waiting in rows}
+    limit = replace(
+        limit,
+        running=sum(row[1] for row in rows),
+        lost=sum(row[2] for row in rows),
+        waiting=sum(row[3] for row in rows),
+    )
+    starts: dict[str, datetime | None] = {}
+    if limit.numbers.every is not None:
+        rows = yield Statement("limits/tats", {"name": name})
+        starts = {key: next_start(tat, limit.numbers) for key, tat in rows}
+    holders = [Holder(*row) for row in (yield Statement("limits/holders", {"name": name}))]
+    return LimitDetail(limit, key_statuses(counts, starts), holders)
+
+
+@plan(transaction=True)
+def change(
+    name: str,
+    numbers: Numbers,
+    declared: Mapping[str, Numbers],
+    *,
+    by: str | None,
+    now: datetime | None = None,
+) -> Steps[LimitStatus]:
+    """Give a limit other numbers, which hold until an operator changes them again, whatever the code says.
+
+    Args:
+        name: which; one of a queue as a whole, ``queue:…``, need not exist.
+        numbers: the new ones.
+        declared: as for :func:`listed`.
+        by: who.
+        now: the instant; the database's own by default.
+
+    Raises:
+        InvalidOption: there is none of this name, or it is a limit of the other kind.
+    """
+    known = yield from _known(declared)
+    if not name.startswith(QUEUE) or name in known:
+        refuse_other_kind(named(name, known), numbers)
+    yield from _set(name, numbers, declared, by=by, now=now)
+    yield from audit.note("limit set", name, by=by, to=numbers.declared)
+    return (yield from _known(declared))[name]
+
+
+@plan(transaction=True)
+def unset(name: str, declared: Mapping[str, Numbers], *, by: str | None) -> Steps[None]:
+    """Have a limit say again what the code says; one that no code declares is forgotten.
+
+    Raises:
+        InvalidOption: there is none of this name.
+    """
+    named(name, (yield from _known(declared)))
+    if name in declared:
+        yield from _set(name, declared[name], declared, by=None, now=None, as_declared=True)
+    else:
+        yield Statement("limits/remove", {"name": name}, returns=False)
+    yield from audit.note("limit unset", name, by=by)
+
+
+@plan(transaction=True)
+def weigh(share: str, weight: int | None, *, by: str | None, now: datetime | None = None) -> Steps[None]:
+    """Give a share another weight.
+
+    Args:
+        share: its key.
+        weight: how many of its jobs start for one of a share of weight 1; None: 1, as at first.
+        by: who.
+        now: the instant; the database's own by default.
+    """
+    if weight is None:
+        yield Statement("limits/remove", {"name": share}, returns=False)
+    else:
+        yield from _set(share, Numbers(weight, None, None), {}, by=by, now=now)
+    yield from audit.note("share weighed", share, by=by, to=weight)
+
+
+@plan
+def weights() -> Steps[dict[str, int]]:
+    """The weights of shares that are not 1, by their keys."""
+    rows = yield Statement("limits/list", {})
+    return {name: most for name, most, *_ in rows if name.startswith(" ") and most}
+
+
+@plan
+def stored() -> Steps[dict[str, LimitStatus]]:
+    """Every limit that workers or operators have stored, by name, without the numbers of its jobs."""
+    return (yield from _known({}))
+
+
+def next_start(tat: int, numbers: Numbers) -> datetime:
+    """From when on the next job of a key may start, by the state of a rate."""
+    every, burst = numbers.rate
+    return _EPOCH + timedelta(microseconds=min(max(0, tat - every * (burst - 1)), _LATEST))
+
+
+def _known(declared: Mapping[str, Numbers]) -> Steps[dict[str, LimitStatus]]:
+    rows = yield Statement("limits/list", {})
+    stored = {
+        name: LimitStatus(name, Numbers(most, every, burst, said), set_at, set_by)
+        for name, most, every, burst, said, set_at, set_by in rows
+        if not name.startswith(" ")  # the weight of a share
+    }
+    new = {name: LimitStatus(name, numbers, None, None) for name, numbers in declared.items()}
+    return dict(sorted((new | stored).items()))
+
+
+def _set(
+    name: str,
+    numbers: Numbers,
+    declared: Mapping[str, Numbers],
+    *,
+    by: str | None,
+    now: datetime | None,
+    as_declared: bool = False,
+) -> Steps[None]:
+    params = {
+        "name": name,
+        "most": numbers.most,
+        "every": numbers.every,
+        "burst": numbers.burst,
+        "declared": declared[name].declared if name in declared else "",
+        "as_declared": as_declared,
+        "by": by,
+        "now": now,
+    }
+    yield Statement("limits/set", params, returns=False)
+
+
+def named(name: str, known: Mapping[str, LimitStatus]) -> LimitStatus:
+    """The limit of this name.
+
+    Raises:
+        InvalidOption: there is none.
+    """
+    found = known.get(name)
+    if found is None:
+        raise InvalidOption(
+            f"limit {name!r:.200}: there is none of this name{did_you_mean(name, known)}; tasks declare limits, and a queue as a "
+            f"whole is limited by setting {QUEUE}NAME"
+        )
+    return found
+
+
+def refuse_other_kind(known: LimitStatus, numbers: Numbers) -> None:
+    """Refuse a rate for a limit of concurrency, and the other way around.
+
+    Raises:
+        InvalidOption: it is the other kind.
+    """
+    if (known.numbers.most is None) is not (numbers.most is None):
+        kind, other = (
+            ("a rate", "Rate(...)")
+            if known.numbers.most is None
+            else ("a limit of concurrency", "Limit(...)")
+        )
+        raise InvalidOption(f"limit {known.name!r} is {kind}; give {other}")

@@ -1,0 +1,373 @@
+"""Plans that claim limited jobs from the lanes in which they wait.
+
+A job of a limited task has a *lane*: the keys of its limits (:mod:`pgqueue.values.limits.limit`). It is never ready: where others are
+made ready, a trigger leaves it blocked and *in its lane*. Ordinary claims do not see it, and its place in the lane is that
+which it would have among ready jobs: priority, time, id.
+
+A claim from lanes is one transaction:
+
+1. It locks the limits of the lanes that it looks at. Those that another worker has locked are passed over, not waited for.
+2. It counts the running jobs of each lane. They are counted from the jobs themselves: however a job stops running, its place
+   is free, and no crash can lose one. It is a statement after the lock, so that it sees what the last holder claimed.
+3. Pure rules say how many jobs each lane may start (:mod:`pgqueue.values.limits.lanes`), and when (:mod:`pgqueue.values.limits.gcra`).
+4. It claims those, and stores the new states of rates.
+
+A limit on a queue as a whole holds in the same way: :mod:`pgqueue.store.jobs.claim` passes such a queue over, and its ready jobs are
+claimed here.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.store.arrays import numbers, texts, truths
+from pgqueue.store.jobs.claim import next_fence
+from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.limits.gcra import HORIZON
+from pgqueue.values.limits.lanes import Turns
+from pgqueue.values.limits.limit import QUEUE, Numbers, lane_keys, share_of
+from pgqueue.values.limits.limiting import Limiting
+from pgqueue.values.limits.state import LimitState, Line, Waiting, line_of
+
+_LANE = attrgetter("queue", "lane")
+NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
+AGAIN = 0.005
+"""Seconds after which to look again for limits that another worker had locked."""
+JOBS_READ_PER_LANE = 4
+"""How many jobs are read for each lane that is asked for, at most, where lanes are found by reading on."""
+
+
+class Found(NamedTuple):
+    """Lanes in which jobs wait.
+
+    Attributes:
+        lanes: those that may be claimed from.
+        last: the queue and the name of the last lane that was looked at; the start of the look, where there was none.
+        looked_at: how many lanes were looked at.
+    """
+
+    lanes: Sequence[Waiting]
+    last: tuple[str, str]
+    looked_at: int
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What was claimed from lanes.
+
+    Attributes:
+        claims: in the order in which they are to start.
+        waits: in how many seconds some of them start, by job, from ``since`` on.
+        since: the database's instant to which the waits belong, in seconds of this program's monotonic clock.
+        again_in: in how many seconds more may be claimed; None: not before jobs end or are added.
+    """
+
+    claims: Sequence[Claim]
+    waits: Mapping[int, float]
+    since: float
+    again_in: float | None
+
+
+NOTHING = Taken((), {}, 0.0, None)
+
+
+@plan
+def find(queues: Sequence[str] | None, after: tuple[str, str], limit: int) -> Steps[Found]:
+    """The next lanes in which jobs wait, in the order of queues and names.
+
+    Args:
+        queues: of which queues; None: all.
+        after: the queue and the lane after which to look.
+        limit: at most how many.
+    """
+    params = {
+        "queues": None if queues is None else texts(queues),
+        "after_queue": after[0],
+        "after_lane": after[1],
+        "limit": limit,
+    }
+    rows = yield Statement("limits/find", params)
+    return _found(rows, after)
+
+
+@plan
+def read_on(after: tuple[str, str], limit: int) -> Steps[Found]:
+    """As :func:`find`, lanes of one queue, from its next jobs; cheaper where lanes have few jobs each, and may find fewer."""
+    queue, lane = after
+    params = {"queue": queue, "after": lane, "most": limit * JOBS_READ_PER_LANE, "limit": limit}
+    rows = yield Statement("limits/read_on", params)
+    return _found(rows, after)
+
+
+@plan
+def queues(limit: int) -> Steps[list[str]]:
+    """The queues in which jobs wait in lanes; at most ``limit``."""
+    return [row[0] for row in (yield Statement("limits/queues", {"limit": limit}))]
+
+
+def _found(rows: Sequence[tuple[Any, ...]], after: tuple[str, str]) -> Found:
+    lanes = [
+        Waiting(queue, lane, cost or 1, limited=limited)
+        for queue, lane, cost, is_open, limited in rows
+        if is_open
+    ]
+    return Found(lanes, (rows[-1][0], rows[-1][1]) if rows else after, len(rows))
+
+
+@plan
+def declare(limits: Mapping[str, Numbers]) -> Steps[None]:
+    """Store what the code says of limits; what an operator has set stays."""
+    names = sorted(limits)
+    params = {
+        "names": texts(names),
+        "mosts": numbers([limits[name].most for name in names]),
+        "everies": numbers([limits[name].every for name in names]),
+        "bursts": numbers([limits[name].burst for name in names]),
+        "declared": texts(limits[name].declared for name in names),
+    }
+    yield Statement("limits/declare", params, returns=False)
+
+
+@plan
+def declare_tasks(tasks: Mapping[str, Limiting | None]) -> Steps[None]:
+    """Store which limits and shares these tasks have, for jobs that SQL enqueues; None: a task has neither."""
+    found = {name: one for name, one in sorted(tasks.items()) if one is not None}
+    params = {
+        "known": texts(tasks),
+        "names": texts(found),
+        "keys": texts(msgspec.json.encode(one.keys).decode() for one in found.values()),
+        "costs": texts(msgspec.json.encode(one.cost).decode() for one in found.values()),
+        "ordered": [one.ordered for one in found.values()],
+        "defaults": texts(one.stored_defaults for one in found.values()),
+    }
+    yield Statement("limits/declare_tasks", params, returns=False)
+
+
+@plan(transaction=True)
+def take(
+    worker: UUID,
+    waiting: Sequence[Waiting],
+    room: int,
+    *,
+    declared: Mapping[str, Numbers],
+    weighted: bool = False,
+    turns: Turns | None = None,
+    passed: Collection[int] = (),
+    horizon: int = HORIZON,
+    now: datetime | None = None,
+) -> Steps[Taken]:
+    """Claim from lanes what their limits let start.
+
+    Args:
+        worker: who claims; must be registered.
+        waiting: where from.
+        room: at most how many.
+        declared: limits that this program knows, by name, for those that the database does not know yet.
+        weighted: whether shares may have weights.
+        turns: what the shares were given in former claims of this worker.
+        passed: jobs to pass over.
+        horizon: how many microseconds before their start jobs of rates are claimed.
+        now: the instant; the database's own by default.
+    """
+    weights = (yield from _weights(waiting)) if weighted else NO_WEIGHTS
+    lines = [line_of(one, room, weights=weights) for one in waiting]
+    names = {key.limit for line in lines for key in line.keys}
+    said = yield from _locked(names, declared)
+    again_in = AGAIN if None in said.values() else None
+    known = {name: one for name, one in said.items() if one is not None}
+    if len(known) < len(names):
+        lines = [line for line in lines if all(key.limit in known for key in line.keys)]
+    if not lines:
+        return Taken((), {}, 0.0, again_in)
+    state = yield from _state(lines, known, horizon, now)
+    claims, starts = yield from _fill(
+        worker, lines, room, state=state, turns=turns or Turns(), passed=passed, now=now
+    )
+    if claims and any(line.waiting.cost > 1 for line in lines):
+        again_in = AGAIN  # what the next jobs of these lanes cost is known then
+    waits, since = yield from _appoint(state, starts, now)
+    return Taken(claims, waits, since, min(filter(None, (again_in, state.next_in(lines))), default=None))
+
+
+@plan
+def head(lane: Waiting, passed: Collection[int]) -> Steps[tuple[int, str] | None]:
+    """The job that a claim of one job would take from a lane, and its task; None: there is none.
+
+    Args:
+        lane: where from.
+        passed: jobs to pass over.
+    """
+    params = {"queue": lane.queue, "lane": lane.lane, "inside": lane.inside, "passed": numbers([*passed])}
+    for job_id, task in (yield Statement("limits/head", params)):
+        return job_id, task
+    return None
+
+
+def _weights(waiting: Sequence[Waiting]) -> Steps[Mapping[str, int]]:
+    """The weights of the shares of these lanes, where they are not 1."""
+    shares = {share_of(one.lane) for one in waiting} - {""}
+    if not shares:
+        return NO_WEIGHTS
+    return dict((yield Statement("limits/weights", {"shares": texts(sorted(shares))})))
+
+
+def _fill(
+    worker: UUID,
+    lines: Sequence[Line],
+    room: int,
+    *,
+    state: LimitState,
+    turns: Turns,
+    passed: Collection[int],
+    now: datetime | None,
+) -> Steps[tuple[list[Claim], dict[int, int]]]:
+    """Claim until there is no room, or no lane has jobs that may start; and the instants at which some of them start."""
+    claims: list[Claim] = []
+    starts: dict[int, int] = {}
+    while lines and len(claims) < room:
+        lanes = [line.lane for line in lines]
+        shares = turns.quotas(lanes, state.free(lines), room - len(claims))
+        if not shares:
+            break
+        quotas = [(lines[place].waiting, share) for place, share in shares.items()]
+        found = yield from _claim(worker, quotas, passed, now)
+        begun = _begun(found, lines, state)
+        if begun.early:
+            yield Statement("limits/put_back", {"ids": numbers(begun.early)}, returns=False)
+        claims += begun.claims
+        starts |= begun.starts
+        counts = {place: begun.served.get(place, 0) for place in shares}
+        turns.learn(lanes, counts)
+        short = {place for place, count in counts.items() if count < shares[place]}
+        left = (
+            range(len(lines)) if short else shares
+        )  # what a lane had no jobs for goes to lanes that were given none
+        lines = [lines[place] for place in left if place not in short]
+    return claims, starts
+
+
+class _Begun(NamedTuple):
+    """What becomes of jobs that were claimed.
+
+    Attributes:
+        claims: those that start.
+        starts: when, in microseconds since 1970, where that is not at once.
+        served: how many start of each line, by its place.
+        early: the jobs that are to be put back.
+    """
+
+    claims: Sequence[Claim]
+    starts: Mapping[int, int]
+    served: Mapping[int, int]
+    early: Sequence[int] = ()
+
+
+def _begun(found: Sequence[tuple[Claim, int]], lines: Sequence[Line], state: LimitState) -> _Begun:
+    """Count the starts of jobs that were claimed from these lines."""
+    places = {(line.waiting.queue, line.waiting.lane): place for place, line in enumerate(lines)}
+    claims = [claim for claim, _ in found]
+    if not state.has_rates:  # all start at once: this takes a third of the time
+        served = Counter(map(places.__getitem__, map(_LANE, claims)))
+        for place, count in served.items():
+            state.take(lines[place], count)
+        return _Begun(claims, {}, served)
+    starting: list[Claim] = []
+    starts: dict[int, int] = {}
+    early: dict[int, list[int]] = {}
+    for claim, cost in found:
+        place = places[_LANE(claim)]
+        at = None if place in early else state.start(lines[place], cost)
+        if at is not None:
+            starting.append(claim)
+            if at > state.now:
+                starts[claim.id] = at
+        else:  # it costs more than the first job of its lane; and no job of a lane goes past another
+            early.setdefault(place, []).append(claim.id)
+    served = Counter(map(places.__getitem__, map(_LANE, starting)))
+    return _Begun(starting, starts, served, [*chain(*early.values())])
+
+
+def _claim(
+    worker: UUID, quotas: Sequence[tuple[Waiting, int]], passed: Collection[int], now: datetime | None
+) -> Steps[list[tuple[Claim, int]]]:
+    """Claim up to its quota from each lane; and what the start of each job costs."""
+    params = {
+        "worker": worker,
+        "queues": texts(one.queue for one, _ in quotas),
+        "lanes": texts(one.lane for one, _ in quotas),
+        "insides": truths(one.inside for one, _ in quotas),
+        "quotas": numbers([quota for _, quota in quotas]),
+        "passed": numbers([*passed]),
+        "fence": next_fence(),
+        "now": now,
+    }
+    asked_at = time.monotonic()
+    rows = yield Statement("limits/claim", params)
+    return [
+        (Claim(row[0], worker, *row[1:-2], asked_at, row[-2]), row[-1] or 1)  # type: ignore[call-arg]  # mypy has row fill all
+        for row in rows
+    ]
+
+
+def _state(
+    lines: Sequence[Line], said: Mapping[str, Numbers], horizon: int, now: datetime | None
+) -> Steps[LimitState]:
+    """What runs now, and the states of rates; asked after the limits are locked."""
+    state = LimitState(said, horizon)
+    if any(one.most is not None for one in said.values()):
+        keys = {key.text for line in lines for key in line.keys if said[key.limit].most is not None}
+        for queue, lane, count in (yield Statement("limits/running", {"keys": texts(sorted(keys))})):
+            for text in lane_keys(lane).texts:
+                state.count(text, count)
+            if queue is not None:
+                state.count(QUEUE + queue, count)
+    if any(one.every is not None for one in said.values()):
+        keys = {key.text for line in lines for key in line.keys if said[key.limit].every is not None}
+        rows = yield Statement("limits/arrivals", {"keys": texts(sorted(keys)), "now": now})
+        state.now = rows[0][0]
+        state.tats = {key: tat for _, key, tat in rows if key is not None}
+    return state
+
+
+def _locked(names: Collection[str], declared: Mapping[str, Numbers]) -> Steps[dict[str, Numbers | None]]:
+    """Lock limits; what they say, None where another worker has locked one. A limit that is not known is missing."""
+    if not names:
+        return {}
+    said = yield from _lock(names)
+    if new := {name: declared[name] for name in names if name not in said and name in declared}:
+        yield from declare(new)
+        said |= yield from _lock(new)
+    return said
+
+
+def _lock(names: Collection[str]) -> Steps[dict[str, Numbers | None]]:
+    rows = yield Statement("limits/lock", {"names": texts(sorted(names))})
+    return {
+        name: Numbers(most=most, every=every, burst=burst) if locked else None
+        for name, most, every, burst, locked in rows
+    }
+
+
+def _appoint(
+    state: LimitState, starts: Mapping[int, int], now: datetime | None
+) -> Steps[tuple[dict[int, float], float]]:
+    """Store the new states of rates; in how many seconds jobs start, and since when, by the monotonic clock.
+
+    The database read its clock while it was asked: the middle of that is at most half of it off, however long the commit takes.
+    """
+    if not state.advanced:
+        return {}, 0.0
+    tats = {key: state.tats[key] for key in sorted(state.advanced)}
+    params = {"keys": texts(tats), "tats": numbers([*tats.values()]), "now": now}
+    asked_at = time.monotonic()
+    ((at,),) = yield Statement("limits/advance", params)
+    since = (asked_at + time.monotonic()) / 2
+    return {job: max(0, start - at) / 1_000_000 for job, start in starts.items()}, since

@@ -1,0 +1,210 @@
+"""Which lanes a worker claims limited jobs from, in which order, and when it looks again.
+
+A worker looks at lanes if it knows a limited task, or if a poll has told it that jobs wait in lanes or that a queue is limited
+as a whole. It goes around: it asks for the next lanes in which jobs wait, in the order of their names, claims from them what
+their limits let start, and goes on behind the last one at the next look.
+"""
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from pgqueue.store.jobs.refusals import PASSED_FOR
+from pgqueue.store.limits import limits
+from pgqueue.store.limits.limits import NOTHING, Found, Taken
+from pgqueue.store.plan import Steps, plan
+from pgqueue.values.limits.gcra import HORIZON
+from pgqueue.values.limits.lanes import Turns
+from pgqueue.values.limits.limit import Numbers
+from pgqueue.values.limits.limiting import Limiting
+from pgqueue.values.limits.state import Waiting
+from pgqueue.values.queues.serving import ALL, Serving
+
+AT_ONCE = 500
+"""How many lanes one look asks for."""
+START = ("", "")
+ALONE = 20
+"""After a refused claim, how many claims are of one job of one lane."""
+SKIPS = 20
+"""How many times the worker skips from lane to lane, after it has read on and found few lanes."""
+REMEMBERED_FOR = 0.05
+"""Seconds. If there are few lanes, and each look claims as many jobs as there is room for, other lanes are found this late."""
+
+
+class Lanes:
+    """The lanes that one worker serves.
+
+    Attributes:
+        limited: the queues that are limited as a whole, as the last poll said.
+        seen: whether jobs waited in lanes at the last poll.
+        weighted: whether shares have weights, as the last poll said.
+        unfinished: the round goes on: there are lanes behind the last ones that were looked at.
+    """
+
+    def __init__(
+        self,
+        declared: Callable[[], Mapping[str, Numbers]],
+        tasks: Callable[[], Mapping[str, Limiting | None]],
+        served: Serving = ALL,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start at the first lane.
+
+        Args:
+            declared: returns the limits of the tasks that this program knows, by name.
+            tasks: returns which limits each of these tasks has; None: it has none.
+            served: which queues to serve.
+            clock: seconds, from any beginning.
+        """
+        self.limited: Collection[str] = ()
+        self.seen = False
+        self.weighted = False
+        self.unfinished = False
+        self._declared = declared
+        self._tasks = tasks
+        self._served = served
+        self._queues = None if served.is_open else served.names
+        self._after = START
+        self._skips = 0
+        self._clock = clock
+        self._known: list[Waiting] = []
+        self._known_until = -math.inf
+        self._turns = Turns()
+        self._told: Mapping[str, Numbers] | None = None
+        self._telling: Mapping[str, Numbers] | None = None
+        self._of: dict[str, Lanes] = {}
+        self._alone = 0  # how many claims are still to be of one job
+        self._tried: Waiting | None = None
+        self._turn = 0
+        self._passed: dict[int, float] = {}
+
+    @plan
+    def refused(self) -> Steps[tuple[int, str] | None]:
+        """The last claim was refused for what a row holds. Claim one job at a time, and pass over the one that was to be claimed alone.
+
+        Returns:
+            That job, and its task; None: several were to be claimed, or it is there no more.
+        """
+        self._alone = ALONE
+        if self._tried is None:
+            return None
+        found = yield from limits.head(self._tried, self._passed_over())
+        if found is not None:
+            self._passed[found[0]] = self._clock() + PASSED_FOR
+        return found
+
+    def _passed_over(self) -> Collection[int]:
+        """The jobs that are passed over."""
+        if self._passed:
+            moment = self._clock()
+            self._passed = {job: until for job, until in self._passed.items() if until > moment}
+        return self._passed.keys()
+
+    def of(self, queue: str) -> "Lanes":
+        """The lanes of one queue alone, with a round of their own."""
+        if queue not in self._of:
+            self._of[queue] = Lanes(self._declared, self._tasks, Serving({queue: 1}), self._clock)
+        found = self._of[queue]
+        found.learn(limited=self.limited, weighted=self.weighted, seen=self.seen)
+        return found
+
+    @property
+    def are_served(self) -> bool:
+        """Whether to look at lanes at all."""
+        return self._told is None or self.seen or bool(self.limited) or bool(self._declared())
+
+    def learn(self, *, limited: Collection[str], weighted: bool, seen: bool) -> None:
+        """Take note of what a poll said; as the attributes."""
+        self.limited, self.weighted, self.seen = limited, weighted, seen
+
+    @plan(transaction=True)
+    def claim(
+        self, worker: UUID, room: int, *, horizon: int = HORIZON, now: datetime | None = None
+    ) -> Steps[Taken]:
+        """Claim from the next lanes; after the last lane, from the first ones. Arguments as for :func:`pgqueue.store.limits.limits.take`."""
+        declared = self._declared()
+        if declared != self._told:
+            yield from limits.declare(declared)
+            yield from limits.declare_tasks(self._tasks())
+            self._telling = dict(declared)  # the transaction may be rolled back yet
+        remembered = self._known if self._clock() < self._known_until else None
+        taken = yield from self._take(worker, remembered or (yield from self._next()), room, horizon, now)
+        if len(taken.claims) < room:
+            self._known_until = -math.inf
+            if remembered and not taken.claims:  # these have no more jobs; others may have
+                return (yield from self._take(worker, (yield from self._next()), room, horizon, now))
+            self.unfinished |= remembered is not None
+        return taken
+
+    def claimed(self) -> None:
+        """Take note that the last claim was committed: what it has stored of limits need not be stored again."""
+        self._told = self._telling
+
+    def _take(
+        self, worker: UUID, waiting: Sequence[Waiting], room: int, horizon: int, now: datetime | None
+    ) -> Steps[Taken]:
+        """Claim from those of these lanes, and from those queues with a limit of their own, that are served."""
+        served = {queue for queue in {one.queue for one in waiting} if self._served.weight(queue)}
+        lanes = [one for one in waiting if one.queue in served]
+        lanes += [
+            Waiting(queue, "", inside=False, limited=True)
+            for queue in self._served.filtered(sorted(self.limited))
+        ]
+        if not lanes:
+            return NOTHING
+        if self._alone > 0:
+            self._alone -= 1
+            self._turn += 1
+            lanes, room = [lanes[self._turn % len(lanes)]], 1
+        self._tried = lanes[0] if len(lanes) == room == 1 else None
+        return (
+            yield from limits.take(
+                worker,
+                lanes,
+                room,
+                declared=self._declared(),
+                weighted=self.weighted,
+                turns=self._turns,
+                passed=self._passed_over(),
+                horizon=horizon,
+                now=now,
+            )
+        )
+
+    def _next(self) -> Steps[list[Waiting]]:
+        """The next lanes in which jobs wait. A round that ends goes on with the first lanes."""
+        began = self._after
+        read = yield from self._read_on()
+        lanes, left = [*read.lanes], AT_ONCE - read.looked_at
+        self._after, self.unfinished = read.last, True
+        if not left:
+            return lanes
+        found = yield from limits.find(self._queues, read.last, left)
+        lanes += found.lanes
+        if read.looked_at and found.looked_at > read.looked_at:
+            self._skips = SKIPS
+        self._after, self.unfinished = found.last, found.looked_at == left
+        if self.unfinished:
+            return lanes
+        self._after = START  # at the end of a round the worker rests, though the next one has begun
+        if began == START:
+            self._remember(lanes)
+            return lanes
+        again = yield from limits.find(self._queues, START, left - found.looked_at)
+        self._after = again.last if again.looked_at == left - found.looked_at else START
+        return [*dict.fromkeys([*lanes, *again.lanes])]
+
+    def _read_on(self) -> Steps[Found]:
+        """The next lanes of the queue that is looked at, where lanes have few jobs each; it is tried again now and then."""
+        after = self._after
+        if after == START or self._skips > 0 or not self._served.weight(after[0]):
+            self._skips -= 1
+            return Found((), after, 0)
+        return (yield from limits.read_on(after, AT_ONCE))
+
+    def _remember(self, lanes: list[Waiting]) -> None:
+        """Few lanes with many jobs need not be found again at once; costs are those of their first jobs."""
+        if all(one.cost == 1 for one in lanes):
+            self._known, self._known_until = lanes, self._clock() + REMEMBERED_FOR

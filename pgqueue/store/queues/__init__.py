@@ -1,0 +1,1 @@
+"""Plans of queues: pause, drain, settings, bounds, and how they stand."""

@@ -1,0 +1,189 @@
+"""Plans that act on queues as such: pause, drain and resume them, and store their settings.
+
+What is done to the jobs of a queue is in :mod:`pgqueue.store.bulk.bulk`. A pattern (``mail-*``) stands for the
+queues that there are when the plan runs, not for later ones.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from pgqueue.store import audit
+from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.values.jobs.options import check_text
+from pgqueue.values.pattern import is_pattern, matching
+from pgqueue.values.queues.settings import Existing, KnownQueue, QueueSettings
+
+AGED_AT_ONCE = 500
+
+
+@plan
+def names(pattern: str) -> Steps[list[str]]:
+    """The queues that a pattern stands for. A name stands for itself, whether or not there is such a queue."""
+    check_text("queue", pattern)
+    if not is_pattern(pattern):
+        return [pattern]
+    return matching(pattern, [row[0] for row in (yield Statement("queues/names", {}))])
+
+
+@plan(transaction=True)
+def pause(
+    queue: str,
+    *,
+    why: str | None = None,
+    by: str | None = None,
+    also: Sequence[str] = (),
+    now: datetime | None = None,
+) -> Steps[list[str]]:
+    """Stop queues from being claimed from; what runs goes on.
+
+    Args:
+        queue: a name that a job can have, or a pattern.
+        why: why, for people to read.
+        by: who, for people to read.
+        also: the queues of the pattern that other shards have.
+        now: the instant; the database's own by default.
+
+    Returns:
+        The queues that were not paused before.
+    """
+    found = sorted({*(yield from names(queue)), *also})
+    rows = yield Statement("queues/pause", {"queues": found, "why": why, "by": by, "now": now})
+    return (yield from _noted("pause", queue, rows, why=why, by=by))
+
+
+@plan(transaction=True)
+def drain(
+    queue: str,
+    *,
+    why: str | None = None,
+    by: str | None = None,
+    also: Sequence[str] = (),
+    now: datetime | None = None,
+) -> Steps[list[str]]:
+    """Refuse enqueues to queues, whose jobs go on; parameters as for :func:`pause`. Those that were not drained before."""
+    found = sorted({*(yield from names(queue)), *also})
+    rows = yield Statement("queues/drain", {"queues": found, "why": why, "by": by, "now": now})
+    return (yield from _noted("drain", queue, rows, why=why, by=by))
+
+
+@plan(transaction=True)
+def resume(queue: str, *, by: str | None = None) -> Steps[list[str]]:
+    """Let queues be claimed from again, and take new jobs; those that were paused or drained."""
+    found = yield from names(queue)
+    rows = yield Statement("queues/resume", {"queues": found})
+    return (yield from _noted("resume", queue, rows, by=by))
+
+
+@plan
+def known() -> Steps[list[KnownQueue]]:
+    """The queues that were declared, paused, drained or given settings."""
+    return [known_queue(row) for row in (yield Statement("queues/known", {}))]
+
+
+@plan(transaction=True)
+def declare(
+    queue: str,
+    settings: QueueSettings,
+    *,
+    existing: Existing,
+    by: str | None = None,
+    now: datetime | None = None,
+) -> Steps[QueueSettings]:
+    """Give a queue settings; what holds then.
+
+    Args:
+        queue: its name.
+        settings: which.
+        existing: what is done with other settings that it has.
+        by: who, for people to read.
+        now: the instant; the database's own by default.
+
+    Raises:
+        QueueExists: it has other settings, and ``existing`` is ``fail``; nothing was changed.
+    """
+    held = yield from _hold(queue)
+    chosen = settings.over(held, existing=existing, queue=queue)
+    yield from _put(queue, held, chosen, by=by, now=now)
+    return chosen
+
+
+@plan(transaction=True)
+def change(
+    queue: str,
+    settings: QueueSettings,
+    *,
+    unset: Sequence[str] = (),
+    by: str | None = None,
+    now: datetime | None = None,
+) -> Steps[QueueSettings]:
+    """Change the settings that are given, and take away those in ``unset``; what holds then. Others stay."""
+    held = yield from _hold(queue)
+    chosen = held.but(settings, unset)
+    yield from _put(queue, held, chosen, by=by, now=now)
+    return chosen
+
+
+@plan
+def age(*, now: datetime | None = None) -> Steps[int]:
+    """Raise the priority of jobs that have waited for long, where their queue has ageing; how many were raised.
+
+    Of each priority at most :data:`AGED_AT_ONCE` are, those that have waited longest.
+    """
+    ((raised,),) = yield Statement("queues/age", {"now": now, "limit": AGED_AT_ONCE})
+    return int(raised)
+
+
+def known_queue(row: Sequence[Any]) -> KnownQueue:
+    """A queue, from a row."""
+    return KnownQueue(
+        queue=row[0],
+        paused_at=row[1],
+        paused_by=row[2],
+        paused_why=row[3],
+        drained_at=row[4],
+        drained_by=row[5],
+        drained_why=row[6],
+        settings=_settings(row[7:]),
+    )
+
+
+def _noted(
+    action: str, queue: str, rows: Sequence[Any], *, by: str | None, why: str | None = None
+) -> Steps[list[str]]:
+    changed = sorted(row[0] for row in rows)
+    if changed:
+        yield from audit.note(action, queue, by=by, why=why, queues=", ".join(changed))
+    return changed
+
+
+def _hold(queue: str) -> Steps[QueueSettings]:
+    (row,) = yield Statement("queues/hold", {"queue": queue})
+    return _settings(row)
+
+
+def _put(
+    queue: str, held: QueueSettings, chosen: QueueSettings, *, by: str | None, now: datetime | None
+) -> Steps[None]:
+    if chosen == held:
+        return
+    fields = msgspec.structs.asdict(chosen)
+    yield Statement("queues/set", {"queue": queue, **fields, "by": by, "now": now}, returns=False)
+    yield from audit.note("set", queue, by=by, **fields)
+
+
+def _settings(row: Sequence[Any]) -> QueueSettings:
+    priority, max_attempts, timeout, keep_history, keep_dead, backlog, when_full, ageing, ageing_to = row
+    return QueueSettings(
+        priority=priority,
+        max_attempts=max_attempts,
+        timeout=None if timeout is None else timedelta(seconds=timeout),
+        keep_history=keep_history,
+        keep_dead=None if keep_dead is None else timedelta(seconds=keep_dead),
+        backlog=backlog,
+        when_full=when_full,
+        ageing=None if ageing is None else timedelta(seconds=ageing),
+        ageing_to=ageing_to,
+    )

@@ -1,0 +1,1 @@
+"""How a caller learns that jobs have ended."""

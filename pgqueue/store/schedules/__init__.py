@@ -1,0 +1,1 @@
+"""Plans of schedules and their ticks."""

@@ -1,0 +1,219 @@
+"""Plans for the ticks of schedules: fire those that are due, fire one now, fire those of the past, list them.
+
+A tick fires once. A look at due schedules is one transaction: it locks their rows, notes their ticks, adds the jobs and
+moves the schedules on. A tick is a row of ``schedule_ticks``, unique by schedule and instant, and independent of its job.
+Which ticks are due is decided by pure rules (:mod:`pgqueue.values.schedules.due`). A schedule whose row makes no sense, or whose
+jobs the database refuses, is set aside with the error; one whose job would have to wait for another transaction is looked at
+again later. The others fire.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pgqueue.errors import InvalidOption
+from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.store.schedules.schedules import required, timing_of
+from pgqueue.values.jobs.options import check_text
+from pgqueue.values.schedules.due import FIRED, SKIPPED, WAITING, Looked, Noted, look, past
+from pgqueue.values.schedules.record import Run
+from pgqueue.values.schedules.rule import MICROSECOND
+
+TICKS_AT_ONCE = 1_000
+"""A look that has decided on this many ticks leaves the other schedules to the next one."""
+BUSY = "busy"
+BUSY_AGAIN = timedelta(seconds=5)
+"""How soon a schedule is looked at again whose job waits for a transaction that holds its unique key."""
+LOOKED_AT = 100
+"""Schedules of one look. Their ticks take 0.1 ms each to compute, in which the worker's event loop does nothing else."""
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """What a look at the due schedules did.
+
+    Attributes:
+        jobs: the ids of the jobs that it added.
+        set_aside: the schedules that it set aside, and why.
+        more: whether other schedules may be due, too.
+    """
+
+    jobs: Sequence[int] = []
+    set_aside: Sequence[tuple[str, str]] = []
+    more: bool = False
+
+
+@plan(transaction=True)
+def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fired]:
+    """Fire the ticks of schedules that are due; any number of workers may do so at once.
+
+    Args:
+        limit: look at this many schedules at most.
+        now: the instant; the database's own by default.
+    """
+    rows = yield Statement("schedules/due", {"now": now, "limit": limit})
+    if not rows:
+        return Fired()
+    looks: list[Looked] = []
+    count = 0
+    for row in rows:
+        looks.append(_look(row))
+        count += len(looks[-1].ticks)
+        if count >= TICKS_AT_ONCE:
+            break
+    due = [tick for look in looks for tick in look.ticks]
+    answers = _Answers()
+    if due:
+        yield Statement("schedules/guard", {}, returns=False)
+        answers = _answers((yield Statement("schedules/fire_due", _noting(due, "tick", rows[0][0]))))
+    jobs = [job_id for _, _, job_id in answers.noted if job_id is not None]
+    looks = [_settled(look, row, answers) for look, row in zip(looks, rows, strict=False)]
+    yield Statement(
+        "schedules/settle",
+        {
+            "names": [look.name for look in looks],
+            "settled": [look.settled for look in looks],
+            "next_ats": [look.next_at for look in looks],
+            "errors": [look.error for look in looks],
+            "now": now,
+        },
+        returns=False,
+    )
+    wrong = [(look.name, look.error) for look in looks if look.error is not None]
+    return Fired(jobs, wrong, len(rows) == limit or len(looks) < len(rows))
+
+
+@plan(transaction=True)
+def fire(name: str, *, now: datetime | None = None) -> Steps[int | None]:
+    """Add a job of a schedule now; its next tick stays. None: a live job has its unique key.
+
+    Raises:
+        UnknownSchedule: there is none of this name.
+        InvalidOption: the database refuses the job.
+    """
+    row = required(name, (yield Statement("schedules/lock", {"name": check_text("name", name), "now": now})))
+    at = _beside_ticks(row)
+    answers = _Answers()
+    while not answers.noted:  # another manual run may have this instant
+        tick = Noted(name, at, row[0], FIRED)
+        answers = _answers((yield Statement("schedules/fire", _noting([tick], "manual", row[0]))))
+        if name in answers.refused:
+            raise InvalidOption(f"schedule {name!r}: the database refuses its job: {answers.refused[name]}")
+        at += MICROSECOND
+    return answers.noted[0][2]
+
+
+@plan(transaction=True)
+def backfill(name: str, start: datetime, end: datetime, *, now: datetime | None = None) -> Steps[list[Run]]:
+    """Fire the ticks of a stretch of the past that have not fired, in order.
+
+    Args:
+        name: of which schedule.
+        start: the first instant.
+        end: the last instant, included.
+        now: the instant; the database's own by default.
+
+    Returns:
+        The ticks that it fired, or that wait where ``overlap`` is ``queue``.
+
+    Raises:
+        UnknownSchedule: there is none of this name.
+        InvalidOption: the stretch is not in the past, or has too many ticks; or the schedule makes no sense.
+    """
+    row = required(name, (yield Statement("schedules/lock", {"name": check_text("name", name), "now": now})))
+    clock, timing = row[0], timing_of(row[2:16])
+    ticks = past(name, timing, start, end, clock)
+    state = WAITING if timing.overlap == "queue" else FIRED
+    noting = [Noted(name, at, clock, state) for at in ticks]
+    answers = _answers((yield Statement("schedules/fire", _noting(noting, "backfill", clock))))
+    if name in answers.refused:
+        raise InvalidOption(f"schedule {name!r}: the database refuses its jobs: {answers.refused[name]}")
+    if state == WAITING and answers.noted:
+        yield Statement(
+            "schedules/settle",
+            {"names": [name], "settled": [row[16]], "next_ats": [clock], "errors": [None], "now": now},
+            returns=False,
+        )
+    return [
+        Run(at=at, fired_at=clock, kind="backfill", state=state if job_id or state == WAITING else SKIPPED, job_id=job_id,
+            job_state=None)
+        for _, at, job_id in sorted(answers.noted, key=lambda one: one[1])
+    ]  # fmt: skip
+
+
+@plan
+def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Steps[list[Run]]:
+    """The ticks of a schedule that were decided on, the latest first.
+
+    Args:
+        name: of which schedule.
+        before: only those before this instant; for the next page, the last tick of the page before.
+        limit: at most how many.
+    """
+    params = {"name": check_text("name", name), "before": before, "limit": limit}
+    return [
+        Run(at=at, fired_at=fired_at, kind=kind, state=state, job_id=job_id, job_state=job_state)
+        for at, fired_at, kind, state, job_id, job_state in (yield Statement("schedules/runs", params))
+    ]
+
+
+def _beside_ticks(row: Row) -> datetime:
+    """The instant of a run that is no tick: now, or just after now, where a tick is now."""
+    now: datetime = row[0].astimezone(UTC)
+    try:
+        ticks = timing_of(row[2:16]).between(now, now)
+    except Exception:  # noqa: BLE001 - a schedule that makes no sense has no tick
+        return now
+    return now + MICROSECOND if any(ticks) else now
+
+
+def _look(row: Row) -> Looked:
+    """Decide on one schedule's ticks; a row that makes no sense is an error, and fires none."""
+    now, name = row[:2]
+    settled, runs_now, waiting = row[16:19]
+    try:
+        return look(name, timing_of(row[2:16]), settled, now, runs_now=runs_now, waiting=waiting or ())
+    except Exception as error:  # noqa: BLE001 - an error of this row must not keep the others from firing
+        return Looked(name, error=f"{type(error).__name__}: {error}")
+
+
+def _settled(look: Looked, row: Row, answers: "_Answers") -> Looked:
+    """What is to be kept of a look after the database has answered."""
+    if look.name in answers.busy:
+        return Looked(look.name, settled=row[16], next_at=row[0].astimezone(UTC) + BUSY_AGAIN)
+    return look._replace(error=answers.refused.get(look.name, look.error))
+
+
+class _Answers(NamedTuple):
+    """What became of ticks that were to be noted.
+
+    Attributes:
+        noted: those that were not noted before, each with its schedule and its job.
+        refused: the schedules that the database refused, and why.
+        busy: the schedules of which nothing was noted, since another transaction holds the unique key of the job.
+    """
+
+    noted: Sequence[tuple[str, datetime, int | None]] = ()
+    refused: Mapping[str, str] = {}
+    busy: Collection[str] = ()
+
+
+def _noting(ticks: Sequence[Noted], kind: str, now: datetime) -> dict[str, Any]:
+    """The parameters of the statements that note ticks, each once, and add their jobs."""
+    return {
+        "names": [tick.name for tick in ticks],
+        "ats": [tick.at for tick in ticks],
+        "run_ats": [tick.run_at for tick in ticks],
+        "states": [tick.state for tick in ticks],
+        "kinds": [kind] * len(ticks),
+        "now": now,
+    }
+
+
+def _answers(rows: Sequence[Row]) -> _Answers:
+    return _Answers(
+        [(name, at, job_id) for name, at, job_id, _, refused in rows if refused is None and at is not None],
+        {name: refused for name, _, _, _, refused in rows if refused is not None},
+        {name for name, _, _, state, _ in rows if state == BUSY},
+    )

@@ -1,0 +1,1 @@
+"""How the schema is installed, upgraded and checked, and the rights of roles."""

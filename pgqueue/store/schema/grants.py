@@ -1,0 +1,234 @@
+"""Rights: which role may do what with pgqueue's tables, in one table, and the SQL that gives and takes them.
+
+``pgqueue grants`` prints this SQL, the guide shows it, and tests run it. PostgreSQL's own rights do all but one thing: that a
+producer enqueues to named queues only is decided by a trigger, since the alternatives cost other programs something.
+Row-level security refuses COPY to every role but the owner, so bulk enqueues would fail (docs/adr/notes.md).
+
+The trigger is there only if a producer is limited. It is an AFTER trigger with a condition: COPY still writes rows in batches, and
+a row of another role costs a lookup of two roles. PostgreSQL reads the condition anew for each statement, so it is short. It
+asks for the role that inserts, and for the role of the session: the function ``pgqueue.enqueue`` inserts with the owner's rights.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
+from typing import Final, Literal, TypeAlias, get_args
+
+from pgqueue.errors import InvalidOption
+from pgqueue.store.catalogue import in_schema
+from pgqueue.store.schema.callers import functions_for
+from pgqueue.values.jobs.options import check_one_queue, check_text
+from pgqueue.values.nearest import remedy
+
+Role: TypeAlias = Literal["owner", "worker", "producer", "reader", "operator"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+LONGEST_ROLE = 63
+"""Bytes; PostgreSQL cuts longer names off."""
+
+
+def _calling(caller: str) -> str:
+    return "execute on function " + ", ".join(f"pgqueue.{name}" for name in functions_for(caller))
+
+
+_ALL_ROWS = (
+    "select, insert, update, delete on all tables in schema pgqueue.",
+    "usage, select, update on all sequences in schema pgqueue.",
+)
+_SQL_ALONE = (_calling("producer"),)
+RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
+    "worker": (*_ALL_ROWS, _calling("worker")),
+    "producer": (
+        *_SQL_ALONE,
+        "insert on pgqueue.jobs",
+        "select (id, priority, max_attempts, queue, status, lane, in_lane), update (lane, cost) on pgqueue.jobs",
+        "select on pgqueue.queues",
+        "usage on sequence pgqueue.idle_workers, pgqueue.jobs_id_seq",
+    ),
+    "reader": (
+        "select on pgqueue.all_jobs, pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.notes",
+        "select on pgqueue.insight_minutes, pgqueue.insight_minutes_all, pgqueue.insight_hours, pgqueue.insight_hours_all",
+        "select on pgqueue.series_depths, pgqueue.series_depth_hours",
+    ),
+    "operator": (*_ALL_ROWS, _calling("operator")),
+}
+"""What follows ``grant``, for each role but the owner."""
+_OF_CALLBACKS = "all on pgqueue.callback_key"
+TAKEN: Final[Mapping[Role, Sequence[str]]] = {
+    "worker": (_OF_CALLBACKS,),
+    "operator": (_OF_CALLBACKS, "update, delete on pgqueue.audit"),
+}
+"""What a role has not, although it has the rights before."""
+GIVEN_BACK: Final[Mapping[Role, Sequence[str]]] = {
+    "operator": ("update (jobs, counts, after_id, later, ended_at) on pgqueue.audit",)
+}
+EXTRAS: Final[Mapping[str, Sequence[str]]] = {
+    "unique": ("select, update on pgqueue.jobs",),
+    "period": ("select, update on pgqueue.jobs", "select, insert, update, delete on pgqueue.unique_holds"),
+    "when_full": ("select on pgqueue.jobs, pgqueue.limits",),
+    "flows": (
+        "usage on sequence pgqueue.jobs_id_seq, pgqueue.nodes_id_seq",
+        "select, insert, update on pgqueue.flows, pgqueue.nodes, pgqueue.edges, pgqueue.node_counts, pgqueue.waits",
+    ),
+    "signals": (_calling("producer:signals"),),
+}
+"""What a producer needs in addition to use these by Python. All but ``signals`` let it read, or change, jobs of every queue."""
+FOR_NAMED_QUEUES: Final = frozenset({"signals"})
+
+
+def granting(
+    role: Role,
+    to: str,
+    *,
+    schema: str = "pgqueue",
+    queues: Collection[str] | None = None,
+    also: Collection[str] = (),
+    sql_alone: bool = False,
+) -> list[str]:
+    """The statements that give a role its rights.
+
+    Args:
+        role: which.
+        to: the PostgreSQL role that gets them; it exists.
+        schema: where the tables are.
+        queues: of a producer: the only queues to which it may enqueue; None: any.
+        also: of a producer: names of :data:`EXTRAS`.
+        sql_alone: of a producer: it enqueues by SQL, so it reads nothing, not even ids.
+
+    Raises:
+        InvalidOption: a name is none, or options contradict each other.
+    """
+    _check(role, to, queues, also, sql_alone=sql_alone)
+    name = quoted(to)
+    if role == "owner":
+        return [f"create schema if not exists {schema} authorization {name}"]
+    rights = [*(_SQL_ALONE if sql_alone else RIGHTS[role]), *(right for one in also for right in EXTRAS[one])]
+    found = ["usage on schema pgqueue.", *dict.fromkeys(rights)]
+    statements = [f"grant {_in(schema, right)} to {name}" for right in found]
+    statements += [f"revoke {_in(schema, right)} from {name}" for right in TAKEN.get(role, ())]
+    statements += [f"grant {_in(schema, right)} to {name}" for right in GIVEN_BACK.get(role, ())]
+    if role != "reader" and not sql_alone:
+        statements.append(_of_a_shard(name, schema))
+    if queues is not None:
+        statements += _limit(to, schema, queues)
+    return statements
+
+
+def revoking(role: Role, to: str, *, schema: str = "pgqueue") -> list[str]:
+    """The statements that take all rights from a role; arguments as for :func:`granting`.
+
+    Raises:
+        InvalidOption: a name is none, or the role is the owner, whose rights are those of the tables.
+    """
+    _check(role, to, None, (), sql_alone=False)
+    if role == "owner":
+        raise InvalidOption(
+            "grants owner --revoke: the owner's rights come with the tables; give them away with `alter table ... owner to`"
+        )
+    name = quoted(to)
+    kinds = ("tables", "sequences", "functions")
+    statements = [f"revoke all on all {kind} in schema {schema} from {name}" for kind in kinds]
+    statements.append(f"revoke usage on schema {schema} from {name}")
+    return [*statements, *(_unlimit(to, schema) if role == "producer" else ())]
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as SQL has it; the functions and triggers that are made here depend on no setting of backslashes."""
+    escaped = text.replace("'", "''").replace("\\", "\\\\")
+    return f"E'{escaped}'" if "\\" in text else f"'{escaped}'"
+
+
+def _of_a_shard(name: str, schema: str) -> str:
+    """Where the database is a shard, a program that enqueues asks which keys live here."""
+    tag = _tag(name)
+    return f"""do {tag} begin
+    if to_regclass('{schema}.shard') is not null then
+        grant select on {schema}.shard to {name};
+        grant execute on function {schema}.enter_shard(text, boolean) to {name};
+    end if;
+end {tag}"""
+
+
+def _in(schema: str, right: str) -> str:
+    return in_schema(right, schema).replace(f"schema {schema}.", f"schema {schema}")
+
+
+def _check(
+    role: str, to: str, queues: Collection[str] | None, also: Collection[str], *, sql_alone: bool
+) -> None:
+    if role not in ROLES:
+        raise InvalidOption(f"there is no role {role!r:.80}: {remedy(role, ROLES)}")
+    check_text("the role's name", to)
+    if not 1 <= len(to.encode()) <= LONGEST_ROLE:
+        raise InvalidOption(f"the role's name {to!r:.80}: use a name of 1 to {LONGEST_ROLE} bytes")
+    if (queues is not None or also or sql_alone) and role != "producer":
+        raise InvalidOption(f"grants {role}: --queues, --also and --sql-only are about a producer")
+    for one in also:
+        if one not in EXTRAS:
+            raise InvalidOption(f"--also {one!r:.80}: {remedy(one, sorted(EXTRAS))}")
+    if queues is None:
+        return
+    if not queues:
+        raise InvalidOption("--queues: name a queue")
+    for queue in queues:
+        check_one_queue("queue", queue)
+    wide = sorted({*also} - FOR_NAMED_QUEUES)
+    if wide:
+        raise InvalidOption(
+            f"--also {','.join(wide)} lets a producer read or change jobs of every queue, so it cannot go with --queues; "
+            "the SQL function enqueue needs no such right for unique keys"
+        )
+
+
+def _names(to: str, schema: str) -> tuple[str, str]:
+    """The trigger and its function."""
+    name = f"producer_{sha256(to.encode()).hexdigest()[:16]}"
+    return name, f"{schema}.{name}"
+
+
+def _limit(to: str, schema: str, queues: Collection[str]) -> list[str]:
+    trigger, function = _names(to, schema)
+    role, named = f"to_regrole({literal(quoted(to))})::oid", sorted({*queues})
+    array = literal("{" + ",".join(f'"{_escaped(queue)}"' for queue in named) + "}")
+    listed = literal(", ".join(named))
+    session = "coalesce(nullif(current_setting('role'), 'none')::name, session_user)"
+    tag = _tag(to, *queues)
+    return [
+        f"""create or replace function {function}() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as {tag}
+declare
+    one name;
+    owner constant oid := (select relowner from pg_class where oid = tg_relid);
+begin
+    foreach one in array array[current_user::name, {session}] loop
+        if pg_has_role(one, {role}, 'usage') and not pg_has_role(one, owner, 'usage') then
+            raise insufficient_privilege using
+                message = format('role %s may not enqueue to queue %L', one, new.queue),
+                hint = 'Its queues: ' || {listed} || '. `pgqueue grants producer` changes them.';
+        end if;
+    end loop;
+    return null;
+end {tag}""",
+        f"drop trigger if exists {trigger} on {schema}.jobs",
+        f"""create trigger {trigger} after insert or update of queue, lane, cost on {schema}.jobs for each row
+    when (new.queue <> all ({array}::text[])
+          and (pg_has_role({role}, 'usage') or pg_has_role({session}, {role}, 'usage')))
+    execute function {function}()""",
+    ]
+
+
+def _escaped(queue: str) -> str:
+    """A name as a text of an array has it."""
+    return queue.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _unlimit(to: str, schema: str) -> list[str]:
+    trigger, function = _names(to, schema)
+    return [f"drop trigger if exists {trigger} on {schema}.jobs", f"drop function if exists {function}()"]
+
+
+def _tag(*texts: str) -> str:
+    """A dollar quote that occurs in none of these texts."""
+    return next(tag for n in range(1000) if not any((tag := f"$limit{n or ''}$") in text for text in texts))

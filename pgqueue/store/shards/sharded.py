@@ -1,0 +1,226 @@
+"""A queue over several databases.
+
+:class:`Sharded` stands where a :class:`~pgqueue.store.connections.database.Database` stands, so all above asks it the same plans. Where each
+plan goes is decided in :mod:`pgqueue.store.shards.routes`, and what is known of the databases is in :mod:`pgqueue.store.shards.places`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, TypeVar, cast
+
+from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.dsn import connect_within
+from pgqueue.store.connections.joining import OWN_CONNECTION, open_transaction
+from pgqueue.store.connections.session import NO_SETTINGS
+from pgqueue.store.plan import Plan
+from pgqueue.store.shards.places import Places, Route, Shard
+from pgqueue.store.shards.routes import on_callers, route
+from pgqueue.values.shards import shard_of_id
+
+T = TypeVar("T")
+
+CONNECT_WITHIN = 5
+"""Seconds that a call waits for a connection to a shard."""
+
+
+class Member(Database):
+    """One of the databases."""
+
+    dsn_settings = "PgQueue(shards=[...])"
+
+
+class Sharded(Database):
+    """The databases of one queue.
+
+    Attributes:
+        databases: they, in the order in which they were given. Which shard each is, it says itself.
+    """
+
+    def __init__(self, dsns: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - Database's own
+        """Remember where they are. Nothing is connected until something is run.
+
+        Args:
+            dsns: one for each database.
+            options: as for :class:`~pgqueue.store.connections.database.Database`; they hold for each.
+        """
+        given = [connect_within(dsn, CONNECT_WITHIN) for dsn in dsns]
+        if not given or len({*given}) < len(given):
+            raise ConfigurationError(f"shards={len(given)} DSNs: give each database once, and at least one")
+        super().__init__(given[0], **options)
+        self.databases: list[Database] = [Member(dsn, **options) for dsn in given]
+        for one in self.databases:
+            one.pools.hurry(CONNECT_WITHIN)
+        self._places = Places(self.databases)
+
+    def run(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan on the shard or shards that it is about; see :meth:`Database.run`."""
+        return cast("T", self._drive(self._route(plan, connection)))
+
+    async def arun(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan as :meth:`run` does, awaited."""
+        return cast("T", await self._adrive(self._route(plan, connection)))
+
+    def joins(self, connection: object) -> bool:
+        """Whether a plan would run on the caller's connection, or in a job's open transaction on any shard."""
+        return connection is not OWN_CONNECTION and not (connection is None and self._joined() is None)
+
+    def of_job(self, job_id: int) -> Database:
+        """The database of a job.
+
+        Raises:
+            ShardDown: its shard does not answer, or is not in the list.
+        """
+        return self.of_number(shard_of_id(job_id))
+
+    def of_number(self, number: int) -> Database:
+        """The database of a shard.
+
+        Raises:
+            ShardDown: it does not answer, or is not in the list.
+        """
+        return self._drive(self._places.at(number))
+
+    def members(self) -> Sequence[int]:
+        """The numbers of the shards on which keys live, in the order in which they were added."""
+        return self._drive(self._places.map()).members
+
+    async def aof_number(self, number: int) -> Database:
+        """As :meth:`of_number`, awaited."""
+        return await self._adrive(self._places.at(number))
+
+    async def amembers(self) -> Sequence[int]:
+        """As :meth:`members`, awaited."""
+        return (await self._adrive(self._places.map())).members
+
+    def shards(self) -> list[Shard]:
+        """What each database says of itself now."""
+        self._places.forget()
+        return self._drive(self._places.known())
+
+    def forget(self) -> None:
+        """Ask the databases again what they are, when it is next needed."""
+        self._places.forget()
+
+    async def ashards(self) -> list[Shard]:
+        """As :meth:`shards`, awaited."""
+        self._places.forget()
+        return await self._adrive(self._places.known())
+
+    def verify(self) -> None:
+        """Check that a shard answers, and that the tables of those that answer are of this release.
+
+        Raises:
+            ConnectionFailed: none answers.
+        """
+        failures = []
+        for one in self.databases:
+            try:
+                one.verify()
+            except ConnectionFailed as error:
+                failures.append(error)
+        if len(failures) == len(self.databases):
+            raise failures[0]
+
+    def connect(self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS) -> OwnConnection:
+        """Refuse: a connection leads to one shard.
+
+        Raises:
+            ConfigurationError: always, but for a DSN.
+        """
+        if dsn is None:
+            raise _one_shard()
+        return super().connect(dsn, settings=settings)
+
+    async def aconnect(
+        self,
+        dsn: str | None = None,
+        *,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        within: float | None = None,
+    ) -> OwnAsyncConnection:
+        """As :meth:`connect`, awaited."""
+        if dsn is None:
+            raise _one_shard()
+        return await super().aconnect(dsn, settings=settings, within=within)
+
+    def pooled(self) -> NoReturn:
+        """Refuse, as :meth:`connect`."""
+        raise _one_shard()
+
+    def apooled(self) -> NoReturn:
+        """Refuse, as :meth:`connect`."""
+        raise _one_shard()
+
+    @property
+    def listen_dsn(self) -> str | None:
+        """Refuse, as :meth:`connect`."""
+        raise _one_shard()
+
+    def close(self) -> None:
+        """Close the connections to all."""
+        for one in self.databases:
+            one.close()
+
+    async def aclose(self) -> None:
+        """As :meth:`close`, awaited."""
+        for one in self.databases:
+            await one.aclose()
+
+    def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
+        """The same shards with other options; with a DSN, that one database."""
+        return Database(dsn, **options) if dsn else Sharded([one.dsn for one in self.databases], **options)
+
+    def _drive(self, route: "Route[T]") -> T:
+        try:
+            ask = next(route)
+            while True:
+                try:
+                    answer = ask.database.run(ask.plan, ask.connection)
+                except Exception as error:  # noqa: BLE001 - the route decides
+                    ask = route.throw(error)
+                else:
+                    ask = route.send(answer)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _adrive(self, route: "Route[T]") -> T:
+        try:
+            ask = next(route)
+            while True:
+                try:
+                    answer = await ask.database.arun(ask.plan, ask.connection)
+                except Exception as error:  # noqa: BLE001 - the route decides
+                    ask = route.throw(error)
+                else:
+                    ask = route.send(answer)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    def _joined(self) -> Database | None:
+        """The shard of a job's transaction that is open here."""
+        return next((one for one in self.databases if open_transaction(one) is not None), None)
+
+    def _route(self, plan: Plan[Any], connection: object) -> Route[Any]:
+        joined = self._joined() if connection is None else None
+        if joined is not None or (connection is not None and connection is not OWN_CONNECTION):
+            return on_callers(joined or self.databases[0], plan, connection)
+        return route(self._places, plan)
+
+
+def _one_shard() -> ConfigurationError:
+    return ConfigurationError(
+        "this is done on one shard: use queue.shard(n), the queue on one shard; in the shell give --dsn of one database"
+    )
+
+
+def require_only_shards(*others: str | None) -> None:
+    """Refuse a queue of shards that says in another way, too, where its database is.
+
+    Raises:
+        ConfigurationError: it does.
+    """
+    if any(others):
+        raise ConfigurationError(
+            "shards=[...] says where all databases are: leave out dsn, replica and direct_dsn"
+        )

@@ -1,0 +1,1 @@
+"""Plans of workers: their lease, their upkeep, lost workers, and what operators ask of them."""

@@ -1,0 +1,97 @@
+"""Plans by which people look at workers and ask them to do something.
+
+The worker learns it from its row: a notification has it look at once, and each heartbeat looks, too
+(:func:`pgqueue.store.workers.leases.beat`).
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pgqueue.errors import UnknownWorker
+from pgqueue.store import audit
+from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.values.jobs.options import check_text
+from pgqueue.values.workers.load import Bounds
+from pgqueue.values.workers.worker import ALL, Ask, Steered, WorkerStatus, chosen
+
+
+@plan
+def listed(*, now: datetime | None = None) -> Steps[list[WorkerStatus]]:
+    """Every worker that is known, by host and process.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    return [_status(row) for row in (yield Statement("workers/list", {"now": now}))]
+
+
+@plan(transaction=True)
+def ask(which: str, what: Ask, *, now: datetime | None = None) -> Steps[Steered]:
+    """Ask workers to do something.
+
+    Args:
+        which: as for :func:`pgqueue.values.workers.worker.chosen`.
+        what: what they are to do, and who asks.
+        now: the instant; the database's own by default.
+
+    Raises:
+        UnknownWorker: there is none, it is dead, or it ended a moment ago.
+        InvalidOption: several may be meant, or the one that is cannot do this.
+    """
+    check_text("by", what.by or "")
+    found = chosen(which, (yield from listed(now=now)), what)
+    if not found.asked:
+        return found
+    rows = yield Statement(
+        "workers/ask",
+        {
+            "workers": [one.id for one in found.asked],
+            "minimum": what.bounds and what.bounds.minimum,
+            "maximum": what.bounds and what.bounds.maximum,
+            "draining": what.draining,
+            "end": what.end,
+            "by": what.by,
+            "now": now,
+        },
+    )
+    told = {row[0] for row in rows}
+    if not told:
+        if which == ALL:  # each of them ended a moment ago
+            return Steered((), found.refused)
+        raise UnknownWorker(f"worker {found.asked[0]} ended a moment ago")
+    asked = tuple(one for one in found.asked if one.id in told)
+    yield from audit.note(
+        f"worker {what.verb}", which, by=what.by, workers=", ".join(map(str, asked)), slots=what.bounds
+    )
+    return Steered(asked, found.refused)
+
+
+def _status(row: Row) -> WorkerStatus:
+    most, least, slots = row[7:10]
+    return WorkerStatus(
+        id=row[0],
+        host=row[1],
+        pid=row[2],
+        version=row[3],
+        queues=None if row[4] is None else tuple(row[4]),
+        started_at=row[5],
+        alive=row[6],
+        bounds=Bounds(most if least is None else least, most),
+        slots=most if slots is None else slots,
+        listens=least is not None,
+        draining=row[10],
+        supervised=row[11],
+        answer=row[12],
+        blocked_since=row[13],
+        not_looked=row[14],
+        asked=asked_of(row[15:]),
+    )
+
+
+def asked_of(row: Sequence[Any]) -> Ask:
+    """What a row says that a worker is asked to do: its columns ``ask_minimum`` to ``asked_by``."""
+    least, most, draining, end, at, by = row
+    return Ask(
+        bounds=None if least is None else Bounds(least, most), draining=draining, end=end, at=at, by=by
+    )

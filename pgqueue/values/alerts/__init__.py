@@ -1,0 +1,1 @@
+"""Alerts: their conditions, and when a task is told of one."""

@@ -1,0 +1,1 @@
+"""What looks at the queue answer, now and over time, and why a job does not run."""

@@ -1,0 +1,167 @@
+"""The source of a test that runs a job's task with the job's arguments: it fails as the job did, until the task is mended.
+
+What comes from the job is a literal, or a comment of which no line can be code, a directive or the file's encoding.
+"""
+
+import re
+from collections.abc import Iterator
+from keyword import iskeyword
+from typing import Final
+
+import msgspec
+
+from pgqueue.errors import InvalidOption
+from pgqueue.values.jobs.job import ARGS_NOT_KEPT, AttemptError, Job
+from pgqueue.values.payloads.literal import call, literal, text, too_deep
+from pgqueue.values.payloads.readable import UNREADABLE
+from pgqueue.values.version import __version__
+
+COLUMNS: Final = 1_000
+"""Characters of a line of an error that are shown."""
+LINES: Final = 80
+"""Lines of an error that are shown; of a longer one, the last."""
+NAME: Final = 36
+"""Characters of the task in the test's name."""
+TAKEN: Final = frozenset({"replay", "json", "ARGS", "META"})
+"""Names that the file uses itself."""
+_ESCAPED: Final = r"\\x23"
+_DIRECTIVE: Final = re.compile(r"#(?=\s*(?:noqa|[\w-]+\s*:))", re.IGNORECASE)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the app's queue is: ``from shop.jobs import queue``."""
+
+    module: str
+    name: str
+
+    @property
+    def used(self) -> str:
+        """What the file calls it."""
+        return "queue" if self.name in TAKEN else self.name
+
+    @property
+    def line(self) -> str:
+        """The statement that imports it."""
+        renamed = "" if self.used == self.name else f" as {self.used}"
+        return f"from {self.module} import {self.name}{renamed}"
+
+
+def source_of(job: Job, place: Place | None, *, hidden: str | None = None, known: bool = True) -> str:
+    """The file of a test.
+
+    Args:
+        job: what is recorded of the job.
+        place: where the queue is; None: pytest's setting ``pgqueue_app`` says it.
+        hidden: what stands in place of hidden values; None: none is hidden.
+        known: whether the app has the job's task.
+
+    Raises:
+        InvalidOption: the arguments are not kept, or cannot be read.
+    """
+    _require_args(job)
+    values = {"ARGS": job.args}
+    if job.meta is not None and set(job.meta) != {UNREADABLE}:
+        values["META"] = job.meta
+    lines = [
+        f'"""Job {job.id} in a test: what made it fail, so that it does not again."""',
+        "",
+        *_notes(_hidden_in(job, hidden), known=known),
+        *_story(job),
+        "",
+        *_imports(place, needs_json=any(map(too_deep, values.values()))),
+    ]
+    for name, value in values.items():
+        head = f"{name} = "
+        lines += f"{head}{literal(value, before=len(head))}".split("\n")
+    return "\n".join([*lines, "", "", *_test(job, place, with_meta="META" in values), ""])
+
+
+def file_name(job: Job) -> str:
+    """The name of that file."""
+    return f"test_job_{_number(job)}.py"
+
+
+def _require_args(job: Job) -> None:
+    if set(job.args) == {ARGS_NOT_KEPT}:
+        raise InvalidOption(
+            f"job {job.id}: its arguments are not kept in the history, since they took {job.args[ARGS_NOT_KEPT]} bytes; "
+            "PgQueue(history_args=...) says how many may"
+        )
+    if set(job.args) == {UNREADABLE}:
+        raise InvalidOption(f"job {job.id}: its arguments cannot be read: {job.args[UNREADABLE]:.200}")
+
+
+def _hidden_in(job: Job, hidden: str | None) -> str | None:
+    """What stands for hidden values, if there are any in what is written of the job; a value nested too deeply is hidden, too."""
+    written = str((job.args, job.meta, job.errors[-1:]))
+    return hidden if hidden is not None and (hidden in written or UNREADABLE in written) else None
+
+
+def _notes(hidden: str | None, *, known: bool) -> Iterator[str]:
+    """What the reader of the file has to know first, as comments."""
+    if hidden is not None:
+        yield f"# Values are hidden here: write them in place of {text(hidden)}."
+        yield "#"
+    if not known:
+        yield "# The app has no task of this name: the test fails with UnknownTask."
+        yield "#"
+
+
+def _story(job: Job) -> Iterator[str]:
+    """What the job is and how it failed, as comments."""
+    yield from _comment(f"task: {job.task}")
+    yield from _comment(f"queue: {job.queue}")
+    ended = "" if job.ended_at is None else f" since {job.ended_at.isoformat(' ', 'seconds')}"
+    reason = "" if job.reason is None else f" ({job.reason})"
+    yield from _comment(f"state: {job.state}{reason}{ended}, attempts {job.attempts} of {job.max_attempts}")
+    yield from _comment(f"written by pgqueue {__version__}")
+    if job.errors:
+        yield "#"
+        yield from _error(job.errors[-1])
+
+
+def _error(error: AttemptError) -> Iterator[str]:
+    at = "" if error.at is None else f", {error.at.isoformat(' ', 'seconds')}"
+    yield f"# The error of attempt {error.attempt}{at}:"
+    said = (error.traceback or f"{error.type}: {error.message}").splitlines()
+    if len(said) > LINES:
+        yield f"# | ... {len(said) - LINES} lines more"
+    for line in said[-LINES:]:
+        yield from _comment(line)
+
+
+def _comment(line: str) -> Iterator[str]:
+    shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in line[:COLUMNS])
+    more = f"... {len(line) - COLUMNS:,} more characters" if len(line) > COLUMNS else ""
+    yield f"# | {_DIRECTIVE.sub(_ESCAPED, shown)}{more}".rstrip()
+
+
+def _imports(place: Place | None, *, needs_json: bool) -> Iterator[str]:
+    if needs_json:
+        yield from ("import json", "")
+    ours = "from pgqueue.testing import replay"
+    if place is None:
+        yield from (
+            '# pytest has to know the app\'s queue: pgqueue_app = "shop.jobs:queue" in its settings.',
+            ours,
+            "",
+        )
+    else:
+        yield from (ours, "", place.line, "")  # ruff puts what is the project's own last
+
+
+def _test(job: Job, place: Place | None, *, with_meta: bool) -> Iterator[str]:
+    task = re.sub(r"\W+", "_", job.task.rpartition(".")[2], flags=re.ASCII).strip("_")[:NAME] or "task"
+    queue, given = ("pgqueue_app", "pgqueue_app") if place is None else (place.used, "")
+    yield f"def test_job_{_number(job)}_of_{task}({given}):"
+    more = ["meta=META"] if with_meta else []
+    yield f"    {call('replay', [queue, text(job.task), 'ARGS', *more], indent='    ')}"
+
+
+def _number(job: Job) -> str:
+    return str(job.id).replace("-", "minus_")
+
+
+def is_importable(place: Place) -> bool:
+    """Whether an import statement can name it."""
+    return all(part.isidentifier() and not iskeyword(part) for part in (*place.module.split("."), place.name))

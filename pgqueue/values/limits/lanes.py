@@ -1,0 +1,200 @@
+"""How many jobs each lane may start: never more than its limits leave free, by weights, and no place stays empty. Pure rules.
+
+A lane is where jobs with the same keys wait (:mod:`pgqueue.values.limits.limiting`). Places are given one at a time, each to the lane
+whose *share* would then have the lowest *pass*: what it was given so far, divided by its weight. A lane that cannot take one more (its jobs
+are few, or a key has no free place) is out, so what it leaves goes to the others at once.
+
+:class:`Turns` remembers the passes from claim to claim, so that weights hold for claims that are smaller than their sum, too.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
+from types import MappingProxyType
+
+import msgspec
+
+NO_PASSES: Mapping[str, float] = MappingProxyType({})
+
+
+class Lane(msgspec.Struct, frozen=True, gc=False):
+    """A lane in which jobs wait.
+
+    Attributes:
+        share: whose share it is, or its own name. Lanes of one share are given as much as one lane.
+        keys: those of its keys that limit.
+        most: how many of its jobs wait, at most.
+        weight: of its share.
+    """
+
+    share: str
+    keys: tuple[str, ...]
+    most: int
+    weight: int = 1
+
+
+def quotas(
+    lanes: Sequence[Lane],
+    free: Mapping[str, int],
+    room: int,
+    *,
+    first: int = 0,
+    passes: Mapping[str, float] = NO_PASSES,
+) -> dict[int, int]:
+    """How many jobs each lane may start, by its place among the lanes; lanes that may start none are left out.
+
+    Args:
+        lanes: where jobs wait.
+        free: how many jobs may start of each key.
+        room: how many may start in all.
+        first: at which lane to begin, where lanes have the same pass: each begins in turn, so none is always last.
+        passes: what shares were given before, by name: see :class:`Turns`.
+    """
+    return _given(lanes, free, room, first, _begun(lanes, passes))[0]
+
+
+class Turns:
+    """What the shares were given in former claims.
+
+    It remembers the shares of the last claim only: one that had no job then begins with the others, and does not claim later
+    what it did not use.
+    """
+
+    def __init__(self) -> None:
+        """Start with no claim."""
+        self._passes: dict[str, float] = {}
+        self._out: set[str] = set()
+        self._first = 0
+
+    def quotas(self, lanes: Sequence[Lane], free: Mapping[str, int], room: int) -> dict[int, int]:
+        """As :func:`quotas`; another lane begins at each call."""
+        self._passes = _begun(lanes, self._passes)
+        given, self._out = _given(lanes, free, room, self._first, self._passes)
+        self._first += 1
+        return given
+
+    def learn(self, lanes: Sequence[Lane], claimed: Mapping[int, int]) -> None:
+        """Take note of what was claimed after :meth:`quotas`, by the place of the lane; some had fewer jobs than their quota."""
+        if self._are_even(lanes, claimed):
+            return
+        for place, count in claimed.items():
+            self._passes[lanes[place].share] += count / lanes[place].weight
+        # A share that could take no more, as its limits were full or its jobs few, does not save up: it goes along.
+        others = [passed for share, passed in self._passes.items() if share not in self._out]
+        now = min(others, default=max(self._passes.values(), default=0.0))
+        for share in self._out & self._passes.keys():
+            self._passes[share] = max(self._passes[share], now)
+        lowest = min(self._passes.values(), default=0.0)
+        self._passes = {share: passed - lowest for share, passed in self._passes.items()}
+
+    def _are_even(self, lanes: Sequence[Lane], claimed: Mapping[int, int]) -> bool:
+        """Whether each share was given the same, as it mostly is where there are many: no pass then changes."""
+        return (
+            not self._out
+            and len(claimed) == len(lanes) == len(self._passes)
+            and len({*claimed.values()}) == 1
+            and len({lane.weight for lane in lanes}) == 1
+        )
+
+
+def _begun(lanes: Sequence[Lane], passes: Mapping[str, float]) -> dict[str, float]:
+    """The pass of each share of these lanes; a new one begins with the lowest, which is 0."""
+    get = passes.get
+    return {lane.share: get(lane.share, 0.0) for lane in lanes}
+
+
+def _given(
+    lanes: Sequence[Lane], free: Mapping[str, int], room: int, first: int, passes: Mapping[str, float]
+) -> tuple[dict[int, int], set[str]]:
+    """What each lane is given, and the shares that could take no more."""
+    count = len(lanes)
+    order = [*range(first % count, count), *range(first % count)] if count else []
+    if len(passes) == count and len({lane.weight for lane in lanes}) < 2 and len({*passes.values()}) < 2:  # noqa: PLR2004
+        return given_in_turn(lanes, free, room, order)
+    return given_by_pass(lanes, free, room, order, passes)
+
+
+def given_in_turn(
+    lanes: Sequence[Lane], free: Mapping[str, int], room: int, order: Sequence[int]
+) -> tuple[dict[int, int], set[str]]:
+    """As :func:`given_by_pass`, where each lane has a share of its own, and all shares have the same weight and pass."""
+    left = dict(free)
+    given: dict[int, int] = {}
+    out: set[str] = set()
+    while room > 0 and order:
+        served = []
+        for place in order:  # a call for each lane would cost as much as all else here
+            if room <= 0:
+                break
+            lane = lanes[place]
+            before = given.get(place, 0)
+            if before < lane.most:
+                for key in lane.keys:
+                    if left[key] <= 0:
+                        break
+                else:
+                    given[place] = before + 1
+                    for key in lane.keys:
+                        left[key] -= 1
+                    room -= 1
+                    served.append(place)
+                    continue
+            out.add(lane.share)
+        order = served
+    return given, out
+
+
+def given_by_pass(
+    lanes: Sequence[Lane],
+    free: Mapping[str, int],
+    room: int,
+    order: Sequence[int],
+    passes: Mapping[str, float],
+) -> tuple[dict[int, int], set[str]]:
+    """One place after the other, to the share whose pass would then be the lowest."""
+    left = dict(free)
+    of: dict[str, deque[int]] = {}
+    for place in order:
+        of.setdefault(lanes[place].share, deque()).append(place)
+    due = [(passes[share] + 1 / lanes[of[share][0]].weight, turn, share) for turn, share in enumerate(of)]
+    heapify(due)
+    given: dict[int, int] = {}
+    out: set[str] = set()
+    while room > 0 and due:
+        passed, turn, share = due[0]
+        chosen = _next(of[share], lanes, left, given)
+        if chosen is None:
+            heappop(due)
+            out.add(share)
+            continue
+        room -= _give(lanes, chosen, given, left)
+        heapreplace(due, (passed + 1 / lanes[chosen].weight, turn, share))
+    return given, out
+
+
+def _give(lanes: Sequence[Lane], place: int, given: dict[int, int], left: dict[str, int]) -> int:
+    given[place] = given.get(place, 0) + 1
+    for key in lanes[place].keys:
+        left[key] -= 1
+    return 1
+
+
+def _can_take(lane: Lane, given: int, left: Mapping[str, int]) -> bool:
+    if given >= lane.most:
+        return False
+    for key in lane.keys:  # noqa: SIM110 - a generator would cost twice as much
+        if left[key] <= 0:
+            return False
+    return True
+
+
+def _next(
+    places: deque[int], lanes: Sequence[Lane], left: Mapping[str, int], given: Mapping[int, int]
+) -> int | None:
+    """The lane of a share whose turn it is; lanes that can take no more are dropped. None: no lane of it can."""
+    while places:
+        place = places.popleft()
+        if _can_take(lanes[place], given.get(place, 0), left):
+            places.append(place)
+            return place
+    return None

@@ -1,0 +1,301 @@
+"""What users say of limits: how many jobs of a key run at once (:class:`Limit`), how often jobs of a key start (:class:`Rate`).
+
+A limit has a name, under which the database and operators know it: ``task:shop.send:customer_id`` for one of a task by an
+argument, ``task:shop.send:per-minute`` for a rate, ``name:api`` for one with a name, ``queue:mail`` for a queue as a whole.
+How a job's arguments become keys is decided in :mod:`pgqueue.values.limits.limiting`.
+"""
+
+import re
+from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple, get_args
+
+import msgspec
+
+from pgqueue.errors import Duration, InvalidOption, as_duration
+from pgqueue.values.jobs.options import check_name, check_number, one_of
+
+WhenFull = Literal["wait", "refuse", "newest", "oldest"]
+QUEUE: Final = "queue:"
+"""The name of the limit of a queue as a whole begins with this."""
+MOST: Final = range(1, 1_000_001)
+COSTS: Final = range(1, 1_000_001)
+LONGEST_EVERY: Final = 365 * 86_400 * 1_000_000
+_SECONDS: Final = {
+    "second": 1,
+    "minute": 60,
+    "hour": 3_600,
+    "day": 86_400,
+    "s": 1,
+    "m": 60,
+    "h": 3_600,
+    "d": 86_400,
+}
+_RATE: Final = re.compile(r"([0-9]{1,12})/(second|minute|hour|day|([0-9]{1,9})([smhd]))", re.ASCII)
+
+
+class Numbers(NamedTuple):
+    """What a limit says; either ``most``, or ``every`` and ``burst``.
+
+    Attributes:
+        most: how many jobs of a key run at once.
+        every: microseconds between two starts of a key that cost 1 each.
+        burst: how much may start at once after a pause.
+        declared: what the code says, as text.
+    """
+
+    most: int | None
+    every: int | None
+    burst: int | None
+    declared: str = ""
+
+    @property
+    def rate(self) -> tuple[int, int]:
+        """``every`` and ``burst``, of a rate."""
+        assert self.every is not None and self.burst is not None  # noqa: S101, PT018 - for the type checker
+        return self.every, self.burst
+
+    @property
+    def said(self) -> str:
+        """What the limit says, in words."""
+        if self.every is None:
+            return f"{self.most:,} at once"
+        burst = "" if self.burst == 1 else f", burst {self.burst:,}"
+        return f"one each {self.every / 1_000_000:g} s{burst}"
+
+
+class Key(msgspec.Struct, frozen=True, gc=False):
+    """A key of a lane: the name of a limit, and the values of the arguments that it is by, if it is by any.
+
+    Attributes:
+        text: both.
+        limit: the name of the limit; "": the key is a share.
+    """
+
+    text: str
+    limit: str
+
+
+class LaneKeys(msgspec.Struct, frozen=True, gc=False):
+    """The keys of a lane. A worker keeps those of 50,000 lanes; the garbage collector does not go through them.
+
+    Attributes:
+        all: in their order.
+        limiting: those of limits.
+        texts: of those that limit.
+        share: the text of the one that is a share; "": there is none.
+    """
+
+    all: tuple[Key, ...]
+    limiting: tuple[Key, ...]
+    texts: tuple[str, ...]
+    share: str
+
+
+@lru_cache(maxsize=50_000)
+def lane_keys(lane: str) -> LaneKeys:
+    """What the name of a lane says."""
+    found = tuple([Key(text, text.partition(" ")[0]) for text in lane.split("\n")]) if lane else ()
+    limiting = tuple([key for key in found if key.limit])
+    share = next((key.text for key in found if not key.limit), "")
+    return LaneKeys(found, limiting, tuple([key.text for key in limiting]), share)
+
+
+def keys_of(lane: str) -> tuple[Key, ...]:
+    """The keys of a lane."""
+    return lane_keys(lane).all
+
+
+def share_of(lane: str) -> str:
+    """The share of a lane; "": it has none."""
+    return lane_keys(lane).share
+
+
+def key_of_queue(queue: str) -> Key:
+    """The key of the limit of a queue as a whole."""
+    return Key(f"{QUEUE}{queue}", f"{QUEUE}{queue}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most this many jobs of a key run at once, over all workers. Further jobs wait, in their order.
+
+    ``Limit(1, by=...)`` is no overlap: the jobs of each key run one at a time. ``ordered=True`` adds that a job which waits for
+    its retry keeps its place: no later job of the key starts before it has ended.
+
+    Attributes:
+        most: how many, 1 to 1,000,000.
+        by: the arguments whose values make the key; ``()``: one key for all jobs. One name may be given as a string.
+        name: tasks with a limit of the same name share it.
+        ordered: whether a job keeps its place until it has ended, also while it waits for its retry; with ``most=1`` only.
+        when_full: what an enqueue does while no place of the job's key is free. ``wait``: the job waits. ``refuse``: the enqueue
+            raises ``LimitReached``. ``newest``: the job waits in place of those that wait, which are cancelled. ``oldest``: if a job
+            waits already, the new one is not added.
+
+    Raises:
+        InvalidOption: a value is not valid.
+    """
+
+    most: int
+    _: KW_ONLY
+    by: tuple[str, ...] | str = ()
+    name: str | None = None
+    when_full: WhenFull = "wait"
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse values that are out of range."""
+        check_number("Limit: most", self.most, MOST)
+        _check_key(self)
+        one_of("Limit: when_full", self.when_full, get_args(WhenFull), listed=repr)
+        if self.ordered and (self.most, self.when_full) != (1, "wait"):
+            raise InvalidOption(
+                f"Limit({self.most}, when_full={self.when_full!r}, ordered={self.ordered!r}): only jobs that wait, and run one at a "
+                "time, have an order; use Limit(1, ordered=True)"
+            )
+
+    @property
+    def numbers(self) -> Numbers:
+        """What the database stores of it."""
+        order = ", in order" if self.ordered else ""
+        return Numbers(self.most, None, None, f"{self.most:,} at once{order}{_by(self.by)}")
+
+    @property
+    def kind(self) -> str:
+        """What tells it from other limits of the same task by the same arguments."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Jobs of a key start this often, over all workers: a number per time, or exactly so far apart.
+
+    Attributes:
+        rate: such as ``"100/minute"``: a number per ``second``, ``minute``, ``hour`` or ``day``, or per ``30s``, ``15m``,
+            ``2h``, ``7d``.
+        every: in place of it, the exact time between two starts; given as seconds or a timedelta, stored as a timedelta.
+        burst: how many may start at once after a pause, 1 to 1,000,000; 1: starts are evenly apart.
+        by: as for :class:`Limit`.
+        name: as for :class:`Limit`.
+        cost: how much of the rate a start takes: a number, or the name of an argument which is a whole number. At most
+            ``burst``.
+
+    Raises:
+        InvalidOption: a value is not valid.
+    """
+
+    rate: str | None = None
+    _: KW_ONLY
+    every: Duration | None = None
+    burst: int = 1
+    by: tuple[str, ...] | str = ()
+    name: str | None = None
+    cost: int | str = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values that are out of range."""
+        if (self.rate is None) == (self.every is None):
+            raise InvalidOption(
+                f"Rate(rate={self.rate!r}, every={self.every!r}): give one of the two, "
+                "for example Rate('100/minute') or Rate(every=2)"
+            )
+        object.__setattr__(self, "every", as_duration("Rate: every", self.every))
+        self._interval()
+        check_number("Rate: burst", self.burst, MOST)
+        if self.every is not None and self.burst != 1:
+            raise InvalidOption(
+                f"Rate(every=..., burst={self.burst}): starts that are exactly apart have no burst; "
+                "leave it out, or give a rate such as '100/minute'"
+            )
+        _check_key(self)
+        self._check_cost()
+
+    @property
+    def numbers(self) -> Numbers:
+        """What the database stores of it."""
+        rate = self.rate if self.every is None else f"every {self.every}"
+        burst = "" if self.burst == 1 else f", burst {self.burst:,}"
+        return Numbers(None, self._interval(), self.burst, f"{rate}{burst}{_by(self.by)}")
+
+    @property
+    def kind(self) -> str:
+        """As of :class:`Limit`: a task may have a rate per minute and one per day."""
+        return "interval" if self.rate is None else self.rate.partition("/")[2]
+
+    def _interval(self) -> int:
+        """Microseconds between starts, rounded up: never more starts than the rate says."""
+        if isinstance(self.rate, str):
+            number, seconds = _read(self.rate)
+            every = -(-seconds * 1_000_000 // number)
+            given = f"Rate({self.rate!r})"
+            too_fast = seconds * 1_000_000 < number
+        elif self.every is not None:
+            every = as_duration("Rate: every", self.every) // timedelta(microseconds=1)
+            given, too_fast = f"Rate(every={self.every!r})", every < 1
+        else:
+            raise _no_rate(self.rate)
+        if too_fast or every > LONGEST_EVERY:
+            raise InvalidOption(f"{given}: use a time between two starts from 1 microsecond to 365 days")
+        return every
+
+    def _check_cost(self) -> None:
+        if isinstance(self.cost, str):
+            if not self.cost:
+                raise InvalidOption("Rate(cost=''): use a whole number, or the name of an argument")
+            return
+        check_number("Rate: cost", self.cost, COSTS)
+        self.check_fits(self.cost)
+
+    def check_fits(self, cost: int) -> None:
+        """Refuse a cost that could never start.
+
+        Raises:
+            InvalidOption: it is more than the burst.
+        """
+        if cost > self.burst:
+            raise InvalidOption(
+                f"cost={cost:,} is more than burst={self.burst:,}, so such a job could never start; "
+                f"use a lower cost, or Rate(burst={cost})"
+            )
+
+
+def _read(rate: str) -> tuple[int, int]:
+    """The number and the seconds of a rate."""
+    found = _RATE.fullmatch(rate.replace(" ", ""))
+    if found is None:
+        raise _no_rate(rate)
+    number = int(found[1])
+    seconds = _SECONDS[found[4]] * int(found[3]) if found[3] else _SECONDS[found[2]]
+    if not number or not seconds:
+        raise _no_rate(rate)
+    return number, seconds
+
+
+def _no_rate(rate: object) -> InvalidOption:
+    return InvalidOption(
+        f"Rate({rate!r:.80}): use a positive number per time, such as '100/minute', '5/second', '1/30s', '2/15m'"
+    )
+
+
+def _check_key(limit: Limit | Rate) -> None:
+    what = type(limit).__name__
+    object.__setattr__(limit, "by", as_arguments(f"{what}: by", limit.by))
+    if limit.name is not None:
+        check_name(f"{what}: name", limit.name)
+
+
+def as_arguments(what: str, by: object) -> tuple[str, ...]:
+    """The names of arguments, sorted. One name may be given as a string.
+
+    Raises:
+        InvalidOption: a value is no name, or a name is there twice.
+    """
+    names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ("",)
+    if not all(isinstance(name, str) and name for name in names) or len({*names}) < len(names):
+        raise InvalidOption(f"{what}={by!r:.80}: use the names of arguments, for example by=('customer_id',)")
+    return tuple(sorted(names))
+
+
+def _by(by: tuple[str, ...] | str) -> str:
+    return f" by {', '.join(by)}" if by else ""

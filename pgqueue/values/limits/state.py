@@ -1,0 +1,148 @@
+"""What a claim from lanes counts, and which of the lanes' jobs may start by it, and when. Pure rules.
+
+How much a rate lets start is decided in :mod:`pgqueue.values.limits.gcra`; which lane is next, in :mod:`pgqueue.values.limits.lanes`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pgqueue.values.limits import gcra
+from pgqueue.values.limits.lanes import Lane
+from pgqueue.values.limits.limit import Key, Numbers, key_of_queue, lane_keys
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """A lane in which jobs wait.
+
+    Attributes:
+        queue: of these jobs.
+        lane: its name; "" for the ready jobs of a limited queue.
+        cost: what the start of its first job costs.
+        inside: whether its jobs are in the lane; False: they are the ready jobs of a limited queue.
+        limited: whether its queue is limited as a whole.
+    """
+
+    queue: str
+    lane: str
+    cost: int = 1
+    inside: bool = True
+    limited: bool = False
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """A lane as a claim looks at it.
+
+    Attributes:
+        waiting: the lane.
+        keys: those that limit its jobs.
+        lane: the same for the rules of turns.
+    """
+
+    waiting: Waiting
+    keys: tuple[Key, ...]
+    lane: Lane
+
+
+def line_of(one: Waiting, room: int, *, weights: Mapping[str, int]) -> Line:
+    """The line of a lane.
+
+    Args:
+        one: the lane.
+        room: at most how many of its jobs are to be claimed.
+        weights: of shares, by their keys; 1 where none is given.
+    """
+    said = lane_keys(one.lane)
+    keys, texts = said.limiting, said.texts
+    if one.limited:
+        key = key_of_queue(one.queue)
+        keys, texts = (*keys, key), (*texts, key.text)
+    if said.share:
+        return Line(one, keys, Lane(said.share, texts, room, weights.get(said.share, 1)))
+    return Line(one, keys, Lane(f"{one.queue} {one.lane}", texts, room))
+
+
+@dataclass(slots=True)
+class LimitState:
+    """What a claim from lanes counts and decides on.
+
+    Attributes:
+        said: the limits, by name.
+        horizon: how many microseconds before their start jobs are claimed.
+        now: the database's time, in microseconds since 1970.
+        running: how many jobs run, by key.
+        tats: the states of rates, by key.
+        advanced: the keys of rates under which a job was claimed.
+        has_rates: whether one of the limits is a rate.
+    """
+
+    said: Mapping[str, Numbers]
+    horizon: int
+    now: int = 0
+    running: dict[str, int] = field(default_factory=dict)
+    tats: dict[str, int] = field(default_factory=dict)
+    advanced: set[str] = field(default_factory=set)
+    has_rates: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look once whether any limit is a rate: most are not, and a start then has no instant to look for."""
+        self.has_rates = any(one.every is not None for one in self.said.values())
+
+    def count(self, key: str, running: int) -> None:
+        """Take note of jobs that run under a key."""
+        self.running[key] = self.running.get(key, 0) + running
+
+    def free(self, lines: Iterable[Line]) -> dict[str, int]:
+        """How many jobs of each key may start; of the costs of a key's first jobs, the highest counts."""
+        free: dict[str, int] = {}
+        for line in lines:
+            for key in line.keys:
+                said = self.said[key.limit]
+                if said.every is not None:
+                    count = self._free_of_rate(key.text, said, line.waiting.cost)
+                    free[key.text] = min(free.get(key.text, count), count)
+                elif (text := key.text) not in free:
+                    free[text] = max(0, (said.most or 0) - self.running.get(text, 0))
+        return free
+
+    def take(self, line: Line, jobs: int) -> None:
+        """Take note of jobs that start at once, where no limit is a rate."""
+        running = self.running
+        for text in line.lane.keys:
+            running[text] = running.get(text, 0) + jobs
+
+    def start(self, line: Line, cost: int) -> int | None:
+        """When the next job of this lane starts, in microseconds since 1970; None: not soon. If so, it is counted from now on."""
+        at = self._start(line, cost)
+        if at > self.now + self.horizon:
+            return None
+        for key in line.keys:
+            one = self.said[key.limit]
+            if one.every is None:
+                self.count(key.text, 1)
+            else:
+                self.tats[key.text] = gcra.advanced(self._tat(key.text, one), at, one.rate, cost)
+                self.advanced.add(key.text)
+        return at
+
+    def next_in(self, lines: Iterable[Line]) -> float | None:
+        """In how many seconds a job of these lanes may be claimed that waits for a rate; None: there is none."""
+        if not self.has_rates:
+            return None
+        found = (self._start(line, line.waiting.cost) - self.horizon - self.now for line in lines)
+        return min((pause / 1_000_000 for pause in found if pause > 0), default=None)
+
+    def _free_of_rate(self, text: str, said: Numbers, cost: int) -> int:
+        return gcra.count(self._tat(text, said), self.now, said.rate, cost=cost, horizon=self.horizon)
+
+    def _tat(self, text: str, said: Numbers) -> int:
+        return gcra.settled(self.tats.get(text, 0), self.now, said.rate)
+
+    def _start(self, line: Line, cost: int) -> int:
+        at = self.now
+        for key in line.keys:
+            one = self.said[key.limit]
+            if one.every is not None:
+                at = max(at, gcra.earliest(self._tat(key.text, one), self.now, one.rate, cost))
+        return at

@@ -1,0 +1,127 @@
+"""What is known of limits: what each says, how many jobs run and wait under it, which keys it has, and which jobs hold places."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from pgqueue.values.limits.limit import Key, Numbers, key_of_queue, keys_of
+
+
+class LaneCount(msgspec.Struct, frozen=True):
+    """How many jobs of one lane run, how many of those a lost worker holds, and how many wait.
+
+    Jobs that keep their place while they wait for their retry run, but in no queue: theirs is "".
+    """
+
+    queue: str
+    lane: str
+    running: int
+    lost: int
+    waiting: int
+
+
+class LimitStatus(msgspec.Struct, frozen=True):
+    """One limit.
+
+    Attributes:
+        name: under which it is known.
+        numbers: what holds: ``most``, or ``every`` in microseconds and ``burst``; and what the code says, ``declared``.
+        set_at: when an operator set the numbers; None: they are as the code says.
+        set_by: who.
+        running: how many jobs run under it.
+        waiting: how many wait in lanes under it.
+        lost: how many of those that run a lost worker holds: a sweep takes them over.
+        estimated: ``waiting`` is scaled from a sample of the table's pages.
+    """
+
+    name: str
+    numbers: Numbers
+    set_at: datetime | None
+    set_by: str | None
+    running: int = 0
+    waiting: int = 0
+    lost: int = 0
+    estimated: bool = False
+
+
+class KeyStatus(msgspec.Struct, frozen=True, gc=False):
+    """One key of a limit: how many jobs of it run and wait, and from when on the next may start, of a rate."""
+
+    key: str
+    running: int
+    waiting: int
+    next_start: datetime | None
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A job that holds a place of a limit: under which keys, on which worker, and since when.
+
+    No worker: the job is lost, or, where there is no time either, it keeps its place while it waits for its retry.
+    """
+
+    job_id: int
+    queue: str
+    lane: str
+    task: str
+    worker: str | None
+    since: datetime | None
+
+
+class LimitDetail(msgspec.Struct, frozen=True):
+    """A limit, its keys, and the jobs that hold its places."""
+
+    limit: LimitStatus
+    keys: Sequence[KeyStatus]
+    holders: Sequence[Holder]
+
+
+def counted(limits: Iterable[LimitStatus], lanes: Sequence[LaneCount]) -> list[LimitStatus]:
+    """The limits with the numbers of their jobs."""
+    running, waiting, lost = Counter[str](), Counter[str](), Counter[str]()
+    for lane in lanes:
+        for name in {key.limit for key in keys_under(lane.queue, lane.lane)}:
+            running[name] += lane.running
+            waiting[name] += lane.waiting
+            lost[name] += lane.lost
+    return [
+        msgspec.structs.replace(
+            one, running=running[one.name], waiting=waiting[one.name], lost=lost[one.name]
+        )
+        for one in limits
+    ]
+
+
+def keys_under(queue: str, lane: str) -> tuple[Key, ...]:
+    """The keys under which a job counts; its queue's, too, which may be limited as a whole."""
+    return (*keys_of(lane), key_of_queue(queue))
+
+
+def keys_counted(
+    name: str, lanes: Sequence[LaneCount], next_starts: Mapping[str, datetime | None]
+) -> list[KeyStatus]:
+    """The keys of a limit, those with the most jobs first."""
+    running, waiting = Counter[str](), Counter[str]()
+    for lane in lanes:
+        for key in keys_under(lane.queue, lane.lane):
+            if key.limit == name:
+                running[key.text] += lane.running
+                waiting[key.text] += lane.waiting
+    return key_statuses({key: (running[key], waiting[key]) for key in running}, next_starts)
+
+
+def key_statuses(
+    counts: Mapping[str, tuple[int, int]], next_starts: Mapping[str, datetime | None]
+) -> list[KeyStatus]:
+    """Keys, those with the most jobs first.
+
+    Args:
+        counts: how many jobs of each key run, and how many wait.
+        next_starts: from when on the next job of a key may start, of a rate.
+    """
+    found = [
+        KeyStatus(key, *counts.get(key, (0, 0)), next_starts.get(key))
+        for key in counts.keys() | next_starts.keys()
+    ]
+    return sorted(found, key=lambda one: (-one.running - one.waiting, one.key))

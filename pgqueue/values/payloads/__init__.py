@@ -1,0 +1,1 @@
+"""What travels with a job: arguments, results, meta, errors, and how they become stored text."""

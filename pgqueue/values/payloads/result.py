@@ -1,0 +1,135 @@
+"""A function's return annotation, of a task or of a step, and how a stored result is decoded to it."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import cached_property, partial
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import inspect as inspect_types
+
+from pgqueue.errors import ConfigurationError, PayloadNotDecodable
+from pgqueue.values.payloads.signature import _decode_other, types_within
+
+NOT_RETURNED: Final = b"null"
+"""Stored as the result if the task completed its job before it returned; a returned None is stored as SQL null."""
+
+
+class ReturnType:
+    """The return annotation of a function, read when it is first needed.
+
+    Attributes:
+        function: of a task or of a step.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Read nothing yet.
+
+        Args:
+            function: of a task or of a step.
+        """
+        self.function = function
+
+    @cached_property
+    def annotation(self) -> Any:  # noqa: ANN401 - any annotation
+        """The type that the function returns, or that awaiting it gives; Any without an annotation."""
+        annotation = get_type_hints(self.function, include_extras=True).get("return", Any)
+        if get_origin(annotation) in {Awaitable, Coroutine}:
+            return get_args(annotation)[-1]
+        return annotation
+
+    @cached_property
+    def is_value(self) -> bool:
+        """Whether the annotation names a value: it exists, and is not None."""
+        if inspect.signature(self.function).return_annotation is inspect.Signature.empty:
+            return False
+        return self.annotation is not type(None)
+
+    def require_readable(self) -> None:
+        """Refuse an annotation that no stored result can be read as.
+
+        Raises:
+            ConfigurationError: it names a type that JSON cannot carry, or it cannot be resolved.
+        """
+        try:
+            found = types_within(inspect_types.type_info(self.annotation)) if self.is_value else []
+        except NameError as error:
+            raise ConfigurationError(f"{error}; import the name outside of `if TYPE_CHECKING`") from error
+        except TypeError as error:
+            raise ConfigurationError(
+                f"{error}; annotate what it returns as a type that JSON can carry"
+            ) from error
+        for one in found:
+            if isinstance(one, inspect_types.CustomType) and not hasattr(one.cls, "model_validate"):
+                raise ConfigurationError(
+                    f"a {one.cls.__module__}.{one.cls.__qualname__} cannot be read from JSON; "
+                    "return a dataclass or plain values"
+                )
+
+    def decode(self, data: str) -> Any:  # noqa: ANN401 - the function's own type
+        """A stored result, decoded to the annotated type.
+
+        Raises:
+            PayloadNotDecodable: the result does not fit.
+        """
+        if not self.is_value:
+            return msgspec.json.decode(data)
+        try:
+            return self._decoder.decode(data)
+        except Exception as error:  # an unsupported type, or an error of a type's own conversion
+            raise PayloadNotDecodable(f"{error}, where it returns {self._said}") from error
+
+    @cached_property
+    def _decoder(self) -> "msgspec.json.Decoder[Any]":
+        return msgspec.json.Decoder(self.annotation, dec_hook=_decode_other)
+
+    @property
+    def _said(self) -> str:
+        return getattr(self.annotation, "__qualname__", None) or str(self.annotation)
+
+
+class ItemType(ReturnType):
+    """The return annotation of a batch task, for one job: that of a list's items."""
+
+    @cached_property
+    def annotation(self) -> Any:  # noqa: ANN401 - any annotation
+        """The type of what the function returns for a job."""
+        whole = ReturnType(self.function).annotation
+        return next(iter(get_args(whole)), Any) if get_origin(whole) is list else whole
+
+
+def returned_by(function: Callable[..., Any], last: ReturnType | None = None) -> ReturnType:
+    """What any callable returns: a function, a method, a class, a partial, an object with ``__call__``.
+
+    Args:
+        function: the callable.
+        last: what was returned before; reading an annotation again takes 0.15 ms.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(function, type):
+        return ReturnType(_making(function))
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    function = getattr(function, "__func__", function)
+    if "return" not in getattr(
+        function, "__annotations__", ()
+    ):  # also what is written in C, which says nothing
+        return _UNSAID
+    return last if last is not None and last.function is function else ReturnType(function)
+
+
+def _making(kind: type) -> Callable[[], Any]:
+    """A function whose annotation says that it returns this type."""
+
+    def made() -> None: ...
+
+    made.__annotations__["return"] = kind
+    return made
+
+
+def _unannotated():  # type: ignore[no-untyped-def]  # noqa: ANN202 - as it says
+    ...
+
+
+_UNSAID = ReturnType(_unannotated)

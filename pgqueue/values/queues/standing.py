@@ -1,0 +1,180 @@
+"""How a queue stands: what a look at a sample of the tables says about all of them. Pure rules.
+
+What is read is decided in :mod:`pgqueue.store.queues.standings`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from pgqueue.values.queues.settings import NO_SETTINGS, KnownQueue, QueueSettings
+
+COUNTED = 1_001
+"""Ready jobs of one queue are counted up to this number; beyond it the sample says how many there are."""
+WHOLE = 100.0
+"""Percent."""
+WAITING = ("blocked", "scheduled", "ready", "running")
+
+
+class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """How one queue stands.
+
+    Attributes:
+        queue: its name.
+        paused_at: since when no worker claims from it; None: it is not paused.
+        paused_by: who paused it.
+        paused_why: why.
+        drained_at: since when enqueues to it are refused; None: they are not.
+        drained_by: who drained it.
+        drained_why: why.
+        settings: what holds for its jobs where their enqueue and their task say nothing.
+        blocked: how many jobs wait for another job, a limit or their turn.
+        scheduled: how many jobs wait for their time.
+        ready: how many jobs can be claimed.
+        running: how many jobs a worker has claimed.
+        dead: how many jobs are in the dead table.
+        oldest_ready: seconds for which the ready job that waits longest has been ready; None: no job is ready.
+        rate: jobs that ended in a second, over the last minute or over what the history's last pages hold of it.
+        estimated: the numbers of jobs are scaled from a sample of the tables' pages.
+        unknown: how many jobs went back within the last minute because the worker that claimed them did not know
+            their task.
+        unknown_tasks: the names of those tasks.
+        unknown_since: when the first of these jobs went back; None: there is none.
+    """
+
+    queue: str
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    paused_why: str | None = None
+    drained_at: datetime | None = None
+    drained_by: str | None = None
+    drained_why: str | None = None
+    settings: QueueSettings = NO_SETTINGS
+    blocked: int = 0
+    scheduled: int = 0
+    ready: int = 0
+    running: int = 0
+    dead: int = 0
+    oldest_ready: float | None = None
+    rate: float = 0.0
+    estimated: bool = False
+    unknown: int = 0
+    unknown_tasks: tuple[str, ...] = ()
+    unknown_since: datetime | None = None
+
+
+class UnknownTask(msgspec.Struct, frozen=True):
+    """Jobs of a task that no worker knew when they came to their turn: the fields of ``sql/unknown_tasks.sql``, in its order.
+
+    Attributes:
+        task: its name.
+        queue: the queue of the jobs.
+        jobs: how many.
+        since: when the first of them was claimed by a worker that did not know the task.
+    """
+
+    task: str
+    queue: str
+    jobs: int
+    since: datetime
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A queue that has ready jobs: the fields of ``sql/standing_heads.sql``, in its order."""
+
+    queue: str
+    oldest: datetime
+    ready: int
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Jobs on the sampled pages: the fields of ``sql/standing_sample.sql``, in its order."""
+
+    queue: str
+    state: str
+    jobs: int
+
+
+def share(pages: int, sampled: int, *, whole: int) -> float:
+    """How many percent of a table to read: all of it up to ``whole`` pages, else about ``sampled`` pages."""
+    return WHOLE if pages <= whole else WHOLE * sampled / pages
+
+
+def standings(
+    *,
+    now: datetime,
+    heads: Iterable[Head],
+    samples: Iterable[Sample],
+    live_percent: float,
+    dead_percent: float,
+    rates: Mapping[str, float],
+    known: Iterable[KnownQueue],
+    unknown: Sequence[UnknownTask] = (),
+) -> list[QueueStanding]:
+    """Every queue that was met, in the order of names.
+
+    Args:
+        now: the database's time.
+        heads: the queues with ready jobs, as the index has them.
+        samples: what stands on the sampled pages.
+        live_percent: how many percent of the live jobs' pages were read.
+        dead_percent: how many percent of the dead jobs' pages were read.
+        rates: jobs that ended in a second, by queue.
+        known: the queues that were paused, drained or given settings.
+        unknown: the tasks that no worker knew.
+    """
+    numbers: dict[str, dict[str, int]] = defaultdict(dict)
+    for one in samples:
+        percent = dead_percent if one.state == "dead" else live_percent
+        numbers[one.queue][one.state] = round(one.jobs * WHOLE / percent)
+    oldest: dict[str, float] = {}
+    for head in heads:
+        oldest[head.queue] = max(0.0, (now - head.oldest).total_seconds())
+        if head.ready < COUNTED:
+            numbers[head.queue]["ready"] = head.ready
+        elif numbers[head.queue].get("ready", 0) < COUNTED:
+            numbers[head.queue]["ready"] = COUNTED
+    unknown_of: dict[str, list[UnknownTask]] = defaultdict(list)
+    for task in unknown:
+        unknown_of[task.queue].append(task)
+        numbers[task.queue]["scheduled"] = max(task.jobs, numbers[task.queue].get("scheduled", 0))
+    rows = {one.queue: one for one in known}
+    exact = live_percent == dead_percent == WHOLE
+    return [
+        QueueStanding(
+            oldest_ready=oldest.get(queue),
+            rate=rates.get(queue, 0.0),
+            estimated=not exact,
+            dead=numbers[queue].get("dead", 0),
+            unknown=sum(task.jobs for task in unknown_of[queue]),
+            unknown_tasks=tuple(sorted(task.task for task in unknown_of[queue])),
+            unknown_since=min((task.since for task in unknown_of[queue]), default=None),
+            **_stored(rows.get(queue), queue),
+            **dict[str, Any]({state: numbers[queue].get(state, 0) for state in WAITING}),
+        )
+        for queue in sorted({*numbers, *rates, *rows})
+    ]
+
+
+def _stored(row: KnownQueue | None, queue: str) -> dict[str, Any]:
+    return msgspec.structs.asdict(row or KnownQueue(queue=queue))
+
+
+def rates_of(
+    rows: Sequence[tuple[str, int, datetime]], *, now: datetime, since: datetime, whole: bool
+) -> dict[str, float]:
+    """Jobs that ended in a second, by queue.
+
+    Args:
+        rows: queue, how many jobs ended, and when the first of all of them did: ``sql/standing_rates.sql``.
+        now: the database's time.
+        since: from when on was asked.
+        whole: the pages that were read hold all jobs that ended since then.
+    """
+    return {
+        queue: count / max((now - (since if whole else max(first, since))).total_seconds(), 0.001)
+        for queue, count, first in rows
+    }

@@ -1,0 +1,1 @@
+"""Schedules: their rules, which instants are due, and what is recorded of them."""

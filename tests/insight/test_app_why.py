@@ -1,0 +1,335 @@
+"""Why a job does not run: what is said of it, and what JobNotDone says when the time is over."""
+
+import json
+import re
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from cli.commands import pgqueue
+from looking import ask
+from running import Running
+
+from pgqueue import PgQueue, Why
+from pgqueue.errors import JobNotDone, JobNotFound
+from pgqueue.store.jobs import admission
+from pgqueue.testing import in_memory
+
+
+@pytest.fixture
+def note(queue: PgQueue) -> Any:
+    """A task that does nothing."""
+
+    @queue.task(name="note")
+    def note() -> None: ...
+
+    return note
+
+
+def worker(
+    queue: PgQueue, *, queues: list[str] | None = None, tasks: list[str] | None = None, alive: bool = True
+) -> str:
+    """A worker's row; its id."""
+    name = str(uuid4())
+    ask(
+        queue,
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, queues, tasks) "
+        "values (%s, now() + %s, 'box', 42, 20, '0', %s, %s)",
+        name,
+        timedelta(minutes=5 if alive else -5),
+        queues,
+        tasks,
+    )
+    return name
+
+
+def said(queue: PgQueue, job_id: int) -> tuple[str, str]:
+    """The reason and the sentence, in which each instant is AT."""
+    found = queue.why(job_id)
+    return found.reason, timeless(found.sentence)
+
+
+def timeless(sentence: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "AT", sentence)
+
+
+def test_a_ready_job_without_any_worker_says_how_to_start_one(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    worker(queue, alive=False)
+    reason, sentence = said(queue, job.id)
+    assert reason == "no worker"
+    assert sentence.startswith("it is ready, and has been due for 0")
+    assert sentence.endswith(" s; no worker is alive: start one with `pgqueue worker`")
+
+
+def test_a_job_in_a_queue_that_no_worker_serves_says_so(queue: PgQueue, note: Any) -> None:
+    job = note.using(queue="mail").enqueue()
+    worker(queue, queues=["default", "urgent"])
+    reason, sentence = said(queue, job.id)
+    assert reason == "no worker"
+    assert "; the only live worker does not serve queue 'mail': start one that serves it (" in sentence
+
+
+def test_a_job_of_a_paused_queue_says_how_to_resume_it(queue: PgQueue, note: Any) -> None:
+    job = note.using(queue="mail").enqueue()
+    worker(queue)
+    queue.control.pause("mail", by="ann", why="SMTP is down")
+    ask(queue, "update pgqueue.queues set paused_at = now() - interval '3 hours'")
+    reason, sentence = said(queue, job.id)
+    assert (reason, sentence.split("; ")[1]) == (
+        "paused",
+        "queue 'mail' has been paused for 3 h, since AT, by ann (SMTP is down): run `pgqueue queues resume mail`",
+    )
+    evidence = job.why().evidence
+    assert (evidence["paused_by"], evidence["paused_why"], evidence["serving"]) == ("ann", "SMTP is down", 1)
+
+
+def test_a_job_whose_workers_drain_or_do_not_look_for_jobs_says_so(queue: PgQueue, note: Any) -> None:
+    job, name = note.enqueue(), worker(queue)
+    ask(queue, "update pgqueue.workers set looked_at = now() - interval '5 min', look_within = 600")
+    assert said(queue, job.id)[0] == "waiting"
+    ask(queue, "update pgqueue.workers set look_within = 60 where id = %s", name)
+    assert said(queue, job.id)[1].endswith(
+        "; no worker of queue 'default' has looked for jobs in time, of 1 live worker"
+    )
+    ask(queue, "update pgqueue.workers set draining = true")
+    assert said(queue, job.id)[1].endswith(
+        "; of queue 'default' 1 live worker is draining, and no other serves it"
+    )
+
+
+def test_a_job_that_has_expired_and_is_not_yet_dead_says_so(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    ask(queue, "update pgqueue.jobs set expires_at = (now() - interval '1 min')")
+    assert said(queue, job.id)[1].endswith(
+        "; it has expired: a worker moves it to the dead jobs at its next sweep"
+    )
+
+
+def test_the_command_prints_the_sentence_or_with_json_its_evidence(note: Any, dsn: str) -> None:
+    job = note.using(delay=timedelta(hours=3)).enqueue()
+    told = pgqueue("why", str(job.id), dsn=dsn).stdout
+    assert timeless(told).startswith("it is due in 3 h, at AT; no worker is alive")
+    found = json.loads(pgqueue("why", str(job.id), "--json", dsn=dsn).stdout)
+    assert (found["job_id"], found["reason"], found["evidence"]["alive"]) == (job.id, "not due", 0)
+
+
+def test_the_command_fails_where_there_is_no_record_of_the_job(dsn: str) -> None:
+    told = pgqueue("why", "999", dsn=dsn)
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr.startswith("there is no record of it: ")
+    found = pgqueue("why", "999", "--json", dsn=dsn)
+    assert (found.exit_code, json.loads(found.stdout)["reason"], found.stderr) == (1, "no record", "")
+
+
+def test_a_job_whose_task_no_worker_has_says_so(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    worker(queue, tasks=["other"])
+    reason, sentence = said(queue, job.id)
+    assert reason == "task unknown"
+    assert "no live worker of queue 'default' has task 'note'" in sentence
+    worker(queue, tasks=["note"])
+    assert said(queue, job.id)[0] == "waiting"
+
+
+def test_a_job_that_workers_put_back_for_want_of_its_task_says_since_when(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    worker(queue)
+    ask(queue, "update pgqueue.jobs set unknown_since = now() - interval '5 minutes'")
+    told = said(queue, job.id)[1]  # a busy machine takes a second to ask
+    assert re.search(r"for 5(\.\d+)? min workers without task 'note' have put it back", told)
+
+
+def test_a_ready_job_says_how_many_come_before_it(queue: PgQueue, note: Any) -> None:
+    first = note.using(priority=1).enqueue()
+    queue.enqueue_many(note.call() for _ in range(1_200))
+    last, urgent = note.enqueue(), note.using(priority=2).enqueue()
+    note.using(queue="mail", priority=9).enqueue()
+    worker(queue)
+    worker(queue, queues=["default"])
+    assert ", behind 1 ready job; 2 workers with 40 slots serve its queue" in said(queue, first.id)[1]
+    assert ", behind 1,202 ready jobs; " in said(queue, last.id)[1]
+    assert "; it is next, and 2 workers with 40 slots serve its queue" in said(queue, urgent.id)[1]
+
+
+def test_a_scheduled_job_says_when_it_is_due_and_what_else_is_in_its_way(queue: PgQueue, note: Any) -> None:
+    job = note.using(delay=timedelta(hours=3)).enqueue()
+    assert said(queue, job.id) == (
+        "not due",
+        "it is due in 3 h, at AT; no worker is alive: start one with `pgqueue worker`",
+    )
+    ask(
+        queue,
+        'update pgqueue.jobs set attempts = 2, errors = \'[{"type": "OSError"}, {"type": "KeyError", "message": "no x\\nmore"}]\'::jsonb',
+    )
+    worker(queue)
+    assert said(queue, job.id)[1] == (
+        "it is due in 3 h, at AT, after 2 of 25 attempts failed, the last with KeyError: no x; 1 worker with 20 slots serves its queue"
+    )
+
+
+def test_a_running_job_says_where_and_since_when(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    name = worker(queue)
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', attempts = 3, worker_id = %s, "
+        "claimed_at = now() - interval '10 minutes'",
+        name,
+    )
+    assert said(queue, job.id) == (
+        "running",
+        "attempt 3 of 25 has been running for 10 min, since AT, on box, process 42",
+    )
+    queue.cancel(job.id)
+    assert said(queue, job.id)[1].endswith("; its worker has been asked to cancel it")
+    ask(queue, "delete from pgqueue.workers")
+    reason, sentence = said(queue, job.id)
+    assert (reason, "its worker is gone: no worker is alive" in sentence) == ("worker lost", True)
+    worker(queue)
+    assert "its worker is gone: another worker takes the job over" in said(queue, job.id)[1]
+
+
+BLOCKED = """
+update pgqueue.workers set blocked_since = now() - %s, blocked_job = %s, blocked_task = 'report',
+                           blocked_where = 'jobs.py:3 in report' where id = %s
+"""
+
+
+def block(queue: PgQueue, name: str, job: int | None, *, minutes: int = 3) -> None:
+    """What a worker's heartbeat says while its event loop is blocked."""
+    ask(queue, BLOCKED, timedelta(minutes=minutes), job, name)
+
+
+def test_a_running_job_says_that_it_blocks_the_loop_or_is_held_up_by_another(
+    queue: PgQueue, note: Any
+) -> None:
+    job, name = note.enqueue(), worker(queue)
+    block(queue, worker(queue), 1, minutes=30)
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = %s, claimed_at = now() - interval '10 min'",
+        name,
+    )
+    assert "block" not in said(queue, job.id)[1]
+    block(queue, name, job.id)
+    assert said(queue, job.id) == (
+        "running",
+        (
+            "attempt 1 of 25 has been running for 10 min, since AT, on box, process 42; "
+            "it has blocked its worker's event loop for 3 min at jobs.py:3 in report"
+        ),
+    )
+    block(queue, name, job.id + 1)
+    assert said(queue, job.id)[1].endswith(
+        f"; the event loop of its worker has been blocked for 3 min by task report (job {job.id + 1}) at jobs.py:3 in report"
+    )
+
+
+def test_a_ready_job_says_that_all_workers_of_its_queue_are_blocked(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    one, other = worker(queue), worker(queue, queues=["default"])
+    worker(queue, queues=["mail"])
+    block(queue, one, None)
+    block(queue, worker(queue, alive=False), 7, minutes=30)
+    block(queue, worker(queue, queues=["mail"]), 7, minutes=30)
+    assert said(queue, job.id)[0] == "waiting"
+    block(queue, other, 5, minutes=2)
+    reason, sentence = said(queue, job.id)
+    assert (reason, sentence.split("; ")[1]) == (
+        "worker blocked",
+        (
+            "2 workers serve queue 'default', and none claims jobs now: "
+            "the event loop of box, process 42, has been blocked for 3 min by asyncio task report at jobs.py:3 in report"
+        ),
+    )
+
+
+def test_a_blocked_job_says_what_it_waits_for(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    queue.database.run(admission.block([job.id], ["limit mail", "job 7"]))
+    assert said(queue, job.id) == ("blocked", "it is blocked, and waits for 'job 7', 'limit mail'")
+    ask(
+        queue,
+        "insert into pgqueue.waits select repeat(n::text, 500), %s from generate_series(1, 9) as n",
+        job.id,
+    )
+    assert said(queue, job.id)[1] == (
+        "it is blocked, and waits for " + ", ".join(f"'{str(n) * 200}'" for n in range(1, 6)) + ", and more"
+    )
+    ask(queue, "delete from pgqueue.waits")
+    assert "nothing is recorded that it waits for" in said(queue, job.id)[1]
+
+
+async def test_a_job_that_has_ended_says_how(queue: PgQueue, note: Any, running: Running) -> None:
+    job, other = note.enqueue(), note.enqueue()
+    other.cancel()
+    async with running(queue):
+        await job.aresult(timeout=20)
+        assert (await queue.awhy(job.id)).reason == (await job.awhy()).reason == "ended"
+    assert said(queue, job.id)[1].startswith("it succeeded ")
+    assert said(queue, other.id)[1].startswith("it was cancelled ")
+
+
+def test_a_job_without_a_record_may_not_be_committed_yet(
+    queue: PgQueue, note: Any, connection: psycopg.Connection[object]
+) -> None:
+    job = note.using(connection=connection).enqueue()
+    words = r"it was not committed \(yet\), or was rolled back, or its history has been dropped"
+    with pytest.raises(JobNotFound, match=words):
+        job.status()
+    with pytest.raises(JobNotFound, match=words):
+        job.result()
+    assert queue.why(job.id) == Why(
+        job.id,
+        None,
+        "no record",
+        "there is no record of it: it was not committed (yet), or was rolled back, or its history has been dropped",
+    )
+
+
+async def test_a_wait_that_is_over_says_why(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    words = rf"^job {job.id} has not ended within 0\.2 s: it is ready, .* no worker is alive"
+    with pytest.raises(JobNotDone, match=words):
+        job.result(timeout=0.2)
+    with pytest.raises(JobNotDone, match=words):
+        await job.aresult(timeout=timedelta(seconds=0.2))
+    await queue.aclose()
+
+
+def test_times_that_no_program_can_do_sums_with_are_no_obstacle(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    for odd in ("infinity", "-infinity", "200000-01-01", "4000-01-01 BC"):
+        ask(queue, "update pgqueue.jobs set run_at = %s::timestamptz", odd)
+        assert queue.why(job.id).state == "ready"
+
+
+def test_in_memory_a_job_waits_for_a_drain(queue: PgQueue, note: Any) -> None:
+    with in_memory(queue):
+        job, later = note.enqueue(), note.using(delay=60).enqueue()
+        queue.control.pause("default", by="ann")
+        assert said(queue, job.id) == (
+            "paused",
+            (
+                "it is ready, and has been due for 0 s; "
+                "queue 'default' has been paused for 0 s, since AT, by ann: run `pgqueue queues resume default`"
+            ),
+        )
+        assert queue.why(job.id).evidence["causes"] == ["paused", "no worker"]
+        queue.control.resume("default")
+        assert said(queue, job.id) == (
+            "no worker",
+            "it is ready, and has been due for 0 s; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it",
+        )
+        assert said(queue, later.id)[1].startswith("it is due in 60 s, at AT; its queue is in memory")
+        later.cancel()
+        assert (queue.why(later.id).reason, queue.why(99).reason) == ("ended", "no record")
+        with pytest.raises(JobNotDone, match="in memory for a test"):
+            job.result(timeout=0)
+        with pytest.raises(
+            JobNotDone, match=f"^job {job.id} has not ended: it is ready, .* in memory for a test"
+        ):
+            job.result()

@@ -1,0 +1,196 @@
+"""Who may do what, by the catalogue: what the headers of functions and ``pgqueue grants`` say, and no more."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from docs.pages import DOCS
+from psycopg import sql
+
+from pgqueue.store.schema import callers, schema
+from pgqueue.store.schema.grants import EXTRAS, GIVEN_BACK, RIGHTS, TAKEN, Role, granting
+
+
+class Holder(NamedTuple):
+    """A PostgreSQL role, which `pgqueue grants` gives a role of pgqueue."""
+
+    name: str
+    role: Role
+    options: dict[str, Any]
+
+
+HOLDERS = (
+    Holder("has_worker", "worker", {}),
+    Holder("has_operator", "operator", {}),
+    Holder("has_reader", "reader", {}),
+    Holder("has_producer", "producer", {}),
+    Holder("has_signals", "producer", {"also": ["signals"]}),
+    Holder("has_sql_alone", "producer", {"sql_alone": True}),
+)
+CALLS = {
+    "has_signals": {"producer", "producer:signals"},
+    "has_sql_alone": {"producer"},
+}
+"""Which words of the headers are said of it; its own role, where nothing is said here."""
+
+MAY_CALL = """
+select proname from pg_proc
+where pronamespace = %(schema)s::regnamespace and has_function_privilege(%(role)s, oid, 'execute')
+"""
+GIVEN = """
+select kind, name, grantee::regrole::text, privilege_type
+from (
+    select 'function' as kind, proname::text as name, (aclexplode(coalesce(proacl, acldefault('f', proowner)))).*
+    from pg_proc where pronamespace = %(schema)s::regnamespace
+    union all
+    select case relkind when 'S' then 'sequence' else 'table' end, relname,
+           (aclexplode(coalesce(relacl, acldefault(case relkind when 'S' then 's' else 'r' end::"char", relowner)))).*
+    from pg_class where relnamespace = %(schema)s::regnamespace and relkind in ('r', 'p', 'v', 'S')
+    union all
+    select 'column', relname || '.' || attname, (aclexplode(attacl)).*
+    from pg_attribute join pg_class on pg_class.oid = attrelid where relnamespace = %(schema)s::regnamespace
+) as given
+where grantee <> (select relowner from pg_class where oid = %(jobs)s::regclass)
+"""
+"""Every right to a function, table, sequence or column that a role other than the owner has; the grantee ``-`` is everybody."""
+NAMES = """
+select case relkind when 'S' then 'sequence' else 'table' end, relname::text
+from pg_class where relnamespace = %(schema)s::regnamespace and relkind in ('r', 'p', 'v', 'S')
+"""
+
+
+@pytest.fixture
+def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """The owner's connection to a database that is a shard, too."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(schema.statements("shard_guard", "pgqueue").encode())
+        yield connection
+
+
+@pytest.fixture
+def granted(own: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    """The same, with a role for each way in which `pgqueue grants` gives rights."""
+    for name, role, options in HOLDERS:
+        if not own.execute("select from pg_roles where rolname = %s", [name]).fetchall():
+            own.execute(sql.SQL("create role {}").format(sql.Identifier(name)))
+        for statement in granting(role, name, **options):
+            own.execute(statement.encode())
+    return own
+
+
+def said() -> dict[str, frozenset[str]]:
+    """What the headers say of each function."""
+    return {**callers.callers(), **callers.callers(of_shards=True)}
+
+
+def given(connection: psycopg.Connection[Any], name: str = "pgqueue") -> set[tuple[str, ...]]:
+    """Each right that a role other than the owner has."""
+    return {tuple(row) for row in connection.execute(GIVEN, {"schema": name, "jobs": f"{name}.jobs"})}
+
+
+def test_every_function_says_in_front_who_may_call_it(own: psycopg.Connection[Any]) -> None:
+    made = own.execute(
+        "select proname, count(*) from pg_proc where pronamespace = 'pgqueue'::regnamespace group by 1"
+    )
+
+    assert dict(made.fetchall()) == dict.fromkeys(said(), 1)
+    assert all(words <= callers.WORDS for words in said().values())
+    assert all(len(words) == 1 for words in said().values() if words & {callers.PUBLIC, "owner", "trigger"})
+
+
+@pytest.mark.parametrize("name", ["pgqueue", "public"])
+def test_without_grants_nobody_has_a_right_but_to_call_what_says_that_it_is_for_everybody(
+    empty_dsn: str, name: str
+) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as own:
+        own.execute("create function public.of_a_user() returns integer language sql as 'select 1'")
+        own.execute("create function public.enqueue(integer) returns integer language sql as 'select 1'")
+        theirs = (
+            {("function", one, "-", "EXECUTE") for one in ("of_a_user", "enqueue")}
+            if name == "public"
+            else set()
+        )
+        schema.migrate(empty_dsn, schema=name)
+        own.execute(schema.statements("shard_guard", name).encode())
+
+        public = {one for one, words in said().items() if words == {callers.PUBLIC}}
+        assert given(own, name) == theirs | {("function", one, "-", "EXECUTE") for one in public}
+
+
+def test_what_everybody_may_call_reads_and_writes_no_table_and_has_no_rights_of_the_owner(
+    own: psycopg.Connection[Any],
+) -> None:
+    public = [one for one, words in said().items() if words == {callers.PUBLIC}]
+    rows = own.execute(
+        "select proname, provolatile, prosecdef from pg_proc where pronamespace = 'pgqueue'::regnamespace and proname = any(%s)",
+        [public],
+    ).fetchall()
+    assert [row for row in rows if row[1:] != ("i", False)] == []
+
+
+@pytest.mark.parametrize("holder", HOLDERS, ids=[one.name for one in HOLDERS])
+def test_a_role_may_call_what_the_headers_say_and_nothing_else(
+    granted: psycopg.Connection[Any], holder: Holder
+) -> None:
+    words = CALLS.get(holder.name, {holder.role}) | {callers.PUBLIC}
+    # Where it enqueues by SQL alone, it asks for no key: the guard of the shard refuses the job.
+    words_of_shards = {callers.PUBLIC} if holder.options.get("sql_alone") else words
+
+    may = {row[0] for row in granted.execute(MAY_CALL, {"schema": "pgqueue", "role": holder.name})}
+
+    every = {name for name, allowed in callers.callers().items() if allowed & words}
+    of_shards = {
+        name for name, allowed in callers.callers(of_shards=True).items() if allowed & words_of_shards
+    }
+    assert may == every | of_shards
+
+
+@pytest.mark.parametrize("holder", HOLDERS, ids=[one.name for one in HOLDERS])
+def test_a_role_has_the_rights_to_tables_sequences_and_columns_that_the_grants_say_and_no_others(
+    granted: psycopg.Connection[Any], holder: Holder
+) -> None:
+    names = [tuple(row) for row in granted.execute(NAMES, {"schema": "pgqueue"})]
+    rights = [*((RIGHTS[holder.role]) if not holder.options.get("sql_alone") else ())]
+    rights += chain.from_iterable(EXTRAS[one] for one in holder.options.get("also", ()))
+    expected = set(chain.from_iterable(_meant(right, names) for right in rights))
+    if holder.role != "reader" and not holder.options.get("sql_alone"):
+        expected.add(("table", "shard", "SELECT"))
+    expected -= set(chain.from_iterable(_meant(right, names) for right in TAKEN.get(holder.role, ())))
+    expected |= set(chain.from_iterable(_meant(right, names) for right in GIVEN_BACK.get(holder.role, ())))
+
+    found = {
+        (kind, name, privilege)
+        for kind, name, grantee, privilege in given(granted)
+        if grantee == holder.name and kind != "function"
+    }
+    assert found == expected
+
+
+def _meant(right: str, names: list[tuple[str, ...]]) -> Iterator[tuple[str, str, str]]:
+    """What a line of the grants says: the kind, the name, and one privilege of each."""
+    privileges, where = right.split(" on ", 1)
+    if where.startswith("function"):
+        return
+    if where.startswith("all "):
+        kind = where.split()[1].removesuffix("s")
+        chosen = [name for one, name in names if one == kind]
+    else:
+        kind = "sequence" if where.startswith("sequence ") else "table"
+        chosen = [one.removeprefix("pgqueue.") for one in where.removeprefix("sequence ").split(", ")]
+    every = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "MAINTAIN")
+    for verb, columns in re.findall(r"(\w+)(?: \(([^)]*)\))?", privileges):
+        for name in chosen:
+            for privilege in every if verb == "all" else (verb.upper(),):
+                for column in columns.split(", ") if columns else [""]:
+                    yield ("column", f"{name}.{column}", privilege) if column else (kind, name, privilege)
+
+
+def test_the_pipelines_page_grants_what_the_headers_say_of_the_pipeline() -> None:
+    page = (DOCS / "pipeline" / "cluster.md").read_text()
+    named = re.search(r"grant execute on function ([^;]+) to app_pipeline;", page)
+    assert named is not None
+    assert set(re.findall(r"pgqueue\.(\w+)", named[1])) == set(callers.functions_for("pipeline"))
+    assert [name for name in callers.functions_for("sink") if f"pgqueue.{name}" not in page] == []

@@ -1,0 +1,374 @@
+"""Pull style: waiting for jobs, holding them, settling them one by one or all together."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from looking import ask, wait_until
+
+from pgqueue import JobState, PgQueue, Superseded, TakenJob
+from pgqueue.errors import InvalidOption, JobError, UnknownQueue
+from pgqueue.store.jobs.portions import LARGEST_ANSWER
+from pgqueue.store.workers import upkeep
+
+SHORT = timedelta(seconds=0.6)
+
+
+def enqueued(app: PgQueue, count: int, **options: Any) -> list[int]:
+    """Ids of new jobs of a task ``note(number)``."""
+    if "note" not in app.tasks:
+
+        @app.task(name="note")
+        def note(number: int) -> None: ...
+
+    task = app.tasks["note"].using(**options)
+    return [job.id for job in app.enqueue_many(task.call(number) for number in range(count))]
+
+
+def states(queue: PgQueue, ids: Sequence[int]) -> list[tuple[JobState, int]]:
+    """Where the jobs stand, and the attempts they have spent."""
+    return [(job.state, job.attempts) for job in map(queue.job, ids)]
+
+
+def ids_of(jobs: Sequence[TakenJob]) -> list[int]:
+    return [job.id for job in jobs]
+
+
+def workers(queue: PgQueue) -> int:
+    return int(ask(queue, "select count(*) from pgqueue.workers")[0][0])
+
+
+def test_at_most_as_many_as_asked_for_are_taken_in_order(queue: PgQueue) -> None:
+    ids = enqueued(queue, 5)
+    with queue.take(3) as jobs:
+        assert ids_of(jobs) == ids[:3]
+        assert [(job.args, job.task, job.queue, job.attempt) for job in jobs] == [
+            ({"number": number}, "note", "default", 1) for number in range(3)
+        ]
+        assert states(queue, ids) == [(JobState.RUNNING, 1)] * 3 + [(JobState.READY, 0)] * 2
+    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)] * 3 + [(JobState.READY, 0)] * 2
+
+
+async def test_taking_awaited_is_the_same(queue: PgQueue) -> None:
+    ids = enqueued(queue, 5)
+    async with queue.atake(3) as jobs:
+        assert ids_of(jobs) == ids[:3]
+    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)] * 3 + [(JobState.READY, 0)] * 2
+
+
+def test_fewer_are_taken_where_there_are_fewer(queue: PgQueue) -> None:
+    ids = enqueued(queue, 2)
+    with queue.take(10) as jobs:
+        assert ids_of(jobs) == ids
+
+
+def test_queues_are_taken_from_in_the_order_given(queue: PgQueue) -> None:
+    low, high = enqueued(queue, 2, queue="low"), enqueued(queue, 2, queue="high")
+    other = enqueued(queue, 1)
+    with queue.take(3, queues=["high", "low"]) as jobs:
+        assert ids_of(jobs) == [*high, low[0]]
+    assert states(queue, other) == [(JobState.READY, 0)]
+
+
+def test_waiting_ends_with_an_enqueue_in_another_thread(queue: PgQueue) -> None:
+    def add() -> None:
+        wait_until(lambda: workers(queue))
+        enqueued(queue, 1)
+
+    later = threading.Thread(target=add)
+    later.start()
+    with queue.take(10) as jobs:
+        assert [job.args for job in jobs] == [{"number": 0}]
+    later.join()
+
+
+async def test_waiting_ends_with_an_enqueue_in_another_task(queue: PgQueue) -> None:
+    async def later() -> None:
+        await asyncio.to_thread(wait_until, lambda: workers(queue))
+        enqueued(queue, 1)
+
+    adding = asyncio.create_task(later())
+    async with asyncio.timeout(20), queue.atake(10) as jobs:
+        assert [job.args for job in jobs] == [{"number": 0}]
+    await adding
+
+
+def test_a_job_that_comes_due_meanwhile_is_taken(queue: PgQueue) -> None:
+    ids = enqueued(queue, 1, delay=timedelta(seconds=0.2))
+    with queue.take(timeout=20) as jobs:
+        assert ids_of(jobs) == ids
+
+
+def test_a_job_of_a_dead_worker_is_taken(queue: PgQueue) -> None:
+    ids = enqueued(queue, 1)
+    ask(queue, "insert into pgqueue.lost_workers values (gen_random_uuid())")
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = lost_workers.worker_id from pgqueue.lost_workers",
+    )
+    with queue.take(timeout=20) as jobs:
+        assert [(job.id, job.attempt) for job in jobs] == [(ids[0], 2)]
+
+
+@pytest.mark.parametrize("patience", [0, 0.05, timedelta(seconds=0.05)])
+async def test_a_timeout_gives_an_empty_list(queue: PgQueue, patience: float) -> None:
+    with queue.take(timeout=patience) as jobs:
+        assert jobs == []
+    async with queue.atake(timeout=patience) as jobs:
+        assert jobs == []
+    assert workers(queue) == 0
+
+
+def test_an_exception_returns_what_is_left_with_the_attempt_spent(queue: PgQueue) -> None:
+    ids = enqueued(queue, 3)
+    with pytest.raises(ValueError, match="halfway"), queue.take(3) as jobs:  # noqa: PT012 - how a block is left is the claim
+        jobs[0].complete()
+        raise ValueError("halfway")
+    assert states(queue, ids) == [(JobState.SUCCEEDED, 1), (JobState.SCHEDULED, 1), (JobState.SCHEDULED, 1)]
+    assert [error.message for error in queue.job(ids[1]).errors] == ["halfway"]
+    assert workers(queue) == 0
+
+
+async def test_an_exception_returns_what_is_left_awaited(queue: PgQueue) -> None:
+    ids = enqueued(queue, 2, max_attempts=1)
+    with pytest.raises(ValueError, match="halfway"):  # noqa: PT012 - how a block is left is the claim
+        async with queue.atake(2) as jobs:
+            await jobs[0].acomplete()
+            raise ValueError("halfway")
+    assert states(queue, ids) == [(JobState.SUCCEEDED, 1), (JobState.DEAD, 1)]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_returns_what_is_left_unspent(
+    queue: PgQueue, interruption: type[BaseException]
+) -> None:
+    ids = enqueued(queue, 2, max_attempts=1)
+    with pytest.raises(interruption), queue.take(2):
+        raise interruption
+    assert states(queue, ids) == [(JobState.READY, 0)] * 2
+    assert queue.job(ids[0]).errors == ()
+
+
+async def test_a_cancelled_take_returns_what_is_left_unspent(queue: PgQueue) -> None:
+    ids, holding = enqueued(queue, 2), asyncio.Event()
+
+    async def hold() -> None:
+        async with queue.atake(2):
+            holding.set()
+            await asyncio.Event().wait()
+
+    holder = asyncio.create_task(hold())
+    await asyncio.wait_for(holding.wait(), 20)
+    holder.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await holder
+    assert states(queue, ids) == [(JobState.READY, 0)] * 2
+
+
+def test_a_take_interrupted_while_it_waits_is_off_the_list(queue: PgQueue) -> None:
+    def interrupt() -> None:
+        wait_until(lambda: workers(queue) == 1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), queue.take():
+            pass
+    finally:
+        interrupting.join()
+        signal.signal(signal.SIGINT, before)
+    assert workers(queue) == 0
+
+
+def test_a_take_interrupted_between_a_statement_and_its_answer_is_off_the_list(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = queue.take()
+
+    def interrupted(_: object) -> None:
+        take._connection.pgconn.send_query(b"begin; select pg_sleep(0.01)")  # noqa: SLF001 - as psycopg does it
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(take, "looks", interrupted)
+    with pytest.raises(KeyboardInterrupt), take:
+        pass
+    assert workers(queue) == 0
+
+
+async def test_a_take_cancelled_while_it_waits_is_off_the_list(queue: PgQueue) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2), queue.atake():
+            pass
+    assert workers(queue) == 0
+
+
+def test_jobs_are_settled_one_by_one(queue: PgQueue) -> None:
+    ids = enqueued(queue, 3, max_attempts=2)
+    with queue.take(3) as jobs:
+        jobs[0].complete()
+        jobs[1].fail("no ink", delay=timedelta(hours=1))
+        assert states(queue, ids) == [(JobState.SUCCEEDED, 1), (JobState.SCHEDULED, 1), (JobState.RUNNING, 1)]
+    assert states(queue, ids)[2] == (JobState.SUCCEEDED, 1)
+    found = queue.job(ids[1])
+    (error,) = found.errors
+    assert error.at is not None
+    assert (error.message, found.run_at - error.at) == ("no ink", timedelta(hours=1))
+
+
+async def test_a_failure_on_the_last_attempt_is_the_end(queue: PgQueue) -> None:
+    ids = enqueued(queue, 2, max_attempts=1)
+    async with queue.atake(2) as jobs:
+        await jobs[0].afail(ValueError("no ink"))
+        await jobs[1].acomplete()
+    found = queue.job(ids[0])
+    assert (found.state, found.reason, found.errors[0].type) == (JobState.DEAD, "exhausted", "ValueError")
+
+
+async def test_settling_twice_is_refused(queue: PgQueue) -> None:
+    enqueued(queue, 2)
+    with queue.take(1) as jobs:
+        jobs[0].complete()
+        for again in (jobs[0].complete, lambda: jobs[0].fail("late")):
+            with pytest.raises(JobError, match=f"job {jobs[0].id} is settled already"):
+                again()
+    async with queue.atake(1) as jobs:
+        await jobs[0].afail("no ink")
+        with pytest.raises(JobError, match="settled already"):
+            await jobs[0].acomplete()
+    with pytest.raises(JobError, match="settled already"):
+        await jobs[0].acomplete()
+
+
+async def test_calls_of_the_other_kind_are_refused_and_settle_nothing(queue: PgQueue) -> None:
+    ids = enqueued(queue, 2)
+    with queue.take(1) as jobs:
+        with pytest.raises(JobError, match=r"use job\.complete"):
+            await jobs[0].acomplete()
+        with pytest.raises(JobError, match=r"use job\.complete"):
+            await jobs[0].afail("no ink")
+        jobs[0].complete()
+    async with queue.atake(1) as jobs:
+        with pytest.raises(JobError, match=r"await job\.acomplete"):
+            jobs[0].complete()
+        with pytest.raises(JobError, match=r"await job\.acomplete"):
+            jobs[0].fail("no ink")
+    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)] * 2
+
+
+def lease_of(queue: PgQueue) -> datetime:
+    found: datetime = ask(queue, "select lease_until from pgqueue.workers")[0][0]
+    return found
+
+
+def test_a_heartbeat_keeps_a_long_hold_alive(queue: PgQueue) -> None:
+    ids = enqueued(queue, 1)
+    with queue.take(lease=SHORT):
+        first = lease_of(queue)
+        wait_until(lambda: lease_of(queue) > first)
+        assert queue.database.run(upkeep.reclaim(now=first)) == {}
+        assert states(queue, ids) == [(JobState.RUNNING, 1)]
+    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)]
+
+
+async def test_a_heartbeat_keeps_a_long_awaited_hold_alive(queue: PgQueue) -> None:
+    ids = enqueued(queue, 1)
+    async with queue.atake(lease=SHORT):
+        first = lease_of(queue)
+        await asyncio.to_thread(wait_until, lambda: lease_of(queue) > first)
+        assert queue.database.run(upkeep.reclaim(now=first)) == {}
+    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)]
+
+
+async def test_who_lost_the_lease_is_told_and_changes_nothing(queue: PgQueue) -> None:
+    ids = enqueued(queue, 1)
+    with pytest.raises(Superseded, match=f"job {ids[0]}"), queue.take():  # noqa: PT012 - how a block is left is the claim
+        ask(queue, "delete from pgqueue.workers")
+        queue.database.run(upkeep.reclaim())
+    with pytest.raises(Superseded):  # noqa: PT012 - how a block is left is the claim
+        async with queue.atake() as jobs:
+            ask(queue, "delete from pgqueue.workers")
+            queue.database.run(upkeep.reclaim())
+            await jobs[0].acomplete()
+    assert states(queue, ids) == [(JobState.READY, 2)]
+
+
+def test_an_interruption_goes_on_though_the_lease_was_lost(queue: PgQueue) -> None:
+    enqueued(queue, 1)
+    with pytest.raises(KeyboardInterrupt), queue.take():  # noqa: PT012 - how a block is left is the claim
+        ask(queue, "delete from pgqueue.workers")
+        queue.database.run(upkeep.reclaim())
+        raise KeyboardInterrupt
+
+
+def test_an_exception_goes_on_though_the_connection_was_lost(dsn: str, queue: PgQueue) -> None:
+    enqueued(queue, 1)
+    kill = """select pg_terminate_backend(pid, 10000) from pg_stat_activity
+              where pid <> pg_backend_pid() and datname = current_database()"""
+    with pytest.raises(ValueError, match="mine"), queue.take():  # noqa: PT012 - how a block is left is the claim
+        with psycopg.connect(dsn, autocommit=True) as own:
+            own.execute(kill)
+        raise ValueError("mine")
+    queue.close()
+
+
+@pytest.mark.parametrize(
+    ("count", "options"),
+    [
+        (0, {}),
+        (-1, {}),
+        (1, {"timeout": -1}),
+        (1, {"timeout": "soon"}),
+        (1, {"queues": ["two words"]}),
+        (1, {"queues": "mail"}),
+        (1, {"lease": timedelta(0)}),
+        (1, {"lease": timedelta(seconds=-1)}),
+    ],
+    ids=str,
+)
+def test_options_out_of_range_are_refused(count: int, options: dict[str, Any]) -> None:
+    for take in (PgQueue("").take, PgQueue("").atake):
+        with pytest.raises(InvalidOption):
+            take(count, **options)
+
+
+def test_queues_that_were_not_declared_are_refused_and_the_declared_ones_are_the_default(dsn: str) -> None:
+    strict = PgQueue(dsn, queues=["mail"])
+    with pytest.raises(UnknownQueue):
+        strict.take(queues=["post"])
+    ask(strict, "select pgqueue.enqueue('note'), pgqueue.enqueue('note', queue => 'mail')")
+    with strict.take(5, timeout=20) as jobs:
+        assert [job.queue for job in jobs] == ["mail"]
+    strict.close()
+
+
+def test_a_take_hears_of_a_job_to_cancel_long_before_it_renews_its_lease(queue: PgQueue) -> None:
+    ids = enqueued(queue, 2)
+    with queue.take(2, lease=3600) as jobs:
+        assert queue.cancel(ids[0]) is JobState.RUNNING
+        wait_until(lambda: jobs[0].cancelled)
+        assert not jobs[1].cancelled
+
+
+def test_queues_share_a_take_equally(queue: PgQueue) -> None:
+    first, second = enqueued(queue, 5, queue="first"), enqueued(queue, 5, queue="second")
+    with queue.take(4, queues=["second", "first"]) as jobs:
+        assert ids_of(jobs) == [*second[:2], *first[:2]]
+
+
+def test_queues_share_a_take_equally_where_their_jobs_come_in_small_portions(queue: PgQueue) -> None:
+    @queue.task
+    def keep(text: str) -> None: ...
+
+    text = "x" * (LARGEST_ANSWER // 2)
+    queue.enqueue_many(keep.using(queue=name).call(text) for name in ("a", "b", "c") for _ in range(60))
+    with queue.take(150, queues=["a", "b", "c"], timeout=5) as jobs:
+        assert Counter(job.queue for job in jobs) == {"a": 50, "b": 50, "c": 50}
