@@ -43,15 +43,17 @@ unit: $(VENV)/installed | pgbouncer java chromium tmux promtool faketime
 	@$(BIN)/pytest -qq --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }  # compiles the tests once
 	$(BIN)/pytest -q $(call PARALLEL,$(PROCESSES))
 
+OF_THE_SERVER = $(addprefix tests/,alerts batches bulk crashes insight limits notes pipeline promises queues schedules schema shards \
+    signals store worker)
 # The core suite again, on the PostgreSQL that Debian packages; tests/conftest.py and tests/store/drivers.py say what it leaves
 # out. One process needs no pytest-xdist, which costs 2 ms of CPU for each test.
 unit-oldest: $(VENV)/installed | debian-postgresql
 	PGQUEUE_TEST_DSN= PGQUEUE_TEST_SERVER=debian nice -n 5 $(BIN)/pytest -q $(call PARALLEL,$(OLDEST_PROCESSES)) \
-	    tests/store tests/promises tests/worker
+	    $(OF_THE_SERVER)
 
 # The core suite on each Python of these that is installed, as python3.X on the PATH or under pyenv, each in a venv of its own.
 PYTHONS ?= 3.11 3.12 3.13 3.14
-CORE = tests/values tests/app tests/store tests/worker tests/promises
+CORE = $(OF_THE_SERVER) $(addprefix tests/,app flows payloads results takes values)
 test-pythons:
 	@$(MAKE) --no-print-directory --keep-going $(PYTHONS:%=test-python-%)
 

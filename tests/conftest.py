@@ -95,31 +95,31 @@ BEHIND_SPARK = 5
 """By how much the processes of other tests are nicer: where all want a core, Spark's get three times as much."""
 
 NOT_OF_THE_SERVER = (
-    "batch_outcomes",
-    "blocked",
-    "claims_in_memory",
-    "concurrency",
-    "crashes",
-    "gathering",
-    "hooks",
-    "hooks_killed",
-    "joblog",
-    "marks",
-    "middleware",
-    "observers",
-    "outcomes",
-    "rest",
-    "retries",
-    "slots",
-    "start",
-    "stop",
-    "threads",
-    "timeouts",
+    "batches/test_worker_batch_outcomes.py",
+    "worker/test_worker_blocked.py",
+    "worker/test_worker_claims_in_memory.py",
+    "worker/test_worker_concurrency.py",
+    "crashes/test_worker_crashes.py",
+    "batches/test_worker_gathering.py",
+    "worker/test_worker_hooks.py",
+    "worker/test_worker_hooks_killed.py",
+    "worker/test_worker_joblog.py",
+    "worker/test_worker_marks.py",
+    "worker/test_worker_middleware.py",
+    "worker/test_worker_observers.py",
+    "worker/test_worker_outcomes.py",
+    "worker/test_worker_rest.py",
+    "worker/test_worker_retries.py",
+    "worker/test_worker_slots.py",
+    "worker/test_worker_start.py",
+    "worker/test_worker_stop.py",
+    "worker/test_worker_threads.py",
+    "worker/test_worker_timeouts.py",
 )
 """Tests of a worker whose subject is Python alone. On the oldest server their statements run in ``tests/store``, and
 workers in ``tests/promises`` and in the other files of ``tests/worker``."""
 
-collect_ignore = [f"worker/test_worker_{name}.py" for name in NOT_OF_THE_SERVER] if on_the_oldest() else []
+collect_ignore = list(NOT_OF_THE_SERVER) if on_the_oldest() else []
 
 COMPARISON = "transitions"
 

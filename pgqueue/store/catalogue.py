@@ -5,7 +5,6 @@ others stand in folders, and are named ``folder/name``: a folder is read when on
 for, since most processes need none of them.
 """
 
-from collections.abc import Iterator
 from functools import cache
 
 from pgqueue.store.schema_names import check_schema
@@ -24,7 +23,7 @@ class Catalogue:
     """
 
     def __init__(self, schema: str, migrate_hint: str) -> None:
-        """Read the queue's own statements.
+        """Check the schema's name, and read what every process needs.
 
         Args:
             schema: lower-case letters, digits and underscores, so that it never needs quoting.
@@ -36,15 +35,11 @@ class Catalogue:
         self.schema = check_schema(schema)
         self.migrate_hint = migrate_hint
         self._texts = _Texts(schema)
-        self._texts.read("")
+        self._texts.read("jobs")
 
     def __getitem__(self, name: str) -> bytes:
         """The text of a statement, as it is sent."""
         return self._texts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of the queue's own statements."""
-        return iter(_written(""))
 
     @property
     def wake_channel(self) -> str:
@@ -83,9 +78,7 @@ class _Texts(dict[str, bytes]):
         Raises:
             KeyError: there is no such statement.
         """
-        folder, _, _ = name.rpartition("/")
-        if folder:
-            self.read(folder)
+        self.read(name.partition("/")[0])
         if name not in self:
             raise KeyError(name)
         return self[name]
@@ -97,10 +90,9 @@ class _Texts(dict[str, bytes]):
 
 @cache
 def _written(folder: str) -> dict[str, str]:
-    where = shipped("sql").joinpath(folder) if folder else shipped("sql")
-    prefix = f"{folder}/" if folder else ""
+    where = shipped("sql").joinpath(folder)
     return {
-        prefix + file.name.removesuffix(".sql"): _body(file.read_text(encoding="utf-8"))
+        f"{folder}/{file.name.removesuffix('.sql')}": _body(file.read_text(encoding="utf-8"))
         for file in where.iterdir()
         if file.name.endswith(".sql")
     }

@@ -1,4 +1,4 @@
-"""The facts that say why a job in memory does not run: those of ``sql/why.sql`` and its neighbours that a test can have.
+"""The facts that say why a job in memory does not run: those of ``sql/insight/why.sql`` and its neighbours that a test can have.
 
 No worker serves a queue in memory, so what is said of workers is that a drain runs the job.
 """

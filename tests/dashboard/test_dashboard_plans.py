@@ -54,7 +54,7 @@ def test_no_page_reads_the_table_of_jobs_from_end_to_end(
         monkeypatch.setattr(Blocking, "execute", explained)
         for path in paths:
             assert person.get(path).status_code == 200, path
-    assert {"insight/running_named", "insight/search", "standing_heads"} <= seen
+    assert {"insight/running_named", "insight/search", "insight/standing_heads"} <= seen
     assert {name for _, name in read} <= {
         "insight/lanes"
     }  # its index costs as much as 4,000 pages, so few are read whole

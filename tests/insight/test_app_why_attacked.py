@@ -143,7 +143,7 @@ def test_a_job_that_starts_or_goes_between_two_statements_is_explained(queue: Pg
     assert isinstance(first, Statement)
     second = steps.send(queue.database.run(found_by(first)))
     assert isinstance(second, Statement)
-    assert second.name == "why_limits"
+    assert second.name == "insight/why_limits"
     ask(queue, "delete from pgqueue.jobs")
     with pytest.raises(StopIteration) as ended:
         steps.send(queue.database.run(found_by(second)))

@@ -331,18 +331,18 @@ COLUMNS = Facts.__struct_fields__.index("ahead_estimated")
 @pytest.mark.parametrize(
     ("facts", "statements", "reason"),
     [
-        (BEHIND, ["standing_sizes", "why_ahead"], "no worker"),
-        (LIMITED, ["why_limits"], "no worker"),
-        (NODE, ["why_node"], "blocked"),
+        (BEHIND, ["insight/standing_sizes", "insight/why_ahead"], "no worker"),
+        (LIMITED, ["insight/why_limits"], "no worker"),
+        (NODE, ["insight/why_node"], "blocked"),
     ],
 )
 def test_a_job_that_goes_between_two_statements_is_told_as_it_was(
     facts: Facts, statements: list[str], reason: str
 ) -> None:
     found: dict[str, list[Row]] = {
-        "standing_sizes": [(9, 9, 9, NOON)],
-        "why_ahead": [(0,)],
-        "why": [astuple(facts)[:COLUMNS]],
+        "insight/standing_sizes": [(9, 9, 9, NOON)],
+        "insight/why_ahead": [(0,)],
+        "insight/why": [astuple(facts)[:COLUMNS]],
     }
     asked: list[str] = []
 
@@ -355,7 +355,7 @@ def test_a_job_that_goes_between_two_statements_is_told_as_it_was(
             return nullcontext()
 
     assert run(plans.why(5), Answers()).reason == reason
-    assert asked == ["why", *statements]
+    assert asked == ["insight/why", *statements]
 
 
 def test_the_evidence_is_plain_json(queue: PgQueue, note: Any) -> None:

@@ -47,7 +47,7 @@ def test_a_process_looks_once_a_second_and_a_queue_without_a_bound_is_never_look
     for _ in range(2):
         send.enqueue()
         send.using(unique_key=str(len(sent))).enqueue()
-    assert sent == ["enqueue", "enqueue_unique", "enqueue_now", "enqueue_unique"]
+    assert sent == ["jobs/enqueue", "jobs/enqueue_unique", "jobs/enqueue_now", "jobs/enqueue_unique"]
     queue.control.set("mail", backlog=100)
     sent.clear()
     for _ in range(2):
@@ -55,8 +55,8 @@ def test_a_process_looks_once_a_second_and_a_queue_without_a_bound_is_never_look
         send.using(delay=5).enqueue()
         send.using(unique_key=f"later {len(sent)}").enqueue()
         now[0] += 0.4
-    assert sent == ["enqueue", "queues/room", "enqueue", "enqueue", "enqueue_unique", "enqueue_now", "enqueue",
-                     "enqueue_unique"]  # fmt: skip
+    assert sent == ["jobs/enqueue", "queues/room", "jobs/enqueue", "jobs/enqueue", "jobs/enqueue_unique", "jobs/enqueue_now", "jobs/enqueue",
+                     "jobs/enqueue_unique"]  # fmt: skip
 
 
 def test_a_process_that_raises_the_bound_enqueues_at_once(queue: PgQueue, now: list[float]) -> None:

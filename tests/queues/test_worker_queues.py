@@ -201,7 +201,7 @@ def test_once_there_are_few_again_they_are_remembered(
     clock.now += 10
     found = [one.queue for _ in range(2) for one in watched.run(lines.claim(worker, 6))]
     assert Counter(found) == {f"tenant-{number:06}": 4 for number in (1, 2, 3)}
-    assert "next_queues" not in watched.names
+    assert "workers/next_queues" not in watched.names
     assert set(lines.starts()) >= set(found)
 
 
@@ -233,7 +233,7 @@ def test_queues_that_are_empty_give_their_turn_to_the_next_and_not_always_to_the
     lines = Queues(serving(names), clock)
     served = [one.queue for _ in range(20) for one in watched.run(lines.claim(worker, 1))]
     assert Counter(served) == {"q18": 10, "q19": 10}
-    assert watched.names == ["claim"], "empty queues are asked in the same statement"
+    assert watched.names == ["jobs/claim"], "empty queues are asked in the same statement"
 
 
 def test_asking_many_queues_is_no_sign_of_a_slow_look(clock: Clock) -> None:

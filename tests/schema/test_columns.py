@@ -50,7 +50,7 @@ def test_every_statement_that_ends_jobs_names_all_their_columns() -> None:
 
 def test_a_job_has_the_columns_of_the_view_and_the_statements_read_them_in_its_order() -> None:
     assert set(Job.__struct_fields__) == _names(columns.ALL_JOBS)
-    for name in ("show", "newest"):
+    for name in ("jobs/show", "jobs/newest"):
         select = SQL[name].partition("\nselect ")[2].partition("\nfrom ")[0]
         read = re.sub(r"pgqueue\.as_datetime\((\w+)\)|::\w+", r"\1", select)
         assert tuple(re.findall(r"\w+", read)) == Job.__struct_fields__

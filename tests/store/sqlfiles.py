@@ -2,29 +2,15 @@
 
 from importlib.resources import files
 
-PREFIXES = (
-    "",
-    "adopt/",
-    "alerts/",
-    "audit/",
-    "bulk/",
-    "flows/",
-    "insight/",
-    "notes/",
-    "pipeline/",
-    "limits/",
-    "queues/",
-    "replica/",
-    "schedules/",
-    "shards/",
-    "signals/",
-    "stacks/",
-    "crashes/",
-    "workers/",
+FOLDERS = sorted(
+    folder.name
+    for folder in files("pgqueue.sql").iterdir()
+    if folder.is_dir() and not folder.name.startswith("_")
 )
 SQL = {
-    prefix + file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
-    for prefix in PREFIXES
-    for file in files("pgqueue.sql").joinpath(prefix).iterdir()
+    f"{folder}/{file.name.removesuffix('.sql')}": file.read_text(encoding="utf-8")
+    for folder in FOLDERS
+    if folder != "schema"
+    for file in files("pgqueue.sql").joinpath(folder).iterdir()
     if file.name.endswith(".sql")
 }

@@ -125,9 +125,9 @@ def test_idle_workers_are_told_of_admitted_jobs_that_are_ready(dsn: str) -> None
 @pytest.mark.parametrize(
     ("answers", "asked"),
     [
-        ([[]], ["lock_blocked"]),
-        ([[(1,)], [(1, "scheduled")]], ["lock_blocked", "admit"]),
-        ([[(1,)], [(1, "ready")], []], ["lock_blocked", "admit", "wake"]),
+        ([[]], ["jobs/lock_blocked"]),
+        ([[(1,)], [(1, "scheduled")]], ["jobs/lock_blocked", "jobs/admit"]),
+        ([[(1,)], [(1, "ready")], []], ["jobs/lock_blocked", "jobs/admit", "jobs/wake"]),
     ],
 )
 def test_nothing_more_is_asked_than_is_needed(answers: list[Any], asked: list[str]) -> None:

@@ -28,9 +28,11 @@ from pgqueue.values.jobs.job import JobState
 
 database = one_database
 CATALOGUE = catalogue_of("pgqueue")
-OURS = sorted(name for name in CATALOGUE if not CATALOGUE[name].startswith(b"copy"))
-COPIES = sorted(set(CATALOGUE) - set(OURS))
-STATEMENTS = sorted(set(SQL) - set(COPIES))
+OWN_CONNECTIONS = ("adopt", "alerts", "bulk", "insight", "pipeline", "schedules", "shards")
+"""Folders whose statements never run on a user's connection."""
+COPIES = sorted(name for name in SQL if name.startswith("jobs/") and CATALOGUE[name].startswith(b"copy"))
+STATEMENTS = sorted(name for name in SQL if not CATALOGUE[name].startswith(b"copy"))
+OURS = [name for name in STATEMENTS if not name.startswith(OWN_CONNECTIONS)]
 READ_ALIKE = {
     *("bool", "int2", "int4", "int8", "float8", "text", "varchar", "timestamptz", "uuid", "void"),
     *("int8[]", "float8[]", "text[]"),

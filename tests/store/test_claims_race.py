@@ -89,9 +89,12 @@ def test_whoever_sees_to_a_lost_worker_spares_the_others_the_reading(
     taken = ask(connection, running())
     ask(connection, leases.leave(taken.worker_id))
     connection.commit()
-    assert _asked(connection, upkeep.reclaim(now=NOON)) >= {"lost_workers", "allow_full_reads"}
+    assert _asked(connection, upkeep.reclaim(now=NOON)) >= {
+        "workers/lost_workers",
+        "connections/allow_full_reads",
+    }
     with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
-        assert _asked(other, upkeep.reclaim(now=NOON)) == {"expire_workers", "lost_workers"}
+        assert _asked(other, upkeep.reclaim(now=NOON)) == {"workers/expire_workers", "workers/lost_workers"}
 
 
 def _asked(connection: psycopg.Connection[Any], plan: Plan[object]) -> set[str]:

@@ -89,7 +89,7 @@ class _PausedBefore(Blocking):
         self.paused, self.go_on = Event(), Event()
 
     def execute(self, step: Step) -> Sequence[Row]:
-        if step.name in {"shorten_hold", "release_hold"}:
+        if step.name in {"jobs/shorten_hold", "jobs/release_hold"}:
             self.paused.set()
             assert self.go_on.wait(timeout=30)
         return super().execute(step)

@@ -84,7 +84,7 @@ def test_a_holder_that_ends_between_insert_and_count_makes_for_another_try() -> 
     answer, names = _told(enqueue.enqueue(new_job(unique_key="key")), [], [], [], [(7,)])
 
     assert answer == Enqueued(7, Outcome.ADDED)
-    assert names == ["enqueue_unique", "count_collision", "queues/room", "enqueue_unique"]
+    assert names == ["jobs/enqueue_unique", "jobs/count_collision", "queues/room", "jobs/enqueue_unique"]
 
 
 def test_a_key_that_never_holds_still_ends_in_an_error_that_names_it() -> None:
@@ -92,19 +92,19 @@ def test_a_key_that_never_holds_still_ends_in_an_error_that_names_it() -> None:
 
     with pytest.raises(JobError, match="unique_key='key' was taken and freed 10 times"):
         run(enqueue.enqueue(new_job(unique_key="key")), connection)
-    assert connection.names.count("enqueue_unique") == enqueue.TRIES
+    assert connection.names.count("jobs/enqueue_unique") == enqueue.TRIES
 
 
 @pytest.mark.parametrize(
     ("unique", "answers", "expected", "last"),
     [
-        (Unique(), [[], [(7,)]], Outcome.REJECTED, "count_collision"),
-        (Unique(collision="replace"), [[], [(7,)]], Outcome.REPLACED, "replace"),
-        (Unique(collision="replace"), [[], [], [(7,)]], Outcome.REJECTED, "count_collision"),
-        (Unique(collision="reschedule"), [[], [(7,)]], Outcome.RESCHEDULED, "reschedule"),
-        (Unique(collision="reschedule"), [[], [], [(7,)]], Outcome.REJECTED, "count_collision"),
-        (Unique(period=MINUTE), [[], [(7,)]], Outcome.REJECTED, "count_collision"),
-        (Unique(period=MINUTE), [[], [], [(7,)]], Outcome.REJECTED, "find_hold"),
+        (Unique(), [[], [(7,)]], Outcome.REJECTED, "jobs/count_collision"),
+        (Unique(collision="replace"), [[], [(7,)]], Outcome.REPLACED, "jobs/replace"),
+        (Unique(collision="replace"), [[], [], [(7,)]], Outcome.REJECTED, "jobs/count_collision"),
+        (Unique(collision="reschedule"), [[], [(7,)]], Outcome.RESCHEDULED, "jobs/reschedule"),
+        (Unique(collision="reschedule"), [[], [], [(7,)]], Outcome.REJECTED, "jobs/count_collision"),
+        (Unique(period=MINUTE), [[], [(7,)]], Outcome.REJECTED, "jobs/count_collision"),
+        (Unique(period=MINUTE), [[], [], [(7,)]], Outcome.REJECTED, "jobs/find_hold"),
     ],
 )
 def test_a_taken_key_is_dealt_with_by_its_policy(
@@ -122,8 +122,8 @@ def test_a_hold_is_given_back_where_a_live_job_has_the_key_after_all() -> None:
     answer, names = _told(enqueue.enqueue(held), [(8, False)], [], [(7,)])
 
     assert answer == Enqueued(7, Outcome.REJECTED)
-    assert names == ["enqueue_for_period", "release_hold", "count_collision"]
-    assert _told(enqueue.enqueue(held), [(8, True)]) == (Enqueued(8), ["enqueue_for_period"])
+    assert names == ["jobs/enqueue_for_period", "jobs/release_hold", "jobs/count_collision"]
+    assert _told(enqueue.enqueue(held), [(8, True)]) == (Enqueued(8), ["jobs/enqueue_for_period"])
 
 
 def test_a_batch_locks_its_keys_in_one_order() -> None:
@@ -131,7 +131,7 @@ def test_a_batch_locks_its_keys_in_one_order() -> None:
 
     run(enqueue.enqueue_many([new_job(unique_key=key) for key in "cab"]), connection)
 
-    (batch,) = [step for step in connection.asked if step.name == "enqueue_batch"]
+    (batch,) = [step for step in connection.asked if step.name == "jobs/enqueue_batch"]
     assert not isinstance(batch, Copy)
     assert batch.params["unique_keys"] == ["a", "b", "c"]
     assert batch.params["ids"] == [2, 5, 1]
@@ -143,7 +143,7 @@ def test_jobs_without_keys_travel_by_copy_in_chunks() -> None:
 
     run(enqueue.enqueue_many([new_job()] * count), connection)
 
-    assert connection.names == ["queues/defaults", "reserve_ids", "enqueue_copy"]
+    assert connection.names == ["queues/defaults", "jobs/reserve_ids", "jobs/enqueue_copy"]
     copied = connection.asked[-1]
     assert isinstance(copied, Copy)
     chunks = list(copied.chunks)
@@ -174,7 +174,7 @@ def test_a_rejected_job_of_a_batch_whose_holder_has_ended_since_is_tried_alone()
     )
 
     assert answers == [Enqueued(9, Outcome.ADDED)]
-    assert names[2:] == ["enqueue_batch", "count_collisions", "enqueue_unique"]
+    assert names[2:] == ["jobs/enqueue_batch", "jobs/count_collisions", "jobs/enqueue_unique"]
 
 
 def test_room_is_shared_out_and_what_is_left_goes_to_the_queues_that_had_more() -> None:
@@ -207,7 +207,7 @@ def test_a_lost_lease_asks_for_nothing_more() -> None:
     beat, names = _told(leases.beat(worker_info().id, MINUTE), [])
 
     assert beat is None
-    assert names == ["renew"]
+    assert names == ["workers/renew"]
 
 
 def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
@@ -222,17 +222,17 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
     )
 
     assert promoted == upkeep.Polled(2 * whole - 1, 2.5, lost=False, ready=True, refused=[7])
-    assert names == ["poll"] * 3 + ["wake"]
+    assert names == ["workers/poll"] * 3 + ["jobs/wake"]
 
 
 def test_the_jobs_are_read_through_only_when_a_worker_is_lost() -> None:
-    assert _told(upkeep.reclaim(), [], [])[1] == ["expire_workers", "lost_workers"]
+    assert _told(upkeep.reclaim(), [], [])[1] == ["workers/expire_workers", "workers/lost_workers"]
     assert _told(upkeep.reclaim(), [], GONE, [], [], [])[1] == [
-        "expire_workers",
-        "lost_workers",
-        "allow_full_reads",
-        "lost_jobs",
-        "forget_lost_workers",
+        "workers/expire_workers",
+        "workers/lost_workers",
+        "connections/allow_full_reads",
+        "workers/lost_jobs",
+        "workers/forget_lost_workers",
     ]
 
 
@@ -242,47 +242,47 @@ def test_a_lost_workers_jobs_end_through_the_plan_that_ends_every_attempt() -> N
     )
     assert states == {1: JobState.DEAD, 2: JobState.READY}
     assert names == [
-        "expire_workers",
-        "lost_workers",
-        "allow_full_reads",
-        "lost_jobs",
-        "take_over",
-        "requeue",
-        "end",
-        "forget_lost_workers",
-        "wake",
+        "workers/expire_workers",
+        "workers/lost_workers",
+        "connections/allow_full_reads",
+        "workers/lost_jobs",
+        "workers/take_over",
+        "jobs/requeue",
+        "jobs/end",
+        "workers/forget_lost_workers",
+        "jobs/wake",
     ]
 
 
 def test_a_worker_one_of_whose_jobs_is_locked_is_not_forgotten() -> None:
     states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN[:1], [(1, "dead", None)])
     assert states == {1: JobState.DEAD}
-    assert names[-1] == "end"
+    assert names[-1] == "jobs/end"
 
 
 def test_a_beat_reads_no_job_and_a_comparison_those_that_are_not_known() -> None:
     worker = worker_info().id
 
     nothing: list[Row] = [(None, None, None, None, None, None, [])]
-    assert _told(leases.beat(worker, MINUTE), nothing)[1] == ["renew"]
+    assert _told(leases.beat(worker, MINUTE), nothing)[1] == ["workers/renew"]
     assert _told(claim.return_unknown(worker, [1]), [], [(2, 1, 1, 25)], [(2, "ready")])[1] == [
-        "allow_full_reads",
-        "unknown_claims",
-        "requeue",
+        "connections/allow_full_reads",
+        "workers/unknown_claims",
+        "jobs/requeue",
     ]
 
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
     assert _told(
         upkeep.poll(), [(0, [], None, False, False, None, None, False, None, [], [], [], False, False, [])]
-    )[1] == ["poll"]
+    )[1] == ["workers/poll"]
     dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead", None)], [])[1]
-    assert dead[-1] == "forget_lost_workers"
+    assert dead[-1] == "workers/forget_lost_workers"
     assert _told(queues.resume("mail"), [])[1] == ["queues/resume"]
 
 
 def test_sleepers_are_woken_for_what_became_ready() -> None:
-    assert _told(control.run_now(1), [(1,)], [])[1] == ["run_now", "wake"]
+    assert _told(control.run_now(1), [(1,)], [])[1] == ["jobs/run_now", "jobs/wake"]
 
 
 def test_a_resumed_queue_wakes_sleepers_through_its_row_alone() -> None:
@@ -290,7 +290,7 @@ def test_a_resumed_queue_wakes_sleepers_through_its_row_alone() -> None:
 
 
 def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:
-    assert _told(control.retry(1), [], [(1,)]) == (Retried((1,)), ["flows/lock", "revive"])
+    assert _told(control.retry(1), [], [(1,)]) == (Retried((1,)), ["flows/lock", "jobs/revive"])
 
 
 def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_batch() -> None:
@@ -301,16 +301,16 @@ def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_bat
     done = {1: JobState.SUCCEEDED}
     assert _told(finish.finish(worker, [verdicts["succeeded"]] * 2, keep=True), [(1, None)]) == (
         done,
-        ["complete"],
+        ["jobs/complete"],
     )
     going_back = [(1, "ready")]
     assert _told(finish.finish(worker, [verdicts["again"], verdicts["returned"]], keep=True), going_back) == (
         {1: JobState.READY},
-        ["requeue"],
+        ["jobs/requeue"],
     )
     other = [replace(one, claim=_claim(id=2)) for one in verdicts_on(_claim()).values()]
     _, names = _told(finish.finish(worker, other, keep=True), going_back, [(2, "dead", None)])
-    assert names == ["requeue", "end"]
+    assert names == ["jobs/requeue", "jobs/end"]
 
 
 def test_many_verdicts_are_sent_in_portions_in_the_order_of_ids() -> None:
@@ -320,7 +320,7 @@ def test_many_verdicts_are_sent_in_portions_in_the_order_of_ids() -> None:
     rows: list[Row] = [(number, "scheduled") for number in range(1, many + 1)]
     portions = [rows[start : start + ending.AT_ONCE] for start in range(0, many, ending.AT_ONCE)]
     states, names = _told(finish.finish(LOST, verdicts, keep=True), *portions)
-    assert names == ["requeue"] * 3
+    assert names == ["jobs/requeue"] * 3
     assert [*states] == [*range(1, many + 1)]
 
 
@@ -333,7 +333,7 @@ def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() ->
     assert states == {1: JobState.CANCELLED}
     ended = connection.asked[1]
     assert not isinstance(ended, Copy)
-    assert (ended.name, ended.params["outcomes"], ended.params["ids"]) == ("end", '{"requeued"}', "{1}")
+    assert (ended.name, ended.params["outcomes"], ended.params["ids"]) == ("jobs/end", '{"requeued"}', "{1}")
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,10 @@ def test_each_transition_is_noted_with_the_statement_that_made_it(
     ask(own, finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True))
 
     assert seen() == {
-        (ENQUEUED, "scheduled"): "sql/enqueue.sql",
-        ("scheduled", "ready"): "sql/poll.sql",
-        ("ready", "running"): "sql/claim.sql",
-        ("running", "succeeded"): "sql/complete.sql",
+        (ENQUEUED, "scheduled"): "sql/jobs/enqueue.sql",
+        ("scheduled", "ready"): "sql/workers/poll.sql",
+        ("ready", "running"): "sql/jobs/claim.sql",
+        ("running", "succeeded"): "sql/jobs/complete.sql",
     }
 
 
@@ -69,10 +69,10 @@ def test_a_job_that_moves_to_another_table_and_back_has_changed_its_state(
     ask(own, control.cancel(expiring))
 
     assert seen() == {
-        (ENQUEUED, "ready"): "sql/enqueue.sql",
-        ("ready", "dead"): "sql/end.sql",
-        ("dead", "ready"): "sql/revive.sql",
-        ("ready", "cancelled"): "sql/end.sql",
+        (ENQUEUED, "ready"): "sql/jobs/enqueue.sql",
+        ("ready", "dead"): "sql/jobs/end.sql",
+        ("dead", "ready"): "sql/jobs/revive.sql",
+        ("ready", "cancelled"): "sql/jobs/end.sql",
     }
 
 
@@ -80,7 +80,7 @@ def test_what_an_enqueue_does_to_its_job_before_its_commit_is_a_part_of_the_enqu
     own: psycopg.Connection[Any], seen: Looking
 ) -> None:
     ask(own, _blocked())
-    assert seen() == {(ENQUEUED, "blocked"): "sql/enqueue.sql"}
+    assert seen() == {(ENQUEUED, "blocked"): "sql/jobs/enqueue.sql"}
 
 
 def test_a_claim_in_the_transaction_of_the_enqueue_is_a_transition(
@@ -121,13 +121,13 @@ def test_a_database_that_cannot_be_read_has_shown_nothing(dsn: str) -> None:
 
 
 def test_a_transition_that_is_not_in_the_table_is_named_with_what_made_it() -> None:
-    examples = dict.fromkeys(TABLE, "sql/claim.sql") | {("succeeded", "ready"): "sql/revive.sql"}
+    examples = dict.fromkeys(TABLE, "sql/jobs/claim.sql") | {("succeeded", "ready"): "sql/jobs/revive.sql"}
     assert differences(examples, is_whole=True) == [
-        "succeeded -> ready is not in the table, and was made by sql/revive.sql"
+        "succeeded -> ready is not in the table, and was made by sql/jobs/revive.sql"
     ]
 
 
 def test_a_transition_of_the_table_has_to_be_seen_where_all_tests_have_run() -> None:
-    examples = dict.fromkeys(TABLE - {("ready", "dead")}, "sql/claim.sql")
+    examples = dict.fromkeys(TABLE - {("ready", "dead")}, "sql/jobs/claim.sql")
     assert differences(examples, is_whole=True) == ["ready -> dead is in the table, and no job made it"]
     assert differences(examples, is_whole=False) == []

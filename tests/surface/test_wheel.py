@@ -44,8 +44,8 @@ def test_every_source_file_is_in_the_wheel_at_its_place(wheel: Path, name: str) 
 
 def test_the_wheel_works_without_the_tree(wheel: Path) -> None:
     program = (
-        "import pgqueue, pgqueue.migrations.versions; from pgqueue.store import catalogue, schema; "
-        "assert b'jobs' in catalogue.catalogue_of('pgqueue')['claim']; schema.upgrade_script(); print(pgqueue.__file__)"
+        "import pgqueue, pgqueue.migrations.versions; from pgqueue.store import catalogue; from pgqueue.store.schema import schema; "
+        "assert b'jobs' in catalogue.catalogue_of('pgqueue')['jobs/claim']; schema.upgrade_script(); print(pgqueue.__file__)"
     )
 
     ended = subprocess.run(  # noqa: S603 - our own words

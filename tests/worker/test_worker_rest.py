@@ -79,10 +79,10 @@ def test_two_looks_in_one_moment_are_no_standstill() -> None:
 def test_a_queue_is_found_kept_and_forgotten() -> None:
     clock = Clock()
     queues = Queues(clock=clock)
-    assert _asked(queues, [[("mail",)], []]) == ["new_queues", "claim"]
+    assert _asked(queues, [[("mail",)], []]) == ["workers/new_queues", "jobs/claim"]
     assert queues.starts() == {"mail": HEAD}
     clock.now += FORGET_AFTER
-    assert _asked(queues, [[], []]) == ["claim", "new_queues"]
+    assert _asked(queues, [[], []]) == ["jobs/claim", "workers/new_queues"]
     assert queues.starts() == {}
 
 
@@ -90,13 +90,13 @@ def test_jobs_in_known_queues_put_off_the_search_for_others_for_a_moment_only() 
     clock = Clock()
     queues = Queues(clock=clock)
     _asked(queues, [[("mail",)], []])
-    assert _asked(queues, [[_row("mail")]]) == ["claim"]
+    assert _asked(queues, [[_row("mail")]]) == ["jobs/claim"]
     clock.now += LOOK_AROUND_AFTER
-    assert _asked(queues, [[_row("mail")], []]) == ["claim", "new_queues"]
+    assert _asked(queues, [[_row("mail")], []]) == ["jobs/claim", "workers/new_queues"]
 
 
 def test_a_worker_of_given_queues_looks_for_no_others() -> None:
-    assert _asked(Queues(serving(["mail"]), Clock()), [[]]) == ["claim"]
+    assert _asked(Queues(serving(["mail"]), Clock()), [[]]) == ["jobs/claim"]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def preview(operation: Operation) -> Steps[Preview]:
     groups = [Counted(row[0], row[1], JobState(row[2]), row[4]) for row in acted]
     states = operation.states
     ids = [row[5] for row in acted if states is None or row[2] in states][:SAMPLED]
-    found = (yield Statement("show", {"ids": numbers(ids)})) if ids else []
+    found = (yield Statement("jobs/show", {"ids": numbers(ids)})) if ids else []
     return Preview.of(operation, groups, tuple(job_of(row) for row in found))
 
 

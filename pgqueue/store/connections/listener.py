@@ -21,7 +21,7 @@ ANSWER_WITHIN = 10.0
 FLOW = "flow"
 """What a notification says when there is work left in flows."""
 CANCEL = "cancel"
-"""The payload of a notification that a running job is to be cancelled (``sql/cancel.sql``)."""
+"""The payload of a notification that a running job is to be cancelled (``sql/jobs/cancel.sql``)."""
 
 ASKED = "asked:"
 """The beginning of the payload of a notification that a worker is asked to do something; the worker's id follows."""

@@ -105,7 +105,7 @@ def widen(size: int) -> Steps[None]:
     libpq's buffer begins with 16 kB and grows to the longest message so far. With a small one, an answer of 1 MB takes
     some 100 turns of the event loop: more time than all else that a worker does with it.
     """
-    yield Statement("widen", {"bytes": size})
+    yield Statement("jobs/widen", {"bytes": size})
 
 
 @plan(transaction=True)
@@ -115,7 +115,7 @@ def ended_if_idle(whole: Plan[T], settings: Mapping[str, str]) -> Steps[T]:
     For connections through a pooler, which start without settings. The setting ends with the transaction.
     """
     idle, unread = settings["idle_in_transaction_session_timeout"], settings["tcp_user_timeout"]
-    yield Statement("bound_idle", {"idle": idle, "unread": unread})
+    yield Statement("connections/bound_idle", {"idle": idle, "unread": unread})
     return (yield from whole)
 
 

@@ -143,7 +143,7 @@ def revive(
     flows = [row[0] for row in (yield Statement("flows/lock", {"jobs": numbers(job_ids), "nodes": "{}"}))]
     barred = (yield from _out_of_turn(flows, job_ids)) if flows else set[int]()
     ids = [job_id for job_id in job_ids if job_id not in barred]
-    rows = yield Statement("revive", {"ids": ids, "without_key": without_key, "now": now})
+    rows = yield Statement("jobs/revive", {"ids": ids, "without_key": without_key, "now": now})
     revived = {row[0] for row in rows}
     if flows and revived:
         yield Statement("flows/reopen", {"jobs": numbers(sorted(revived))}, returns=False)

@@ -42,7 +42,7 @@ def running(
         limit: at most how many.
         now: the instant; the database's own by default.
     """
-    ((pages, *_),) = yield Statement("standing_sizes", {"now": now})
+    ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": now})
     complete = pages <= WHOLE_PAGES
     params = {"queue": queue, "task": task, "limit": limit, "now": now}
     rows = yield Statement("insight/running_all" if complete else "insight/running_named", params)

@@ -200,7 +200,7 @@ def _told(window: Window, made: Made) -> Steps[dict[tuple[datetime, str | None],
 def _figures_in(window: Window, made: Made) -> Steps[tuple[dict[tuple[datetime, str | None], Figures], bool]]:
     """What happened, by the beginning of the step and the name; and whether numbers are estimates."""
     found = yield from _told(window, made)
-    ((pages, *_),) = yield Statement("standing_sizes", {"now": None})
+    ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": None})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
     waiting = yield Statement("insight/series_waiting", {**window.span, **window.of, "percent": percent})
     for at, name, count in waiting:

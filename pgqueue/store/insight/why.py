@@ -29,18 +29,18 @@ def why(job_id: int, *, now: datetime | None = None) -> Steps[Why]:
         job_id: the job's id.
         now: the time; by default the database's clock.
     """
-    rows = yield Statement("why", {"id": job_id, "most_ahead": MOST_AHEAD, "now": now})
+    rows = yield Statement("insight/why", {"id": job_id, "most_ahead": MOST_AHEAD, "now": now})
     if not rows:
         return explain(job_id, None)
     facts = Facts(*rows[0])
     if facts.in_lane or facts.limited_queue:
-        facts = _limited(facts, (yield Statement("why_limits", {"id": job_id, "most": MOST_AHEAD})))
+        facts = _limited(facts, (yield Statement("insight/why_limits", {"id": job_id, "most": MOST_AHEAD})))
     if any(name.startswith(NODE) for name in facts.waits_for or ()):
-        facts = _in_flow(facts, (yield Statement("why_node", {"id": job_id})))
+        facts = _in_flow(facts, (yield Statement("insight/why_node", {"id": job_id})))
     if (facts.ahead or 0) >= MOST_AHEAD:
         facts = yield from _behind_many(job_id, facts)
     if is_free(facts):
-        facts = _locked(facts, (yield Statement("why_locked", {"id": job_id})))
+        facts = _locked(facts, (yield Statement("insight/why_locked", {"id": job_id})))
     return explain(job_id, facts)
 
 
@@ -86,8 +86,8 @@ def _locked(facts: Facts, rows: Sequence[Row]) -> Facts:
 
 def _behind_many(job_id: int, facts: Facts) -> Steps[Facts]:
     """The facts, with the number of jobs ahead: of a large table about."""
-    ((pages, *_),) = yield Statement("standing_sizes", {"now": None})
+    ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": None})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
-    ((found,),) = yield Statement("why_ahead", {"id": job_id, "percent": percent})
+    ((found,),) = yield Statement("insight/why_ahead", {"id": job_id, "percent": percent})
     ahead = max(MOST_AHEAD, round(found * WHOLE / percent))
     return replace(facts, ahead=ahead, ahead_estimated=percent < WHOLE)

@@ -36,7 +36,7 @@ def block(job_ids: Collection[int], reasons: Collection[str]) -> Steps[list[int]
         The ids of the jobs that are blocked now. The other jobs are running or have ended.
     """
     params = {"ids": numbers([*job_ids]), "reasons": texts(sorted({*reasons}))}
-    return sorted(row[0] for row in (yield Statement("block", params)))
+    return sorted(row[0] for row in (yield Statement("jobs/block", params)))
 
 
 @plan(transaction=True)
@@ -51,9 +51,9 @@ def admit(reasons: Collection[str], *, now: datetime | None = None) -> Steps[Sta
         The state of each admitted job: ready, or scheduled where it is not due.
     """
     removed = texts(sorted({*reasons}))
-    if not (yield Statement("lock_blocked", {"reasons": removed})):
+    if not (yield Statement("jobs/lock_blocked", {"reasons": removed})):
         return {}
-    rows = yield Statement("admit", {"reasons": removed, "now": now})
+    rows = yield Statement("jobs/admit", {"reasons": removed, "now": now})
     states = {job_id: JobState(state) for job_id, state in rows}
     if JobState.READY in states.values():
         yield from wake()
@@ -63,4 +63,4 @@ def admit(reasons: Collection[str], *, now: datetime | None = None) -> Steps[Sta
 @plan
 def forget(job_ids: Collection[int]) -> Steps[None]:
     """Remove the reasons of jobs that have ended."""
-    yield Statement("forget_waits", {"ids": numbers([*job_ids])}, returns=False)
+    yield Statement("jobs/forget_waits", {"ids": numbers([*job_ids])}, returns=False)

@@ -62,7 +62,7 @@ def claim(
     """
     asked_at = time.monotonic()
     rows = yield Statement(
-        "claim",
+        "jobs/claim",
         {
             "worker": worker,
             "queues": texts(quotas),
@@ -101,7 +101,7 @@ def head(queues: Sequence[str], marks: Mapping[str, Mark] = NO_MARKS) -> Steps[H
         marks: from which position on; from the head where none is given.
     """
     params = {"queues": texts(queues), **columns(marks.get(queue, HEAD) for queue in queues)}
-    for job_id, queue, task, rank, run_at in (yield Statement("claim_head", params)):
+    for job_id, queue, task, rank, run_at in (yield Statement("jobs/claim_head", params)):
         return Head(job_id, queue, task, Mark(rank, datetime.fromtimestamp(run_at, UTC), job_id))
     return None
 
@@ -217,7 +217,7 @@ def _in_portions(
 @plan
 def new_queues(known: Sequence[str] = (), *, limit: int | None = None) -> Steps[list[str]]:
     """The queues in which ready jobs stand, other than those that are known; at most ``limit`` and perhaps one."""
-    rows = yield Statement("new_queues", {"known": texts(known), "limit": limit})
+    rows = yield Statement("workers/new_queues", {"known": texts(known), "limit": limit})
     return sorted(row[0] for row in rows)
 
 
@@ -229,7 +229,7 @@ def next_queues(after: str | None, limit: int) -> Steps[list[str]]:
         after: the name after which to look; None: from the first name on.
         limit: at most how many; fewer: there are no more.
     """
-    rows = yield Statement("next_queues", {"after": after, "limit": limit})
+    rows = yield Statement("workers/next_queues", {"after": after, "limit": limit})
     return [row[0] for row in rows]
 
 
@@ -266,8 +266,8 @@ def unknown_claims(worker: UUID, known: Sequence[int]) -> Steps[list[Claim]]:
 
     Only numbers are read, which any row has.
     """
-    yield Statement("allow_full_reads", {})
-    rows = yield Statement("unknown_claims", {"worker": worker, "known": numbers([*known])})
+    yield Statement("connections/allow_full_reads", {})
+    rows = yield Statement("workers/unknown_claims", {"worker": worker, "known": numbers([*known])})
     return [
         Claim(job_id, worker, fence, attempt, most, 0, "", "", "{}", 0.0, 0.0, 0.0)
         for job_id, fence, attempt, most in rows

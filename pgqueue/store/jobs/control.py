@@ -43,7 +43,7 @@ def show(job_id: int) -> Steps[Job | None]:
     """Everything recorded of one job, live or ended; None: no record."""
     if not is_id(job_id):
         return None
-    rows = yield Statement("show", {"ids": numbers([job_id])})
+    rows = yield Statement("jobs/show", {"ids": numbers([job_id])})
     return job_of(rows[0]) if rows else None
 
 
@@ -54,7 +54,7 @@ def newest(*, limit: int = 100) -> Steps[list[Job]]:
     Args:
         limit: at most how many jobs.
     """
-    return [job_of(row) for row in (yield Statement("newest", {"limit": limit}))]
+    return [job_of(row) for row in (yield Statement("jobs/newest", {"limit": limit}))]
 
 
 @plan(transaction=True)
@@ -66,7 +66,7 @@ def cancel(job_id: int, *, now: datetime | None = None) -> Steps[JobState | None
     """
     if not is_id(job_id):
         return None
-    rows = yield Statement("cancel", {"id": job_id})
+    rows = yield Statement("jobs/cancel", {"id": job_id})
     if not rows or rows[0][0] == JobState.RUNNING:
         return JobState.RUNNING if rows else None
     if rows[0][0] == JobState.BLOCKED:
@@ -94,7 +94,7 @@ def run_now(job_id: int, *, now: datetime | None = None) -> Steps[bool]:
         job_id: which.
         now: the instant; the database's own by default.
     """
-    moved = (yield Statement("run_now", {"id": job_id, "now": now})) if is_id(job_id) else []
+    moved = (yield Statement("jobs/run_now", {"id": job_id, "now": now})) if is_id(job_id) else []
     if moved:
         yield from wake()
     return bool(moved)
@@ -124,7 +124,7 @@ def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
     """Say why these other jobs were not revived."""
     if not left:
         return Retried(revived)
-    rows = yield Statement("held", {"ids": list(filter(is_id, left))})
+    rows = yield Statement("jobs/held", {"ids": list(filter(is_id, left))})
     unreadable = tuple(job_id for job_id, _, _, readable in rows if not readable)
     held = tuple(Held(job_id, twin, key) for job_id, twin, key, readable in rows if readable and key)
     known = {*unreadable, *(one.id for one in held)}
@@ -134,13 +134,13 @@ def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
 @plan
 def purge_dead(job_ids: Collection[int]) -> Steps[int]:
     """Forget those of these jobs that are dead; how many."""
-    return len((yield Statement("purge_dead", {"ids": numbers([one for one in job_ids if is_id(one)])})))
+    return len((yield Statement("jobs/purge_dead", {"ids": numbers([one for one in job_ids if is_id(one)])})))
 
 
 @plan
 def clock() -> Steps[datetime]:
     """What time the database has."""
-    rows = yield Statement("clock", {"now": None})
+    rows = yield Statement("connections/clock", {"now": None})
     moment: datetime = rows[0][0]
     return moment
 
@@ -152,13 +152,13 @@ def worker_queues(*, now: datetime | None = None) -> Steps[set[str]]:
     Args:
         now: the instant; the database's own by default.
     """
-    return {row[0] for row in (yield Statement("worker_queues", {"now": now}))}
+    return {row[0] for row in (yield Statement("workers/worker_queues", {"now": now}))}
 
 
 @plan
 def database_name() -> Steps[str]:
     """The name of the database that answers."""
-    rows = yield Statement("database_name", {})
+    rows = yield Statement("connections/database_name", {})
     name: str = rows[0][0]
     return name
 
@@ -166,7 +166,7 @@ def database_name() -> Steps[str]:
 @plan(reads=True)
 def counts() -> Steps[tuple[list[QueueCount], list[str]]]:
     """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
-    rows = yield Statement("counts", {})
+    rows = yield Statement("insight/counts", {})
     found = [
         QueueCount(queue, JobState(state), count, unknown, tuple(tasks), since)
         for queue, state, count, _, unknown, tasks, since in rows
@@ -182,8 +182,8 @@ def pulse(*, now: datetime | None = None) -> Steps[Pulse]:
     Args:
         now: the instant; the database's own by default.
     """
-    ((workers, oldest_ready),) = yield Statement("health", {"now": now})
-    unknown = yield Statement("unknown_tasks", {"now": now})
+    ((workers, oldest_ready),) = yield Statement("insight/health", {"now": now})
+    unknown = yield Statement("insight/unknown_tasks", {"now": now})
     problems = yield from worker_problems(now=now)
     return Pulse(workers, oldest_ready, tuple(UnknownTask(*row) for row in unknown), tuple(problems))
 
@@ -195,7 +195,7 @@ def worker_problems(*, now: datetime | None = None) -> Steps[list[WorkerProblem]
     Args:
         now: the instant; the database's own by default.
     """
-    return [_problem(*row) for row in (yield Statement("worker_problems", {"now": now}))]
+    return [_problem(*row) for row in (yield Statement("workers/worker_problems", {"now": now}))]
 
 
 def _problem(  # noqa: PLR0917 - the columns of the statement

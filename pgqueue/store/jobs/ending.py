@@ -24,13 +24,13 @@ def states_of(rows: Iterable[Sequence[Any]]) -> States:
 
 @plan
 def cancelled(job_ids: Iterable[int], *, now: datetime | None) -> Steps[list[Row]]:
-    """End jobs as cancelled that no worker has; the rows of ``sql/end.sql`` for those."""
+    """End jobs as cancelled that no worker has; the rows of ``sql/jobs/end.sql`` for those."""
     return (yield from _end_waiting(sorted(job_ids), "cancelled", None, None, now))
 
 
 @plan
 def expired(due: Mapping[int, str], *, now: datetime | None) -> Steps[list[Row]]:
-    """End jobs as expired that no worker has; the rows of ``sql/end.sql`` for those.
+    """End jobs as expired that no worker has; the rows of ``sql/jobs/end.sql`` for those.
 
     Args:
         due: by when each was to be started, as text, by its id; at most :data:`AT_ONCE`.
@@ -48,7 +48,7 @@ def _end_waiting(
     for start in range(0, len(ids), AT_ONCE):
         portion = ids[start : start + AT_ONCE]
         rows += yield Statement(
-            "end",
+            "jobs/end",
             {
                 "worker": None,
                 "ids": numbers(portion),

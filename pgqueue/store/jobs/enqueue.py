@@ -56,13 +56,13 @@ def _enqueue(job: NewJob, known: Known | None, now: datetime | None) -> Steps[En
     if known is not None and now is None and _is_basic(job):
         said = known.of(job)
         if said is not None:
-            rows = yield Statement("enqueue_now", _basic_params(job, *said))
+            rows = yield Statement("jobs/enqueue_now", _basic_params(job, *said))
             return Enqueued(rows[0][0])
     params = _params(job, now, known)
-    rows = yield Statement("enqueue", params)
+    rows = yield Statement("jobs/enqueue", params)
     if not rows:
         yield from require_room(job.queue, known=known)
-        rows = yield Statement("enqueue", params | {"room": True})
+        rows = yield Statement("jobs/enqueue", params | {"room": True})
     if not rows:
         raise drained(job.queue)
     if known is not None:
@@ -111,7 +111,7 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
         if in_lanes:
             yield Copy("limits/enqueue_copy", copied_with_lanes(in_lanes, clock, defaults))
         if plain:
-            yield Copy("enqueue_copy", chain(copied(plain, clock, defaults), fetching))
+            yield Copy("jobs/enqueue_copy", chain(copied(plain, clock, defaults), fetching))
         list(fetching)  # where it was not sent along
     if keyed:
         yield from _add_keyed(answers, keyed, clock, defaults, now)
@@ -233,7 +233,7 @@ def queue_defaults(now: datetime | None, *, refuses: bool = True) -> Steps[tuple
 @plan
 def reserve(count: int) -> Steps[list[int]]:
     """Ids for as many jobs, in ascending order."""
-    runs = yield Statement("reserve_ids", {"count": count})
+    runs = yield Statement("jobs/reserve_ids", {"count": count})
     return [job_id for first, last in runs for job_id in range(first, last + 1)]
 
 
@@ -256,14 +256,14 @@ def _enqueue_unique(job: NewJob, params: dict[str, object], known: Known | None 
 def _insert(unique: Unique, params: dict[str, object]) -> Steps[int | None]:
     """Add the job, with a period its hold first; a live job without a hold may still have the key, and keeps it."""
     if unique.period is None:
-        rows = yield Statement("enqueue_unique", params)
+        rows = yield Statement("jobs/enqueue_unique", params)
         return rows[0][0] if rows else None
-    rows = yield Statement("enqueue_trailing" if unique.trailing else "enqueue_for_period", params)
+    rows = yield Statement("jobs/enqueue_trailing" if unique.trailing else "jobs/enqueue_for_period", params)
     if not rows:
         return None
     job_id, added = rows[0]
     if not added:
-        undo = "shorten_hold" if unique.trailing else "release_hold"
+        undo = "jobs/shorten_hold" if unique.trailing else "jobs/release_hold"
         yield Statement(undo, {**params, "job_id": job_id}, returns=False)
         return None
     return int(job_id)
@@ -271,16 +271,16 @@ def _insert(unique: Unique, params: dict[str, object]) -> Steps[int | None]:
 
 def _on_collision(job: NewJob, params: dict[str, object]) -> Steps[Enqueued | None]:
     if job.unique.collision == "replace":
-        changed = yield Statement("replace", params)
+        changed = yield Statement("jobs/replace", params)
         if changed:
             return Enqueued(changed[0][0], Outcome.REPLACED)
     elif job.unique.collision == "reschedule":
-        changed = yield Statement("reschedule", params)
+        changed = yield Statement("jobs/reschedule", params)
         if changed:
             return Enqueued(changed[0][0], Outcome.RESCHEDULED)
-    holder = yield Statement("count_collision", params)
+    holder = yield Statement("jobs/count_collision", params)
     if not holder and job.unique.period and not job.unique.trailing:
-        holder = yield Statement("find_hold", params)
+        holder = yield Statement("jobs/find_hold", params)
     return Enqueued(holder[0][0], Outcome.REJECTED) if holder else None
 
 
@@ -292,12 +292,12 @@ def _enqueue_keyed(
         key=lambda pair: pair[1].unique_key or ""
     )  # two batches lock keys in one order: no deadlock
     params = _columns(numbered, clock, defaults) | {"now": now}
-    accepted = {row[0] for row in (yield Statement("enqueue_batch", params))}
+    accepted = {row[0] for row in (yield Statement("jobs/enqueue_batch", params))}
     refused = [(job_id, job) for job_id, job in numbered if job_id not in accepted]
     if not refused:
         return {}
     keys = [job.unique_key for _, job in refused]
-    rows = yield Statement("count_collisions", {"unique_keys": keys})
+    rows = yield Statement("jobs/count_collisions", {"unique_keys": keys})
     holders = {row[0]: row[1] for row in rows}
     answers = {}
     for job_id, job in refused:

@@ -3,11 +3,11 @@
 Every job that ends does so here: for the worker's completer, takes, ``ctx.transaction()``, the sweeper that took over a
 lost worker's jobs, and a cancel of a waiting job. What hangs on the end of a job belongs here.
 
-A batch takes two statements at most; of more than :data:`AT_ONCE` verdicts each portion does. ``sql/requeue.sql`` returns
+A batch takes two statements at most; of more than :data:`AT_ONCE` verdicts each portion does. ``sql/jobs/requeue.sql`` returns
 jobs that are to run again, and leaves alone those that were asked to cancel; those that wait for a signal or a time are
-blocked before (:mod:`pgqueue.store.signals`). ``sql/end.sql`` ends the others and what was
+blocked before (:mod:`pgqueue.store.signals`). ``sql/jobs/end.sql`` ends the others and what was
 left alone; it alone decides that a job which was asked to cancel ends as cancelled. Where all of a batch succeeded,
-``sql/complete.sql`` does the same for less.
+``sql/jobs/complete.sql`` does the same for less.
 
 Each statement names ``(id, worker, fence)``. An attempt that no longer held its job was superseded: nothing is changed
 for it, and its job is missing in the result.
@@ -47,7 +47,7 @@ OUTCOMES: Mapping[type[Verdict], str] = {
     Again: "requeued",
     Returned: "requeued",
 }
-"""What ``sql/end.sql`` calls a verdict. It ends a job that is to be requeued only if that was asked to cancel."""
+"""What ``sql/jobs/end.sql`` calls a verdict. It ends a job that is to be requeued only if that was asked to cancel."""
 
 _ALL_SUCCEEDED = {Succeeded}
 _concern = itemgetter(1)
@@ -116,7 +116,7 @@ def finish_unlocked(
     Returns:
         What :func:`finish` returns, and the ids that are locked; the others were superseded.
     """
-    rows = yield Statement("unlocked", {"ids": numbers([verdict.claim.id for verdict in verdicts])})
+    rows = yield Statement("jobs/unlocked", {"ids": numbers([verdict.claim.id for verdict in verdicts])})
     locked = {row[0] for row in rows if not row[1]}
     if in_flows := {one.claim.id for one in verdicts if is_in_flow(one)} - locked:
         locked |= in_flows - (yield from following.lock_free(jobs=in_flows))[0]
@@ -151,7 +151,7 @@ def expire(*, limit: int = AT_ONCE, but: Sequence[int] = (), now: datetime | Non
         but: jobs to leave alone.
         now: the instant; the database's own by default.
     """
-    found = yield Statement("expired", {"now": now, "limit": limit, "but": numbers(but)})
+    found = yield Statement("jobs/expired", {"now": now, "limit": limit, "but": numbers(but)})
     if not found:
         return {}
     yield from admission.forget([row[0] for row in found if row[1]])
@@ -163,7 +163,9 @@ def expire(*, limit: int = AT_ONCE, but: Sequence[int] = (), now: datetime | Non
 @plan
 def first_expired(*, but: Sequence[int] = (), now: datetime | None = None) -> Steps[list[int]]:
     """The job that :func:`expire` would end first, if there is one."""
-    return [row[0] for row in (yield Statement("expired", {"now": now, "limit": 1, "but": numbers(but)}))]
+    return [
+        row[0] for row in (yield Statement("jobs/expired", {"now": now, "limit": 1, "but": numbers(but)}))
+    ]
 
 
 def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetime | None) -> Steps[States]:
@@ -171,7 +173,7 @@ def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetim
     verdicts = sorted(verdicts, key=_id)
     returned = any(map(_result, verdicts))
     rows = yield Statement(
-        "complete",
+        "jobs/complete",
         {
             **_fenced(worker, verdicts, now),
             "seconds": numbers([one.seconds for one in verdicts]),
@@ -204,7 +206,7 @@ def _requeue(
     verdicts = sorted(verdicts, key=_id)
     afters = [one.after if isinstance(one, Unknown) else None for one in verdicts]
     rows = yield Statement(
-        "requeue",
+        "jobs/requeue",
         {
             **_fenced(worker, verdicts, now),
             "delays": _spans(one.delay for one in verdicts),
@@ -220,7 +222,7 @@ def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime
     """End jobs of any outcome. A job of a task that no worker knows, and that was not requeued, is dead."""
     known = [given_up(one) if isinstance(one, Unknown) else one for one in sorted(verdicts, key=_id)]
     rows = yield Statement(
-        "end",
+        "jobs/end",
         {
             **_fenced(worker, known, now),
             "outcomes": texts(OUTCOMES[type(one)] for one in known),

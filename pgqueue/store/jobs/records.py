@@ -1,4 +1,4 @@
-"""A job's record, from the row that ``sql/show.sql`` or ``sql/list.sql`` brings.
+"""A job's record, from the row that ``sql/jobs/show.sql`` or ``sql/list.sql`` brings.
 
 JSON comes as text, and times are moved into Python's years by the statements. A value that Python cannot read is shown as its
 text (:mod:`pgqueue.values.payloads.codec`). What a codec has encoded stays encoded here.

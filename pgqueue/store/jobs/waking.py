@@ -12,7 +12,7 @@ TOLD_AT_ONCE = 350
 @plan
 def wake() -> Steps[None]:
     """Tell idle workers to look for jobs again."""
-    yield Statement("wake", {})
+    yield Statement("jobs/wake", {})
 
 
 @plan
@@ -25,4 +25,4 @@ def tell_ended(rows: Iterable[Row]) -> Steps[None]:
     awaited = [row[0] for row in rows if row[2] and row[2] & JobFlags.TELL]
     for start in range(0, len(awaited), TOLD_AT_ONCE):
         said = ",".join(map(str, awaited[start : start + TOLD_AT_ONCE]))
-        yield Statement("tell_ended", {"ids": said})
+        yield Statement("results/tell_ended", {"ids": said})

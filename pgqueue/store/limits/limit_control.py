@@ -27,7 +27,7 @@ def listed(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> S
         now: the instant; the database's own by default.
     """
     known = yield from _known(declared)
-    ((pages, *_),) = yield Statement("standing_sizes", {"now": now})
+    ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": now})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
     rows = yield Statement("insight/lanes", {"percent": percent, "now": now})
     counts = {

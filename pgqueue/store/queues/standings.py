@@ -35,17 +35,17 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
     Args:
         now: the instant; the database's own by default.
     """
-    ((live, dead, history, at),) = yield Statement("standing_sizes", {"now": now})
+    ((live, dead, history, at),) = yield Statement("insight/standing_sizes", {"now": now})
     live_percent, dead_percent = (share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES) for pages in (live, dead))
-    sample = yield Statement("standing_sample", {"jobs": live_percent, "dead": dead_percent})
-    heads = yield Statement("standing_heads", {"counted": COUNTED})
+    sample = yield Statement("insight/standing_sample", {"jobs": live_percent, "dead": dead_percent})
+    heads = yield Statement("insight/standing_heads", {"counted": COUNTED})
     known = yield from queues.known()
-    unknown = yield Statement("unknown_tasks", {"now": now})
+    unknown = yield Statement("insight/unknown_tasks", {"now": now})
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = max(at - RATED, midnight)
     first_page = max(0, history - LAST_PAGES)
     ended = yield Statement(
-        "standing_rates",
+        "insight/standing_rates",
         {
             "from_page": f"({first_page},0)",
             "since": since,

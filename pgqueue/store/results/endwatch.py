@@ -2,10 +2,10 @@
 
 It has one connection, and for each job it
 
-1. marks the job (``sql/await_ends.sql``): the transaction that ends the job then notifies ``pgqueue.ended``. That
+1. marks the job (``sql/results/await_ends.sql``): the transaction that ends the job then notifies ``pgqueue.ended``. That
    transaction and the mark change the same row, so either the end is notified or the thread finds the job gone;
-2. looks at the jobs that a notification names, and at those that are gone (``sql/show.sql``), many at a time;
-3. checks every ``poll`` that the job is still there (``sql/live_ids.sql``): a notification may be lost with the
+2. looks at the jobs that a notification names, and at those that are gone (``sql/jobs/show.sql``), many at a time;
+3. checks every ``poll`` that the job is still there (``sql/jobs/live_ids.sql``): a notification may be lost with the
    connection.
 
 A row that another transaction has locked cannot be marked at once. Such a job is checked after 0.002 s, 0.003 s and so on,

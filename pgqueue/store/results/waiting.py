@@ -32,7 +32,7 @@ def look(job_id: int) -> Steps[Look | None]:
 @plan
 def looks(job_ids: Sequence[int]) -> Steps[dict[int, Look]]:
     """What :func:`look` returns for several jobs, by id; those without a record are missing."""
-    rows = yield Statement("show", {"ids": numbers(job_ids)})
+    rows = yield Statement("jobs/show", {"ids": numbers(job_ids)})
     return {row[0]: Look(job_of(row), row[_RESULT]) for row in reversed(rows)}
 
 
@@ -43,10 +43,10 @@ def await_ends(job_ids: Sequence[int]) -> Steps[set[int]]:
     Returns:
         The jobs for which it is so; of the others, some have ended, and some are locked at the moment.
     """
-    return {row[0] for row in (yield Statement("await_ends", {"ids": numbers(job_ids)}))}
+    return {row[0] for row in (yield Statement("results/await_ends", {"ids": numbers(job_ids)}))}
 
 
 @plan
 def live_ids(job_ids: Sequence[int]) -> Steps[set[int]]:
     """Which of these jobs have not ended."""
-    return {row[0] for row in (yield Statement("live_ids", {"ids": numbers(job_ids)}))}
+    return {row[0] for row in (yield Statement("jobs/live_ids", {"ids": numbers(job_ids)}))}

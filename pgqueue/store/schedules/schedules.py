@@ -50,7 +50,7 @@ def put(
     Raises:
         InvalidOption: it has no tick that is yet to come.
     """
-    clock = (yield Statement("clock", {"now": now}))[0][0]
+    clock = (yield Statement("connections/clock", {"now": now}))[0][0]
     new.require_tick(clock)
     if keep_key and new.job.unique_key is None:
         new = yield from _keeping_key(new)
@@ -77,7 +77,7 @@ def apply(
         now: the instant; the database's own by default.
     """
     yield Statement("schedules/apply_lock", {}, returns=False)
-    clock = (yield Statement("clock", {"now": now}))[0][0]
+    clock = (yield Statement("connections/clock", {"now": now}))[0][0]
     shard = yield from shards.state()
     if shard is not None and not shard.is_first:
         declared = []
@@ -117,7 +117,7 @@ def dated(name: str, *, now: datetime | None = None) -> Steps[tuple[Schedule, da
         UnknownSchedule: there is none of this name.
     """
     found = yield from listed(name=check_text("name", name))
-    clock = (yield Statement("clock", {"now": now}))[0][0]
+    clock = (yield Statement("connections/clock", {"now": now}))[0][0]
     if not found:
         raise UnknownSchedule(NOT_THERE.format(name))
     return found[0], clock

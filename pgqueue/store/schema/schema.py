@@ -45,7 +45,7 @@ def verify(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Steps[str]:
         SchemaTooOld: this code needs a later revision.
         SchemaTooNew: the schema needs newer code.
     """
-    rows = yield Statement("schema_state", {})
+    rows = yield Statement("connections/schema_state", {})
     revision, oldest_code = rows[0]
     if revision is None:
         raise SchemaMissing(f'schema "{schema}" has no tables yet; {migrate_hint}')

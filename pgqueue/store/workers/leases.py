@@ -79,7 +79,7 @@ class Heard(msgspec.Struct, frozen=True):
 def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[None]:
     """Make a worker known. It is idle until it says otherwise."""
     yield Statement(
-        "register",
+        "workers/register",
         {
             "worker": worker.id,
             "lease": lease,
@@ -118,7 +118,7 @@ def _renewed(
 ) -> Steps[Row | None]:
     blocked = health.blocked
     rows = yield Statement(
-        "renew",
+        "workers/renew",
         {
             "worker": worker,
             "lease": lease,
@@ -144,20 +144,20 @@ def _renewed(
 @plan
 def set_idle(worker: UUID, *, idle: bool) -> Steps[None]:
     """Say whether the worker wants to be notified of new jobs."""
-    yield Statement("set_idle", {"worker": worker, "idle": idle}, returns=False)
+    yield Statement("workers/set_idle", {"worker": worker, "idle": idle}, returns=False)
 
 
 @plan
 def leave(worker: UUID) -> Steps[None]:
     """Take a worker off the list; what it still holds is reclaimed by the next sweep."""
-    yield Statement("leave", {"worker": worker}, returns=False)
+    yield Statement("workers/leave", {"worker": worker}, returns=False)
 
 
 @plan
 def leave_without_jobs(worker: UUID) -> Steps[None]:
     """Take a worker off the list that holds nothing, so that no sweeper looks for its jobs."""
     yield from leave(worker)
-    yield Statement("leave_without_jobs", {"worker": worker}, returns=False)
+    yield Statement("workers/leave_without_jobs", {"worker": worker}, returns=False)
 
 
 @plan
@@ -190,7 +190,7 @@ def beat(
 @plan
 def cancel_requests(worker: UUID, known: Sequence[int]) -> Steps[list[int]]:
     """Which of the worker's jobs a caller asked to cancel."""
-    rows = yield Statement("cancel_requests", {"worker": worker, "known": numbers([*known])})
+    rows = yield Statement("jobs/cancel_requests", {"worker": worker, "known": numbers([*known])})
     return [row[0] for row in rows]
 
 

@@ -50,8 +50,8 @@ def left_behind(workers: Sequence[UUID]) -> Steps[dict[int, UUID]]:
 
     It reads the jobs from end to end.
     """
-    yield Statement("allow_full_reads", {})
-    rows = yield Statement("lost_jobs", {"workers": [*workers]})
+    yield Statement("connections/allow_full_reads", {})
+    rows = yield Statement("workers/lost_jobs", {"workers": [*workers]})
     return dict(rows)
 
 
@@ -79,7 +79,7 @@ def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) ->
         The state that each is in now. A job that has ended, or that another transaction has locked, or its flow, is left out.
     """
     workers = [*set(found.values())]
-    rows = yield Statement("take_over", {"ids": numbers([*found]), "workers": workers, "now": now})
+    rows = yield Statement("workers/take_over", {"ids": numbers([*found]), "workers": workers, "now": now})
     taken = [TakenOver(Claim(*row[:-3]), *row[-3:]) for row in rows]
     if in_flows := {one.claim.id for one in taken if JobFlags.FLOW & (one.claim.flags or 0)}:
         free = (yield from following.lock_free(jobs=in_flows))[0]

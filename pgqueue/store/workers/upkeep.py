@@ -88,7 +88,7 @@ def poll(
     }
     count, all_refused = 0, list[int]()
     while True:
-        (row,) = yield Statement("poll", params)
+        (row,) = yield Statement("workers/poll", params)
         moved, refused, next_in, lost, ready, _, schedule_in, flow_work, wait_in, *of_queues = row
         count += moved
         all_refused += refused
@@ -143,8 +143,8 @@ def reclaim(*, judge: lost.Judge | None = None, now: datetime | None = None) -> 
 @plan(transaction=True)
 def find_lost_workers(*, now: datetime | None = None) -> Steps[list[UUID]]:
     """Take workers whose lease has passed off the list; those that have left it, whose jobs are to be ended."""
-    yield Statement("expire_workers", {"now": now})
-    return [row[0] for row in (yield Statement("lost_workers", {"now": now}))]
+    yield Statement("workers/expire_workers", {"now": now})
+    return [row[0] for row in (yield Statement("workers/lost_workers", {"now": now}))]
 
 
 def judge_lost(one: lost.TakenOver) -> Verdict:
@@ -174,10 +174,10 @@ def settle(
     """
     left = {worker for job_id, worker in found.items() if job_id not in states}
     if seen_to := {*workers, *found.values()} - left:
-        yield Statement("forget_lost_workers", {"workers": [*seen_to]}, returns=False)
+        yield Statement("workers/forget_lost_workers", {"workers": [*seen_to]}, returns=False)
     if put_off := {found[job_id] for job_id in refused}:
         params = {"workers": [*put_off], "pause": pause, "now": now}
-        yield Statement("postpone_lost_workers", params, returns=False)
+        yield Statement("workers/postpone_lost_workers", params, returns=False)
     if JobState.READY in states.values():
         yield from wake()
 
@@ -189,8 +189,8 @@ def note_unlisted_workers() -> Steps[int]:
     Running jobs that name no worker, as after a manual repair, count as those of one more. It reads the jobs
     from end to end.
     """
-    yield Statement("allow_full_reads", {})
-    return len((yield Statement("note_unlisted_workers", {})))
+    yield Statement("connections/allow_full_reads", {})
+    return len((yield Statement("workers/note_unlisted_workers", {})))
 
 
 @plan
@@ -206,7 +206,7 @@ def keep_for(
         said_by: who stores it, for people to read.
     """
     params = {"history": history, "dead": dead, "history_args": history_args, "said_by": said_by}
-    (row,) = yield Statement("keep_for", params)
+    (row,) = yield Statement("retention/keep_for", params)
     history_now, dead_now, args_now = row[:3]
     return Kept(history_now, dead_now, args_now, changed=row[:3] != row[3:])
 
@@ -236,8 +236,8 @@ def ensure_history_days(*, now: datetime | None = None) -> Steps[int]:
     another relation has is passed over: see :func:`find_taken_history_days`.
     """
     made = 0
-    for (day,) in (yield Statement("missing_history_days", {"now": now, "days": DAYS_AHEAD})):
-        ((said,),) = yield Statement("make_history_day", {"day": day})
+    for (day,) in (yield Statement("retention/missing_history_days", {"now": now, "days": DAYS_AHEAD})):
+        ((said,),) = yield Statement("retention/make_history_day", {"day": day})
         made += said == "made"
         if said == "in use":
             break
@@ -251,26 +251,29 @@ def find_taken_history_days(*, now: datetime | None = None) -> Steps[list[str]]:
     Each has the name of a day's partition and is none: a table that was made by hand, or a partition that was detached.
     :func:`ensure_history_days` passes such a day over, and jobs that end on it go into the default partition.
     """
-    return [name for (name,) in (yield Statement("taken_history_days", {"now": now, "days": DAYS_AHEAD}))]
+    return [
+        name
+        for (name,) in (yield Statement("retention/taken_history_days", {"now": now, "days": DAYS_AHEAD}))
+    ]
 
 
 @plan
 def drop_history(*, now: datetime | None = None) -> Steps[int]:
     """Drop the history's partitions that lie wholly before the stored retention; returns how many went."""
-    rows = yield Statement("drop_history", {"now": now})
+    rows = yield Statement("retention/drop_history", {"now": now})
     return int(rows[0][0])
 
 
 @plan
 def drop_strays(*, now: datetime | None = None) -> Steps[int]:
     """Delete what the default partition holds from before the stored retention; returns how many rows."""
-    return (yield from _some_at_a_time("drop_strays", now))
+    return (yield from _some_at_a_time("retention/drop_strays", now))
 
 
 @plan
 def drop_dead(*, now: datetime | None = None) -> Steps[int]:
     """Delete dead jobs from before the stored retention; returns how many."""
-    return (yield from _some_at_a_time("drop_dead", now))
+    return (yield from _some_at_a_time("retention/drop_dead", now))
 
 
 @plan
@@ -278,7 +281,7 @@ def release_holds(*, now: datetime | None = None) -> Steps[int]:
     """Forget unique keys whose period is over; returns how many. Keys that a transaction has locked stay."""
     count, released = 0, DELETED_AT_ONCE
     while released == DELETED_AT_ONCE:
-        released = len((yield Statement("release_holds", {"now": now, "limit": DELETED_AT_ONCE})))
+        released = len((yield Statement("jobs/release_holds", {"now": now, "limit": DELETED_AT_ONCE})))
         count += released
     return count
 

@@ -1,4 +1,4 @@
-"""What a retry of jobs did: which are ready again, and why the others are not. Which are is decided in ``sql/revive.sql``."""
+"""What a retry of jobs did: which are ready again, and why the others are not. Which are is decided in ``sql/jobs/revive.sql``."""
 
 from collections.abc import Iterable, Iterator
 from typing import Self

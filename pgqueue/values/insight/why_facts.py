@@ -1,4 +1,4 @@
-"""The facts that say why a job does not run: what ``sql/why.sql`` and its neighbours find, as frozen values.
+"""The facts that say why a job does not run: what ``sql/insight/why.sql`` and its neighbours find, as frozen values.
 
 Which of them is a cause, and how it is said, is decided in :mod:`pgqueue.values.insight.why_words`.
 """
@@ -100,7 +100,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The facts that decide whether a job runs: the columns of ``sql/why.sql``, in its order, and what other statements add.
+    """The facts that decide whether a job runs: the columns of ``sql/insight/why.sql``, in its order, and what other statements add.
 
     Attributes:
         state: the job's state.

@@ -149,7 +149,7 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """A job that a worker holds: ``worker_id``, and the fields of ``sql/claim.sql`` in its order.
+    """A job that a worker holds: ``worker_id``, and the fields of ``sql/jobs/claim.sql`` in its order.
 
     ``(id, worker_id, fence)`` is the fence: every statement about this attempt names all three. ``fence``, the column
     of the same name, is a number that this worker never used before; all jobs of one claim statement share it.
@@ -231,7 +231,7 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """All that is recorded of a job: the fields of ``sql/show.sql``, in its order."""
+    """All that is recorded of a job: the fields of ``sql/jobs/show.sql``, in its order."""
 
     id: int
     state: JobState

@@ -67,7 +67,7 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnknownTask(msgspec.Struct, frozen=True):
-    """Jobs of a task that no worker knew when they came to their turn: the fields of ``sql/unknown_tasks.sql``, in its order.
+    """Jobs of a task that no worker knew when they came to their turn: the fields of ``sql/insight/unknown_tasks.sql``, in its order.
 
     Attributes:
         task: its name.
@@ -83,7 +83,7 @@ class UnknownTask(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """A queue that has ready jobs: the fields of ``sql/standing_heads.sql``, in its order."""
+    """A queue that has ready jobs: the fields of ``sql/insight/standing_heads.sql``, in its order."""
 
     queue: str
     oldest: datetime
@@ -91,7 +91,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Jobs on the sampled pages: the fields of ``sql/standing_sample.sql``, in its order."""
+    """Jobs on the sampled pages: the fields of ``sql/insight/standing_sample.sql``, in its order."""
 
     queue: str
     state: str
@@ -169,7 +169,7 @@ def rates_of(
     """Jobs that ended in a second, by queue.
 
     Args:
-        rows: queue, how many jobs ended, and when the first of all of them did: ``sql/standing_rates.sql``.
+        rows: queue, how many jobs ended, and when the first of all of them did: ``sql/insight/standing_rates.sql``.
         now: the database's time.
         since: from when on was asked.
         whole: the pages that were read hold all jobs that ended since then.

@@ -1,0 +1,1 @@
+"""Statements about a connection's own settings, clock and schema."""

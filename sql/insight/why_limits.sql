@@ -1,0 +1,52 @@
+-- insight/why_limits: the limits of one waiting job: what each says, how many jobs run under its key, which of them, and the state of a rate.
+-- index: jobs_pkey, jobs_running_in_lanes, jobs_kept_places, jobs_lanes, limits_pkey, rates_pkey
+-- locks: none
+-- run by: PgQueue.why, of a job in a lane, and of a ready one whose queue is limited
+-- why: counted from the jobs themselves, as claims count them. Jobs that wait are counted up to a number. A job that has a share
+--      and no limit is one row without a limit
+with mine as (
+    select id, queue, lane, in_lane, coalesce(cost, 1) as cost, -priority as rank, run_at from pgqueue.jobs where id = %(id)s::bigint
+),
+key as (
+    select text, split_part(text, ' ', 1) as name, place from mine, string_to_table(lane, E'\n') with ordinality as one (text, place)
+    where text <> '' and left(text, 1) <> ' '
+    union all
+    select 'queue:' || queue, 'queue:' || queue, 1000 from mine
+),
+named as (
+    select key.*, said.most, said.every, said.burst, (select tat from pgqueue.rates where rates.key = key.text) as tat
+    from key left join lateral (select * from pgqueue.limits where name = key.name offset 0) as said on true
+    where said.name is not null or not starts_with(key.name, 'queue:')
+),
+held as (
+    select id, queue, lane, worker_id, claimed_at from pgqueue.jobs where status = 'running' and lane is not null
+    union all
+    select id, null, lane, null, null from pgqueue.jobs
+    where place_at is not null and string_to_array(lane, E'\n') && array(select text from key)
+)
+select named.name, named.text, named.most, named.every, named.burst, mine.cost, named.tat, counted.running, counted.ids, counted.workers,
+       case when mine.in_lane then (
+           select count(*) from (
+               select from pgqueue.jobs as other
+               where other.in_lane and other.queue = mine.queue and other.lane = mine.lane
+                 and (-other.priority, other.run_at, other.id) < (mine.rank, mine.run_at, mine.id)
+               limit %(most)s::integer) as before)
+       end,
+       case when mine.in_lane then (
+           select count(*) from (
+               select from pgqueue.jobs as other
+               where other.in_lane and other.queue = mine.queue and other.lane < mine.lane limit %(most)s::integer) as before)
+         + (select count(*) from (
+               select from pgqueue.jobs as other
+               where other.in_lane and other.queue = mine.queue and other.lane > mine.lane limit %(most)s::integer) as behind)
+       end
+from mine left join named on true
+cross join lateral (
+    select count(*) as running, (array_agg(held.id order by held.claimed_at, held.id))[1:6] as ids,
+           (array_agg((select host || ':' || pid from pgqueue.workers where workers.id = held.worker_id) order by held.claimed_at, held.id))[1:6]
+               as workers
+    from held
+    where named.most is not null
+      and (held.queue = mine.queue and held.lane = mine.lane or 'queue:' || held.queue = named.text
+           or named.text = any(string_to_array(held.lane, E'\n')))) as counted
+order by named.place

@@ -1,0 +1,1 @@
+"""Statements that add, claim, end and show jobs."""

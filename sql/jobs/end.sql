@@ -1,0 +1,54 @@
+-- jobs/end: end jobs as succeeded, dead or cancelled; a missing id: that attempt no longer held its job, or the job does not wait.
+-- index: jobs_pkey, dead_jobs_pkey
+-- locks: the ended rows
+-- run by: worker completer, worker upkeep, take, PgQueue.cancel
+-- why: here alone it is decided that a job which was asked to cancel ends as cancelled, unless it succeeded. No join: with
+--      one, the planner may start from the jobs, when its statistics say that there are none, and then every entry of a job
+--      that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in order, so
+--      width_bucket finds what belongs to each by halving. Without a worker, only waiting jobs are ended. Where a dead job
+--      has the id already, this one is kept under a new id, and its last error names its old id. Of a flow's job (flags & 2)
+--      the row and all arguments are kept, so that the flow can be retried. The attempt of a claim that expired was not started
+with done as (
+    delete from pgqueue.jobs
+    where id = any(%(ids)s::bigint[])
+      and case when %(worker)s::uuid is null then status <> 'running'
+               else worker_id = %(worker)s::uuid and status = 'running' and fence = coalesce(
+                   %(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])]) end
+      and (cancel_requested or (%(outcomes)s::text[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])] <> 'requeued')
+    returning *, pg_catalog.width_bucket(id, %(ids)s::bigint[]) as place
+),
+judged as (
+    select done.*, clock.now, (%(errors)s::text[])[place]::jsonb as error,
+           clock.now - pg_catalog.make_interval(secs => (%(seconds)s::float8[])[place]) as started_at,
+           case when cancel_requested and (%(outcomes)s::text[])[place] <> 'succeeded' then 'cancelled'
+                else (%(outcomes)s::text[])[place] end as outcome
+    from done cross join (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
+),
+kept as (
+    insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
+                                     attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result, meta)
+    select id, run_at, created_at, coalesce(started_at, claimed_at), now, %(worker)s::uuid, collisions, priority,
+           attempts, max_attempts, outcome, queue, task, unique_key,
+           case when outcome = 'cancelled' or flags & 2 = 2
+                     or pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) then args
+                else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
+           case when error is null then errors else pgqueue.with_error(errors, error, now) end,
+           (%(results)s::text[])[place]::jsonb, meta
+    from judged
+    where outcome = 'cancelled' or (outcome = 'succeeded'
+              and ((%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or flags & 2 = 2))
+),
+dead as (
+    insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
+                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, flags, lane, cost)
+    select case when taken then pgqueue.free_id() else id end, run_at, created_at, started_at, now, %(worker)s::uuid,
+           collisions, priority, attempts - case when (%(reasons)s::text[])[place] = 'expired' and %(worker)s::uuid is not null
+                                            then 1 else 0 end, max_attempts, (%(reasons)s::text[])[place], queue, task, unique_key,
+           pgqueue.as_jsonb(args),
+           pgqueue.with_error(errors, error || case when taken then pg_catalog.jsonb_build_object('former_id', id)
+                                                    else '{}' end, now), meta, flags, lane, cost
+    from judged
+    cross join lateral (select exists (select from pgqueue.dead_jobs as other where other.id = judged.id) as taken) as found
+    where outcome = 'dead'
+)
+select id, outcome, flags from judged

@@ -1,0 +1,5 @@
+-- jobs/live_ids: which of these jobs have not ended.
+-- index: jobs_pkey
+-- locks: none
+-- run by: JobHandle.result, PgQueue.result
+select id from pgqueue.jobs where id = any(%(ids)s::bigint[])

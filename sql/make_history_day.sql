@@ -1,5 +1,0 @@
--- make_history_day: give a day of the history its partition; says what came of it.
--- index: none
--- locks: the default partition, alone, and the history against other changes of its shape; waits for 100 ms at most
--- run by: worker upkeep
-select pgqueue.make_history_day(%(day)s::date)

@@ -1,0 +1,1 @@
+"""Statements for callers that wait for the end of jobs."""

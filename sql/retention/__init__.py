@@ -1,0 +1,1 @@
+"""Statements that keep and drop ended jobs."""
