@@ -18,7 +18,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.takes.take import TakenJob
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded, WaitTimedOut
-from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.values.flows.condition import Condition, result
 from pgqueue.values.insight.why import Why
 from pgqueue.values.jobs.event import Event, WorkerEvent

@@ -54,7 +54,7 @@ def wsgi_app(queue: PgQueue) -> "WSGIApplication":
 
     def app(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         try:
-            request = Request(
+            request = CallbackRequest(
                 environ["REQUEST_METHOD"],
                 environ.get("PATH_INFO", ""),
                 environ.get("CONTENT_TYPE", ""),
@@ -64,8 +64,8 @@ def wsgi_app(queue: PgQueue) -> "WSGIApplication":
             ended = bool(environ.get("wsgi.input_terminated"))
             body = _read(environ["wsgi.input"], request.length, queue.max_payload, ended=ended)
             resolved = queue.resolve(token, request.payload(body, queue.max_payload))
-            answer = Answer(HTTPStatus.OK, {"resolved": resolved})
-        except (Refused, PgQueueError, psycopg.Error) as error:
+            answer = CallbackAnswer(HTTPStatus.OK, {"resolved": resolved})
+        except (RequestRefused, PgQueueError, psycopg.Error) as error:
             answer = _refusal(error)
         start_response(f"{answer.status.value} {answer.status.phrase}", [*answer.headers])
         return [answer.body]
@@ -93,7 +93,7 @@ def asgi_app(queue: PgQueue) -> AsgiApplication:
             return
         try:
             headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-            request = Request(
+            request = CallbackRequest(
                 scope["method"],
                 scope["path"],
                 headers.get(b"content-type", ""),
@@ -102,8 +102,8 @@ def asgi_app(queue: PgQueue) -> AsgiApplication:
             token = request.token(queue.max_payload)
             body = await _aread(receive, queue.max_payload)
             resolved = await queue.aresolve(token, request.payload(body, queue.max_payload))
-            answer = Answer(HTTPStatus.OK, {"resolved": resolved})
-        except (Refused, PgQueueError, psycopg.Error) as error:
+            answer = CallbackAnswer(HTTPStatus.OK, {"resolved": resolved})
+        except (RequestRefused, PgQueueError, psycopg.Error) as error:
             answer = _refusal(error)
         encoded = [(name.encode(), value.encode()) for name, value in answer.headers]
         await send({"type": "http.response.start", "status": answer.status.value, "headers": encoded})
@@ -112,7 +112,7 @@ def asgi_app(queue: PgQueue) -> AsgiApplication:
     return app
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, status: HTTPStatus, error: str) -> None:
@@ -121,7 +121,7 @@ class Refused(Exception):
         super().__init__(error)
 
 
-class Answer(NamedTuple):
+class CallbackAnswer(NamedTuple):
     """What is answered: a status, and JSON."""
 
     status: HTTPStatus
@@ -144,7 +144,7 @@ class Answer(NamedTuple):
             yield "Retry-After", "5"
 
 
-class Request(NamedTuple):
+class CallbackRequest(NamedTuple):
     """What both kinds of applications know of a request before its body."""
 
     method: str
@@ -160,9 +160,9 @@ class Request(NamedTuple):
     def token(self, limit: int) -> str:
         """The token, which is the last part of the path, if the rest of the request is in order."""
         if self.method != "POST":
-            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "use POST")
+            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "use POST")
         if self.content_length and not (self.content_length.isascii() and self.content_length.isdigit()):
-            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
         if self.content_length and (
             len(self.content_length) > len(str(limit)) or int(self.content_length) > limit
         ):
@@ -174,18 +174,20 @@ class Request(NamedTuple):
         if len(body) > limit:
             raise _too_large(limit)
         if self.length is not None and len(body) < self.length:
-            raise Refused(HTTPStatus.BAD_REQUEST, "the body is cut off")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "the body is cut off")
         if not body:
             return None
         kind = self.content_type.partition(";")[0].strip().lower()
         if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json")
+            raise RequestRefused(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json"
+            )
         return msgspec.Raw(body)
 
 
-def _refusal(error: Exception) -> Answer:
+def _refusal(error: Exception) -> CallbackAnswer:
     match error:
-        case Refused():
+        case RequestRefused():
             status = error.status
         case InvalidCallback():
             status = HTTPStatus.NOT_FOUND
@@ -197,14 +199,14 @@ def _refusal(error: Exception) -> Answer:
             status = HTTPStatus.BAD_REQUEST
         case DatabaseError() | psycopg.Error():
             log.error("callback not resolved: the database cannot be used", exc_info=error)
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "try again later"})
+            return CallbackAnswer(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "try again later"})
         case _:
             raise error
-    return Answer(status, {"error": str(error)})
+    return CallbackAnswer(status, {"error": str(error)})
 
 
-def _too_large(limit: int) -> Refused:
-    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body takes more than {limit:,} bytes")
+def _too_large(limit: int) -> RequestRefused:
+    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body takes more than {limit:,} bytes")
 
 
 def _read(stream: "InputStream", length: int | None, limit: int, *, ended: bool) -> bytes:
@@ -220,7 +222,7 @@ async def _aread(receive: Callable[[], Awaitable[Message]], limit: int) -> bytes
     while len(body) <= limit:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refused(HTTPStatus.BAD_REQUEST, "the body is cut off")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "the body is cut off")
         body += message.get("body", b"")
         if not message.get("more_body"):
             break

@@ -215,7 +215,7 @@ def unstarted_server(binaries: Path) -> Iterator[Server]:
     place = _place(for_another_user=bool(identity))
     _delete_abandoned(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-    lock = _locked(folder)
+    lock = _lock_folder(folder)
     try:
         if identity:
             os.chown(folder, identity["user"], identity["group"])
@@ -229,7 +229,7 @@ def unstarted_server(binaries: Path) -> Iterator[Server]:
         os.close(lock)
 
 
-def _locked(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     """Lock a folder for the life of this process; the file's name appears when the lock is held."""
     made = folder / f"{LOCK}.new"
     lock = os.open(made, os.O_CREAT | os.O_RDWR, 0o600)

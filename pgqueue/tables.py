@@ -122,9 +122,9 @@ def _columns(described: columns.Columns) -> list[Column[Any]]:
 def _workers() -> list[Column[Any]]:
     return [
         *_able_to_work(),
-        _required("lease_until", _instant()),
-        _required("pid", Integer()),
-        _required("idle", Boolean()),
+        _required_column("lease_until", _instant()),
+        _required_column("pid", Integer()),
+        _required_column("idle", Boolean()),
         _optional("tasks", ARRAY(Text)),
         _optional("blocked_since", _instant()),
         _optional("blocked_job", BigInteger()),
@@ -148,17 +148,17 @@ def _workers() -> list[Column[Any]]:
 
 
 def _former_workers() -> list[Column[Any]]:
-    return [*_able_to_work(), _required("ended_at", _instant())]
+    return [*_able_to_work(), _required_column("ended_at", _instant())]
 
 
 def _able_to_work() -> list[Column[Any]]:
     """The columns in which every worker describes itself."""
     return [
         Column("id", Uuid, primary_key=True),
-        _required("started_at", _instant()),
-        _required("host", Text()),
-        _required("version", Text()),
-        _required("concurrency", Integer()),
+        _required_column("started_at", _instant()),
+        _required_column("host", Text()),
+        _required_column("version", Text()),
+        _required_column("concurrency", Integer()),
         _optional("queues", ARRAY(Text)),
     ]
 
@@ -167,7 +167,7 @@ def _queues() -> list[Column[Any]]:
     return [
         Column("name", Text, primary_key=True),
         _optional("paused_at", _instant()),
-        _required("created_at", _instant()),
+        _required_column("created_at", _instant()),
         *(_optional(name, Text()) for name in ("paused_by", "paused_why")),
         _optional("drained_at", _instant()),
         *(_optional(name, Text()) for name in ("drained_by", "drained_why")),
@@ -188,31 +188,31 @@ def _schedules() -> list[Column[Any]]:
     return [
         Column("name", Text, primary_key=True),
         _optional("module", Text()),
-        _required("created_at", _instant()),
-        _required("task", Text()),
-        _required("queue", Text()),
-        _required("args", JSON()),
+        _required_column("created_at", _instant()),
+        _required_column("task", Text()),
+        _required_column("queue", Text()),
+        _required_column("args", JSON()),
         _optional("priority", SmallInteger()),
         _optional("max_attempts", SmallInteger()),
         _optional("unique_key", Text()),
-        _required("unique_until_started", Boolean()),
+        _required_column("unique_until_started", Boolean()),
         _optional("meta", JSONB()),
         _optional("cron", Text()),
         _optional("every", INTERVAL()),
         _optional("at", _instant()),
-        _required("timezone", Text()),
+        _required_column("timezone", Text()),
         *(_optional(name, _instant()) for name in ("anchor", "start_at", "end_at")),
         _optional("gap", Text()),
         _optional("repeat", Text()),
-        _required("jitter", INTERVAL()),
-        _required("missed", Text()),
-        _required("missed_limit", Integer()),
-        _required("grace", INTERVAL()),
-        _required("overlap", Text()),
+        _required_column("jitter", INTERVAL()),
+        _required_column("missed", Text()),
+        _required_column("missed_limit", Integer()),
+        _required_column("grace", INTERVAL()),
+        _required_column("overlap", Text()),
         _optional("expires_in", INTERVAL()),
-        _required("settled", _instant()),
+        _required_column("settled", _instant()),
         _optional("next_at", _instant()),
-        _required("live_jobs", ARRAY(BigInteger)),
+        _required_column("live_jobs", ARRAY(BigInteger)),
         _optional("paused_at", _instant()),
         _optional("paused_by", Text()),
         _optional("failed_at", _instant()),
@@ -224,36 +224,36 @@ def _schedule_ticks() -> list[Column[Any]]:
     return [
         Column("schedule", Text, primary_key=True),
         Column("at", _instant(), primary_key=True),
-        _required("fired_at", _instant()),
+        _required_column("fired_at", _instant()),
         _optional("job_id", BigInteger()),
-        _required("state", Text()),
-        _required("kind", Text()),
+        _required_column("state", Text()),
+        _required_column("kind", Text()),
     ]
 
 
 def _alerts() -> list[Column[Any]]:
     return [
         Column("name", Text, primary_key=True),
-        _required("module", Text()),
-        _required("created_at", _instant()),
-        _required("rule", Text()),
-        _required("after", INTERVAL()),
-        _required("clear_for", INTERVAL()),
+        _required_column("module", Text()),
+        _required_column("created_at", _instant()),
+        _required_column("rule", Text()),
+        _required_column("after", INTERVAL()),
+        _required_column("clear_for", INTERVAL()),
         _optional("repeat_every", INTERVAL()),
-        _required("resolved", Boolean()),
-        _required("task", Text()),
-        _required("argument", Text()),
-        _required("queue", Text()),
+        _required_column("resolved", Boolean()),
+        _required_column("task", Text()),
+        _required_column("argument", Text()),
+        _required_column("queue", Text()),
         _optional("priority", SmallInteger()),
         _optional("max_attempts", SmallInteger()),
         _optional("expires_in", INTERVAL()),
-        _required("next_at", _instant()),
+        _required_column("next_at", _instant()),
         _optional("looked_at", _instant()),
         _optional("value", Double()),
         _optional("threshold", Double()),
         _optional("summary", Text()),
         *(_optional(name, _instant()) for name in ("held_at", "firing_at", "clear_at", "told_at")),
-        _required("told", Integer()),
+        _required_column("told", Integer()),
         _optional("job_id", BigInteger()),
         _optional("silenced_until", _instant()),
         _optional("silenced_by", Text()),
@@ -262,7 +262,7 @@ def _alerts() -> list[Column[Any]]:
     ]
 
 
-def _required(name: str, kind: TypeEngine[Any]) -> Column[Any]:
+def _required_column(name: str, kind: TypeEngine[Any]) -> Column[Any]:
     return Column(name, kind, nullable=False)
 
 

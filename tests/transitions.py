@@ -27,7 +27,19 @@ TABLE: frozenset[Transition] = frozenset(
     {(ENQUEUED, str(state)) for state in BEGINNINGS}
     | {(str(before), str(after)) for before, all_after in TRANSITIONS.items() for after in all_after}
 )
-FOLDERS = ("store", "worker", "flows", "limits", "queues", "bulk", "signals", "batches", "crashes", "schedules", "model")
+FOLDERS = (
+    "store",
+    "worker",
+    "flows",
+    "limits",
+    "queues",
+    "bulk",
+    "signals",
+    "batches",
+    "crashes",
+    "schedules",
+    "model",
+)
 """The tests that show every transition."""
 IN_THE_SCHEMA = re.compile(r'function pgqueue\.|SQL function "')
 COMPARED = 160

@@ -14,12 +14,12 @@ from typing import Any
 
 from pgqueue.app.operator import me
 from pgqueue.app.registry import Registry
-from pgqueue.app.schedules.storing import modules_of
+from pgqueue.app.schedules.schedule_encoder import modules_of
 from pgqueue.app.task import Task
 from pgqueue.errors import Duration, InvalidOption, PayloadError, as_limit
 from pgqueue.store.alerts import alerts
 from pgqueue.store.plan import Plan
-from pgqueue.values.alerts.alert import Alert, Condition, Rule
+from pgqueue.values.alerts.alert import Alert, AlertCondition, Rule
 from pgqueue.values.alerts.state import AlertStatus, NewAlert, Terms
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.schedules.record import Applied
@@ -101,11 +101,11 @@ class Alerts:
         Returns:
             The names of those that were added, changed and removed, and of those whose name is taken.
         """
-        return said(self._queue.database.run(self.application()))
+        return log_applied(self._queue.database.run(self.application()))
 
     async def aapply(self) -> Applied:
         """As :meth:`apply`, awaited."""
-        return said(await self._queue.database.arun(self.application()))
+        return log_applied(await self._queue.database.arun(self.application()))
 
     def list(self) -> Sequence[AlertStatus]:
         """Every stored alert in the order of names, and how it stands."""
@@ -129,11 +129,11 @@ class Alerts:
         Raises:
             InvalidOption: there is none of this name.
         """
-        return self._queue.database.run(_silencing(name, length, by))
+        return self._queue.database.run(_silence_plan(name, length, by))
 
     async def asilence(self, name: str, length: Duration, *, by: str | None = None) -> datetime | None:
         """As :meth:`silence`, awaited."""
-        return await self._queue.database.arun(_silencing(name, length, by))
+        return await self._queue.database.arun(_silence_plan(name, length, by))
 
     def unsilence(self, name: str, *, by: str | None = None) -> None:
         """Have the task of a silenced alert told again.
@@ -145,11 +145,11 @@ class Alerts:
         Raises:
             InvalidOption: there is none of this name.
         """
-        self._queue.database.run(alerts.silence(name, None, by=_signed(by)))
+        self._queue.database.run(alerts.silence(name, None, by=_default_operator(by)))
 
     async def aunsilence(self, name: str, *, by: str | None = None) -> None:
         """As :meth:`unsilence`, awaited."""
-        await self._queue.database.arun(alerts.silence(name, None, by=_signed(by)))
+        await self._queue.database.arun(alerts.silence(name, None, by=_default_operator(by)))
 
     def remove(self, name: str, *, by: str | None = None) -> bool:
         """Delete an alert. One that code declares comes back when a worker of that code starts.
@@ -161,11 +161,11 @@ class Alerts:
         Returns:
             False: there was none of this name.
         """
-        return self._queue.database.run(alerts.remove(name, by=_signed(by)))
+        return self._queue.database.run(alerts.remove(name, by=_default_operator(by)))
 
     async def aremove(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`remove`, awaited."""
-        return await self._queue.database.arun(alerts.remove(name, by=_signed(by)))
+        return await self._queue.database.arun(alerts.remove(name, by=_default_operator(by)))
 
 
 def checked_name(name: str) -> str:
@@ -187,14 +187,14 @@ def checked_rule(name: str, rule: object) -> Any:  # noqa: ANN401 - a Rule
     Raises:
         InvalidOption: it is none.
     """
-    if not isinstance(rule, Condition) or type(rule) is Condition:
+    if not isinstance(rule, AlertCondition) or type(rule) is AlertCondition:
         raise InvalidOption(
             f"alert {name!r}: {rule!r:.80} is no condition; give one such as OldestReady(queue='mail', over=300)"
         )
     return rule
 
 
-def said(applied: Applied) -> Applied:
+def log_applied(applied: Applied) -> Applied:
     """Log what became of declared alerts."""
     for what in ("added", "changed", "removed"):
         if names := getattr(applied, what):
@@ -204,9 +204,9 @@ def said(applied: Applied) -> Applied:
     return applied
 
 
-def _silencing(name: str, length: Duration, by: str | None) -> Plan[datetime | None]:
-    return alerts.silence(name, as_limit("length", length), by=_signed(by))
+def _silence_plan(name: str, length: Duration, by: str | None) -> Plan[datetime | None]:
+    return alerts.silence(name, as_limit("length", length), by=_default_operator(by))
 
 
-def _signed(by: str | None) -> str:
+def _default_operator(by: str | None) -> str:
     return check_text("by", by or me())

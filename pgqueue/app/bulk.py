@@ -9,24 +9,24 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from pgqueue.app.operator import signed
+from pgqueue.app.operator import operator_name
 from pgqueue.errors import InvalidOption
 from pgqueue.store.bulk import bulk
-from pgqueue.store.bulk.bulk import Begun
-from pgqueue.store.bulk.bulk_jobs import Changed
+from pgqueue.store.bulk.bulk import StoredOperation
+from pgqueue.store.bulk.bulk_jobs import PortionResult
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.bulk.operation import Action, BulkResult, Operation, Preview
+from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, Preview
 from pgqueue.values.jobs.options import check_one_queue
-from pgqueue.values.limits.limit import Numbers
-from pgqueue.values.payloads.codec import Codec, opened
+from pgqueue.values.limits.limit import LimitNumbers
+from pgqueue.values.payloads.codec import Codec, decode_job
 
 OnProgress: TypeAlias = Callable[[BulkResult], object]
 """Is called after each portion, with the result so far."""
 
 
-class Operated(Protocol):
+class BulkQueue(Protocol):
     """A queue."""
 
     @property
@@ -38,7 +38,7 @@ class Operated(Protocol):
         """What encodes arguments and errors."""
 
     @property
-    def limits(self) -> Mapping[str, Numbers]:
+    def limits(self) -> Mapping[str, LimitNumbers]:
         """What its tasks declare."""
 
     def require_queue(self, queue: str) -> None:
@@ -53,7 +53,7 @@ class Selection:
     ``queue.control.resume_operation``.
     """
 
-    def __init__(self, queue: Operated, wanted: JobFilter) -> None:
+    def __init__(self, queue: BulkQueue, wanted: JobFilter) -> None:
         """Select jobs.
 
         Args:
@@ -63,31 +63,37 @@ class Selection:
         self._queue = queue
         self.filter = wanted
 
-    def _preview(self, action: Action, **details: Any) -> Preview:  # noqa: ANN401 - the fields of an operation
+    def _preview(self, action: BulkAction, **details: Any) -> Preview:  # noqa: ANN401 - the fields of an operation
         plan = bulk.preview(self._operation(action, **details))
-        return _shown(self._queue.codec, self._queue.database.run(plan))
+        return _readable_preview(self._queue.codec, self._queue.database.run(plan))
 
-    async def _apreview(self, action: Action, **details: Any) -> Preview:  # noqa: ANN401 - the fields of an operation
+    async def _apreview(self, action: BulkAction, **details: Any) -> Preview:  # noqa: ANN401 - the fields of an operation
         plan = bulk.preview(self._operation(action, **details))
-        return _shown(self._queue.codec, await self._queue.database.arun(plan))
+        return _readable_preview(self._queue.codec, await self._queue.database.arun(plan))
 
-    def _do(self, action: Action, by: str | None, progress: OnProgress | None, **details: Any) -> BulkResult:  # noqa: ANN401 - those of the action
-        operation = self._operation(action, **details)
-        begun = self._queue.database.run(bulk.begin(operation, by=signed(by)))
-        return go_on(self._queue.database, begun, progress)
-
-    async def _ado(
+    def _do(
         self,
-        action: Action,
+        action: BulkAction,
         by: str | None,
         progress: OnProgress | None,
         **details: Any,  # noqa: ANN401 - those of the action
     ) -> BulkResult:
         operation = self._operation(action, **details)
-        begun = await self._queue.database.arun(bulk.begin(operation, by=signed(by)))
+        begun = self._queue.database.run(bulk.begin(operation, by=operator_name(by)))
+        return go_on(self._queue.database, begun, progress)
+
+    async def _ado(
+        self,
+        action: BulkAction,
+        by: str | None,
+        progress: OnProgress | None,
+        **details: Any,  # noqa: ANN401 - those of the action
+    ) -> BulkResult:
+        operation = self._operation(action, **details)
+        begun = await self._queue.database.arun(bulk.begin(operation, by=operator_name(by)))
         return await ago_on(self._queue.database, begun, progress)
 
-    def _operation(self, action: Action, **details: Any) -> Operation:  # noqa: ANN401 - those of the action
+    def _operation(self, action: BulkAction, **details: Any) -> Operation:  # noqa: ANN401 - those of the action
         if details.get("to") is not None:
             self._queue.require_queue(check_one_queue("to", details["to"]))
         return Operation(action=action, filter=self.filter, **details).checked()
@@ -97,7 +103,11 @@ class LiveSelection(Selection):
     """Live jobs that match a filter."""
 
     def preview(
-        self, action: Action | str = Action.CANCEL, *, to: str | None = None, priority: int | None = None
+        self,
+        action: BulkAction | str = BulkAction.CANCEL,
+        *,
+        to: str | None = None,
+        priority: int | None = None,
     ) -> Preview:
         """What an operation would do; it changes nothing.
 
@@ -109,7 +119,11 @@ class LiveSelection(Selection):
         return self._preview(_live(action), to=to, priority=priority)
 
     async def apreview(
-        self, action: Action | str = Action.CANCEL, *, to: str | None = None, priority: int | None = None
+        self,
+        action: BulkAction | str = BulkAction.CANCEL,
+        *,
+        to: str | None = None,
+        priority: int | None = None,
     ) -> Preview:
         """As :meth:`preview`, awaited."""
         return await self._apreview(_live(action), to=to, priority=priority)
@@ -121,11 +135,11 @@ class LiveSelection(Selection):
             by: who; by default the user and the host of this process.
             progress: is called after each portion, with the result so far.
         """
-        return self._do(Action.CANCEL, by, progress)
+        return self._do(BulkAction.CANCEL, by, progress)
 
     async def acancel(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """As :meth:`cancel`, awaited."""
-        return await self._ado(Action.CANCEL, by, progress)
+        return await self._ado(BulkAction.CANCEL, by, progress)
 
     def purge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """End the jobs that wait, and their flows with them; those that run are left alone.
@@ -134,11 +148,11 @@ class LiveSelection(Selection):
             by: as for :meth:`cancel`.
             progress: as for :meth:`cancel`.
         """
-        return self._do(Action.PURGE, by, progress)
+        return self._do(BulkAction.PURGE, by, progress)
 
     async def apurge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """As :meth:`purge`, awaited."""
-        return await self._ado(Action.PURGE, by, progress)
+        return await self._ado(BulkAction.PURGE, by, progress)
 
     def move(self, to: str, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """Put the jobs that wait into another queue; those that run are left alone.
@@ -152,13 +166,13 @@ class LiveSelection(Selection):
             InvalidOption: ``to`` is not a valid name, or the queue of the filter.
             UnknownQueue: ``to`` is not one of the declared names.
         """
-        return self._do(Action.MOVE, by, progress, to=to)
+        return self._do(BulkAction.MOVE, by, progress, to=to)
 
     async def amove(
         self, to: str, *, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """As :meth:`move`, awaited."""
-        return await self._ado(Action.MOVE, by, progress, to=to)
+        return await self._ado(BulkAction.MOVE, by, progress, to=to)
 
     def reprioritise(
         self, priority: int, *, by: str | None = None, progress: OnProgress | None = None
@@ -173,13 +187,13 @@ class LiveSelection(Selection):
         Raises:
             InvalidOption: the priority is out of range.
         """
-        return self._do(Action.REPRIORITISE, by, progress, priority=priority)
+        return self._do(BulkAction.REPRIORITISE, by, progress, priority=priority)
 
     async def areprioritise(
         self, priority: int, *, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """As :meth:`reprioritise`, awaited."""
-        return await self._ado(Action.REPRIORITISE, by, progress, priority=priority)
+        return await self._ado(BulkAction.REPRIORITISE, by, progress, priority=priority)
 
 
 class DeadSelection(Selection):
@@ -187,11 +201,11 @@ class DeadSelection(Selection):
 
     def preview(self) -> Preview:
         """Which jobs a retry or a purge would act on; it changes nothing."""
-        return self._preview(Action.RETRY_DEAD)
+        return self._preview(BulkAction.RETRY_DEAD)
 
     async def apreview(self) -> Preview:
         """As :meth:`preview`, awaited."""
-        return await self._apreview(Action.RETRY_DEAD)
+        return await self._apreview(BulkAction.RETRY_DEAD)
 
     def retry(
         self, *, without_key: bool = False, by: str | None = None, progress: OnProgress | None = None
@@ -203,13 +217,13 @@ class DeadSelection(Selection):
             by: who; by default the user and the host of this process.
             progress: is called after each portion, with the result so far.
         """
-        return self._do(Action.RETRY_DEAD, by, progress, without_key=without_key)
+        return self._do(BulkAction.RETRY_DEAD, by, progress, without_key=without_key)
 
     async def aretry(
         self, *, without_key: bool = False, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """As :meth:`retry`, awaited."""
-        return await self._ado(Action.RETRY_DEAD, by, progress, without_key=without_key)
+        return await self._ado(BulkAction.RETRY_DEAD, by, progress, without_key=without_key)
 
     def purge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """Delete the jobs for ever, with their arguments and errors.
@@ -218,14 +232,14 @@ class DeadSelection(Selection):
             by: as for :meth:`retry`.
             progress: as for :meth:`retry`.
         """
-        return self._do(Action.PURGE_DEAD, by, progress)
+        return self._do(BulkAction.PURGE_DEAD, by, progress)
 
     async def apurge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """As :meth:`purge`, awaited."""
-        return await self._ado(Action.PURGE_DEAD, by, progress)
+        return await self._ado(BulkAction.PURGE_DEAD, by, progress)
 
 
-def selected(queue: Operated, given: Mapping[str, Any], *, dead: bool) -> JobFilter:
+def checked_filter(queue: BulkQueue, given: Mapping[str, Any], *, dead: bool) -> JobFilter:
     """The filter of some criteria.
 
     Raises:
@@ -246,32 +260,34 @@ def selected(queue: Operated, given: Mapping[str, Any], *, dead: bool) -> JobFil
     return wanted
 
 
-def go_on(database: Database, begun: Begun, progress: OnProgress | None) -> BulkResult:
+def go_on(database: Database, begun: StoredOperation, progress: OnProgress | None) -> BulkResult:
     """Do an operation from where it stands to its end."""
-    return run_sweep(bulk.running(begun, tell=_telling(progress)), again_after_deadlock(database.run))
-
-
-async def ago_on(database: Database, begun: Begun, progress: OnProgress | None) -> BulkResult:
-    """As :func:`go_on`, awaited."""
-    return await arun_sweep(
-        bulk.running(begun, tell=_telling(progress)), aagain_after_deadlock(database.arun)
+    return run_sweep(
+        bulk.run_operation(begun, tell=_progress_callback(progress)), again_after_deadlock(database.run)
     )
 
 
-def _telling(progress: OnProgress | None) -> bulk.Told:
-    def tell(result: BulkResult, _: Changed) -> None:
+async def ago_on(database: Database, begun: StoredOperation, progress: OnProgress | None) -> BulkResult:
+    """As :func:`go_on`, awaited."""
+    return await arun_sweep(
+        bulk.run_operation(begun, tell=_progress_callback(progress)), aagain_after_deadlock(database.arun)
+    )
+
+
+def _progress_callback(progress: OnProgress | None) -> bulk.TellProgress:
+    def tell(result: BulkResult, _: PortionResult) -> None:
         if progress is not None:
             progress(result)
 
     return tell
 
 
-def _live(action: Action | str) -> Action:
-    live = [one for one in Action if not one.dead]
+def _live(action: BulkAction | str) -> BulkAction:
+    live = [one for one in BulkAction if not one.dead]
     if action not in live:
         raise InvalidOption(f"action={action!r:.80}: use one of {', '.join(live)}")
-    return Action(action)
+    return BulkAction(action)
 
 
-def _shown(codec: Codec | None, found: Preview) -> Preview:
-    return msgspec.structs.replace(found, sample=tuple(opened(codec, job) for job in found.sample))
+def _readable_preview(codec: Codec | None, found: Preview) -> Preview:
+    return msgspec.structs.replace(found, sample=tuple(decode_job(codec, job) for job in found.sample))

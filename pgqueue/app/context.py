@@ -25,18 +25,18 @@ import psycopg
 
 from pgqueue.app.flows.inside import FlowInside
 from pgqueue.app.hooks.observer import Observers
-from pgqueue.app.notes.notes import Keeps, Notes
+from pgqueue.app.notes.notes import NoteHost, Notes
 from pgqueue.app.notes.progress import Board
 from pgqueue.app.signals.waits import CanWait
 from pgqueue.errors import InvalidOption, JobError, Superseded
-from pgqueue.store.connections.connection import Awaiting, Blocking
-from pgqueue.store.connections.joining import joinable
+from pgqueue.store.connections.connection import AsyncStepRunner, StepRunner
+from pgqueue.store.connections.open_transaction import joinable
 from pgqueue.store.flows import flow_growth
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.store.plan import Plan, arun, run
-from pgqueue.values.flows.results import Facts, Results
+from pgqueue.values.flows.results import FlowPosition, Results
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.note import checked_report
 from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict
@@ -54,7 +54,7 @@ R = TypeVar("R")
 logger = logging.getLogger("pgqueue.task")
 
 
-class Host(Keeps, Protocol):
+class AttemptHost(NoteHost, Protocol):
     """What runs attempts, as their contexts see it.
 
     Attributes:
@@ -99,7 +99,7 @@ class Context(CanWait):
         completed: whether :meth:`transaction` has completed the job.
     """
 
-    _host: Host
+    _host: AttemptHost
     __slots__ = (
         "_additions",
         "_facts",
@@ -113,7 +113,7 @@ class Context(CanWait):
         "job",
     )
 
-    def __init__(self, job: Claim, host: Host) -> None:
+    def __init__(self, job: Claim, host: AttemptHost) -> None:
         """Made by the worker, for one attempt.
 
         Args:
@@ -125,7 +125,7 @@ class Context(CanWait):
         self.completed = False
         self._superseded = False
         self._host = host
-        self._facts: Facts | None = None
+        self._facts: FlowPosition | None = None
         self._additions: list[Addition] = []  # list[Addition]() takes 0.5 µs
         self._judged: tuple[BaseException, Verdict] | None = None
         self._notes: Notes | None = None
@@ -323,7 +323,7 @@ class JobTransaction:
 
     __slots__ = ("_ctx", "_entered", "_host")
 
-    def __init__(self, ctx: Context, host: Host) -> None:
+    def __init__(self, ctx: Context, host: AttemptHost) -> None:
         """Prepare; nothing is connected yet."""
         self._ctx = ctx
         self._host = host
@@ -354,7 +354,7 @@ class JobTransaction:
             with joinable(database.itself, connection):
                 yield connection
             ends = self._ends()
-            steps, plan = Blocking(connection, database.catalogue), self._completion(ends)
+            steps, plan = StepRunner(connection, database.catalogue), self._completion(ends)
             again = again_after_deadlock if plan.kind.transaction else _once
             self._require_held(again(lambda plan: run(plan, steps))(plan))
         self._note_completion(ends)
@@ -367,7 +367,7 @@ class JobTransaction:
             with joinable(database.itself, connection):
                 yield connection
             ends = self._ends()
-            steps, plan = Awaiting(connection, database.catalogue), self._completion(ends)
+            steps, plan = AsyncStepRunner(connection, database.catalogue), self._completion(ends)
             again = aagain_after_deadlock if plan.kind.transaction else _once
             self._require_held(await again(lambda plan: arun(plan, steps))(plan))
         self._note_completion(ends)

@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from pgqueue.app.jobs import Jobs
-from pgqueue.app.results import Returns, aended, aplace_of, ended, place_of, typed_result_of
+from pgqueue.app.job_methods import JobMethods
+from pgqueue.app.results import (
+    HasReturnType,
+    aplace_of,
+    await_until_ended,
+    place_of,
+    typed_result_of,
+    wait_until_ended,
+)
 from pgqueue.values.insight.why import Why
-from pgqueue.values.jobs.job import Enqueued, JobState, Outcome
+from pgqueue.values.jobs.job import EnqueueAnswer, JobState, Outcome
 from pgqueue.values.jobs.note import Progress
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the name users see in ``JobHandle[R]``
@@ -23,7 +30,7 @@ class JobHandle(Generic[R]):
 
     __slots__ = ("_queue", "id", "outcome")
 
-    def __init__(self, enqueued: Enqueued, queue: Jobs) -> None:
+    def __init__(self, enqueued: EnqueueAnswer, queue: JobMethods) -> None:
         """Made by an enqueue.
 
         Args:
@@ -99,18 +106,20 @@ class JobHandle(Generic[R]):
             PayloadNotDecodable: the result does not fit the annotation, or the queue's codec cannot decode it.
         """
         queue = self._queue
-        look = ended(place_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history)
+        look = wait_until_ended(
+            place_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
+        )
         return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # as annotated
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`result`, awaited."""
         queue = self._queue
-        look = await aended(
+        look = await await_until_ended(
             await aplace_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
         )
         return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # the task says the type
 
     @property
-    def _tasks(self) -> Mapping[str, Returns]:
+    def _tasks(self) -> Mapping[str, HasReturnType]:
         """The tasks that are registered here, by name."""
         return getattr(self._queue, "tasks", {})

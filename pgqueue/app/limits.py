@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from pgqueue.app.operator import signed
+from pgqueue.app.operator import operator_name
 from pgqueue.errors import InvalidOption
 from pgqueue.store.connections.database import Database
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.options import check_number, check_one_queue, check_text
-from pgqueue.values.limits.limit import QUEUE, Limit, Numbers, Rate
-from pgqueue.values.limits.limiting import share_key
+from pgqueue.values.limits.limit import QUEUE, Limit, LimitNumbers, Rate
 from pgqueue.values.limits.status import LimitStatus
+from pgqueue.values.limits.task_limits import share_key
 from pgqueue.values.payloads.codec import Codec
-from pgqueue.values.queues.serving import WEIGHTS
+from pgqueue.values.queues.served_queues import WEIGHTS
 
 
-class Limited(Protocol):
+class LimitsQueue(Protocol):
     """A queue."""
 
     @property
@@ -28,7 +28,7 @@ class Limited(Protocol):
         """What encodes the keys of its jobs; None: nothing does."""
 
     @property
-    def limits(self) -> Mapping[str, Numbers]:
+    def limits(self) -> Mapping[str, LimitNumbers]:
         """What its tasks declare."""
 
 
@@ -38,7 +38,7 @@ class LimitControl:
     Each method has an awaited twin with an ``a`` before its name. All raise ``InvalidOption`` for a name that no limit has.
     """
 
-    def __init__(self, queue: Limited) -> None:
+    def __init__(self, queue: LimitsQueue) -> None:
         """Steer the limits of this app."""
         self._queue = queue
 
@@ -63,11 +63,11 @@ class LimitControl:
             name: of the limit.
             by: who.
         """
-        self._queue.database.run(limit_control.unset(name, self._queue.limits, by=signed(by)))
+        self._queue.database.run(limit_control.unset(name, self._queue.limits, by=operator_name(by)))
 
     async def aunset(self, name: str, *, by: str | None = None) -> None:
         """As :meth:`unset`, awaited."""
-        await self._queue.database.arun(limit_control.unset(name, self._queue.limits, by=signed(by)))
+        await self._queue.database.arun(limit_control.unset(name, self._queue.limits, by=operator_name(by)))
 
     def weigh(self, share: Mapping[str, object], weight: int | None, *, by: str | None = None) -> None:
         """Have more or fewer jobs of a share start than of others. Workers keep to it within a second.
@@ -88,19 +88,21 @@ class LimitControl:
             check_number("weight", weight, WEIGHTS)
         codec = self._queue.codec
         key = share_key(share, None if codec is None else codec.key)
-        return limit_control.weigh(key, weight, by=signed(by))
+        return limit_control.weigh(key, weight, by=operator_name(by))
 
     def _change(self, name: str, limit: Limit | Rate, by: str | None) -> Plan[LimitStatus]:
-        return limit_control.change(_checked(name), _numbers(limit), self._queue.limits, by=signed(by))
+        return limit_control.change(
+            _check_name(name), _numbers(limit), self._queue.limits, by=operator_name(by)
+        )
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if check_text("limit", name).startswith(QUEUE):
         check_one_queue("queue", name.removeprefix(QUEUE))
     return name
 
 
-def _numbers(limit: object) -> Numbers:
+def _numbers(limit: object) -> LimitNumbers:
     if not isinstance(limit, Limit | Rate):
         raise InvalidOption(f"limit={limit!r:.80}: use Limit(5), or Rate('100/minute', burst=20)")
     other = limit.cost != 1 if isinstance(limit, Rate) else limit.ordered or limit.when_full != "wait"

@@ -48,7 +48,7 @@ class Middleware:
         return await call()
 
 
-def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
+def check_middleware(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
     """The middleware of a queue.
 
     Raises:
@@ -70,7 +70,7 @@ def at_enqueue(middleware: Iterable[Middleware]) -> tuple[Callable[[NewJob], New
     return tuple(one.enqueuing for one in middleware if type(one).enqueuing is not Middleware.enqueuing)
 
 
-def composed(
+def wrap_in_middleware(
     function: Callable[..., Any], middleware: Sequence[Middleware], *, is_async: bool
 ) -> Around | None:
     """A function with its middleware around it; None: there is none for functions of this kind.

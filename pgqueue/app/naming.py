@@ -29,7 +29,7 @@ def require_function(function: object, *, named: bool) -> None:
     """
     remedy = _remedy(function, named=named)
     if remedy is not None:
-        raise InvalidOption(f"@queue.task on {_shown(function)}: {remedy}")
+        raise InvalidOption(f"@queue.task on {_function_name(function)}: {remedy}")
 
 
 def name_of(function: Callable[..., Any], given: str | None) -> str:
@@ -42,7 +42,7 @@ def name_of(function: Callable[..., Any], given: str | None) -> str:
         return check_name("task", given)
     if not function.__module__:
         raise InvalidOption(
-            f"{_shown(function)} is in no module: give the task a name, @queue.task(name=...)"
+            f"{_function_name(function)} is in no module: give the task a name, @queue.task(name=...)"
         )
     module = _real_name(function.__module__) or function.__module__
     return check_name("task", f"{module}.{function.__qualname__}")
@@ -134,6 +134,6 @@ def _real_name(module: str) -> str | None:
     return None if found in MAIN else found
 
 
-def _shown(function: object) -> str:
+def _function_name(function: object) -> str:
     where = f" ({place_of(function)})" if callable(function) and not inspect.isclass(function) else ""
     return f"{function!r:.80}{where}"

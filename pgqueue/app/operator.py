@@ -6,7 +6,7 @@ from contextlib import suppress
 from pgqueue.values.jobs.options import check_text
 
 
-def signed(by: str | None) -> str:
+def operator_name(by: str | None) -> str:
     """The name that the audit keeps.
 
     Args:

@@ -1,7 +1,7 @@
 """The queue: where jobs are enqueued and taken.
 
-:class:`PgQueue` inherits what asks of one job (:mod:`pgqueue.app.jobs`), what adds jobs
-(:mod:`pgqueue.app.enqueuing`), what registers tasks (:mod:`pgqueue.app.registry`), and what
+:class:`PgQueue` inherits what asks of one job (:mod:`pgqueue.app.job_methods`), what adds jobs
+(:mod:`pgqueue.app.enqueue_methods`), what registers tasks (:mod:`pgqueue.app.registry`), and what
 tells of shards (:mod:`pgqueue.app.shards`), each from the one before it. What looks at many jobs is ``queue.insight``, and what an
 operator changes is ``queue.control``.
 Every public method runs one plan of the store. Methods that touch the database come in pairs; the awaited one has
@@ -13,26 +13,26 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
+from pgqueue.app.database_for_tests import database_for_tests
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.hooks.observer import Observer, Observers
-from pgqueue.app.middleware import Middleware, at_enqueue, checked
-from pgqueue.app.shards import Sharding
+from pgqueue.app.middleware import Middleware, at_enqueue, check_middleware
+from pgqueue.app.shards import ShardMethods
 from pgqueue.app.takes.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
-from pgqueue.app.undertest import under_test
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import replica_in_environment
-from pgqueue.store.connections.replica import Replicated
-from pgqueue.store.shards.sharded import Sharded, require_only_shards
+from pgqueue.store.connections.replica import ReplicatedDatabase
+from pgqueue.store.shards.sharded import ShardedDatabase, require_only_shards
 from pgqueue.values.jobs.event import Event, JobEventName, WorkerEvent, WorkerEventName
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import check_number, check_queues
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.payloads.codec import Codec, checked_codec
 from pgqueue.values.payloads.signature import DEFAULT_LIMIT
-from pgqueue.values.queues.serving import Order, serving
+from pgqueue.values.queues.served_queues import Order, parse_served
 from pgqueue.values.workers.lease import LEASE
 
 P = ParamSpec("P")
@@ -41,7 +41,7 @@ JobHook = TypeVar("JobHook", bound=Callable[[Event], object])
 WorkerHook = TypeVar("WorkerHook", bound=Callable[[WorkerEvent], object])
 
 
-class Rules(NamedTuple):
+class QueueOptions(NamedTuple):
     """The options of a queue that are the same wherever its database is; see :class:`PgQueue`."""
 
     queues: frozenset[str] | None
@@ -77,7 +77,7 @@ class Rules(NamedTuple):
         )
 
 
-class PgQueue(Sharding):
+class PgQueue(ShardMethods):
     """A job queue in a PostgreSQL database."""
 
     def __init__(
@@ -127,7 +127,7 @@ class PgQueue(Sharding):
         Raises:
             InvalidOption: one of them is out of its range.
         """
-        rules = Rules.checked(
+        rules = QueueOptions.checked(
             queues=queues, history=history, dead=dead, history_args=history_args, max_payload=max_payload
         )
         where: dict[str, Any] = {"replica": replica} if replica else {}
@@ -136,9 +136,9 @@ class PgQueue(Sharding):
             where["shards"] = shards
         where |= {"schema": schema, "direct_dsn": direct_dsn, "behind_pooler": behind_pooler}
         super().__init__(self._make_database(dsn, pool_size=pool_size, **where))
-        self.database = under_test(self, self.database)
+        self.database = database_for_tests(self, self.database)
         self.queues, self.history, self.dead, self.history_args, self.max_payload = rules
-        self.middleware = (*self._framework_middleware(), *checked(middleware))
+        self.middleware = (*self._framework_middleware(), *check_middleware(middleware))
         self._at_enqueue = at_enqueue(self.middleware)
         if shards is not None:
             self._at_enqueue = (*self._at_enqueue, self._with_one_home())
@@ -188,12 +188,12 @@ class PgQueue(Sharding):
             PayloadTooLarge: their JSON form is over the limit.
             DatabaseError: the database cannot be reached, or its schema is missing.
         """
-        job, connection = require_task(task, args)._prepared(args, kwargs)  # noqa: SLF001 - the queue's own side of it
+        job, connection = require_task(task, args)._prepare(args, kwargs)  # noqa: SLF001 - the queue's own side of it
         return self._add([job], connection)[0]
 
     async def aenqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """As :meth:`enqueue`, awaited."""
-        job, connection = require_task(task, args)._prepared(args, kwargs)  # noqa: SLF001 - the queue's own side of it
+        job, connection = require_task(task, args)._prepare(args, kwargs)  # noqa: SLF001 - the queue's own side of it
         return (await self._aadd([job], connection))[0]
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: object = None) -> list[JobHandle[R]]:
@@ -305,9 +305,9 @@ class PgQueue(Sharding):
         """Where this queue's jobs are to be; a framework's queue overrides it."""
         shards = options.pop("shards", None)
         if shards is not None:
-            return Sharded(shards, **options)
+            return ShardedDatabase(shards, **options)
         replica = options.pop("replica", None) or (replica_in_environment() if dsn is None else None)
-        return Replicated(dsn, replica=replica, **options) if replica else Database(dsn, **options)
+        return ReplicatedDatabase(dsn, replica=replica, **options) if replica else Database(dsn, **options)
 
     def _take_options(
         self,
@@ -317,7 +317,7 @@ class PgQueue(Sharding):
         lease: Duration,
     ) -> dict[str, Any]:
         return {
-            "served": serving(queues, order=order, declared=self.queues),
+            "served": parse_served(queues, order=order, declared=self.queues),
             "timeout": as_delay("timeout", timeout),
             "lease": as_limit("lease", lease),
             "keep": self.keeps_history,

@@ -9,22 +9,22 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
-from pgqueue.app.batches.tasks import RegistersBatch, require_item, require_one_parameter
-from pgqueue.app.calling import Calls, MakesCalls, calls_of
+from pgqueue.app.batches.tasks import BatchTaskDecorator, require_item, require_one_parameter
+from pgqueue.app.call_decorator import AwaitableTask, CallDecorator, calls_of
 from pgqueue.app.context import Context
-from pgqueue.app.enqueuing import Enqueuing
+from pgqueue.app.enqueue_methods import EnqueueMethods
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.naming import as_aliases, first_name, name_of, place_of, require_function
-from pgqueue.app.task import Registers, Task
+from pgqueue.app.task import Task, TaskDecorator
 from pgqueue.errors import DuplicateTask, Duration, InvalidOption, UnknownTask, as_limit
-from pgqueue.values.hints import hinting
-from pgqueue.values.jobs.batching import Batching
-from pgqueue.values.jobs.batching import checked as checked_batching
+from pgqueue.values.hints import suggest_options
+from pgqueue.values.jobs.batch_policy import BatchPolicy
+from pgqueue.values.jobs.batch_policy import batch_policy as checked_batching
 from pgqueue.values.jobs.options import JobOptions
 from pgqueue.values.jobs.retry import Retry, as_policy
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.limits.limit import Limit, Numbers, Rate
-from pgqueue.values.limits.limiting import Limiting, limiting, require_agreement
+from pgqueue.values.limits.limit import Limit, LimitNumbers, Rate
+from pgqueue.values.limits.task_limits import TaskLimits, limits_of_task, require_agreement
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.payloads.models import refuse_models
 from pgqueue.values.workers.crashes import Crashes, as_crashes
@@ -34,7 +34,7 @@ R = TypeVar("R")
 I = TypeVar("I")  # noqa: E741 - an item
 
 
-class Registry(Enqueuing):
+class Registry(EnqueueMethods):
     """The tasks of a queue.
 
     Attributes:
@@ -44,7 +44,7 @@ class Registry(Enqueuing):
     middleware: tuple[Middleware, ...]
     _tasks: dict[str, Task[..., Any]]
     _batch_tasks: set[str]
-    _limits: dict[str, Numbers]
+    _limits: dict[str, LimitNumbers]
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -52,12 +52,12 @@ class Registry(Enqueuing):
         return MappingProxyType(self._tasks)
 
     @property
-    def limits(self) -> Mapping[str, Numbers]:
+    def limits(self) -> Mapping[str, LimitNumbers]:
         """The limits of its tasks, by name."""
         return self._limits
 
     @property
-    def limiting(self) -> Mapping[str, Limiting | None]:
+    def limiting(self) -> Mapping[str, TaskLimits | None]:
         """Which limits and which share the jobs of each task have; None: they have none."""
         return {name: task.limiting for name, task in self._tasks.items()}
 
@@ -91,8 +91,8 @@ class Registry(Enqueuing):
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
         aliases: Sequence[str] = (),
-    ) -> Registers: ...
-    @hinting
+    ) -> TaskDecorator: ...
+    @suggest_options
     def task(
         self,
         function: Callable[..., Any] | None = None,
@@ -159,7 +159,7 @@ class Registry(Enqueuing):
         )
         return register if function is None else register(function)
 
-    @hinting
+    @suggest_options
     def batch_task(
         self,
         item: Callable[P, I],
@@ -180,7 +180,7 @@ class Registry(Enqueuing):
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
         aliases: Sequence[str] = (),
-    ) -> RegistersBatch[P, I]:
+    ) -> BatchTaskDecorator[P, I]:
         """Register a function that takes many jobs in one call: a :class:`pgqueue.Batch` of items.
 
         Each job is enqueued with the arguments of one item, and ends by itself.
@@ -235,18 +235,18 @@ class Registry(Enqueuing):
                 aliases=former,
             )
 
-        return cast("RegistersBatch[P, I]", register)
+        return cast("BatchTaskDecorator[P, I]", register)
 
     @overload
-    def call(self, task: Task[P, R], /) -> Calls[P, R]: ...
+    def call(self, task: Task[P, R], /) -> AwaitableTask[P, R]: ...
     @overload
-    def call(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Calls[P, R]: ...
+    def call(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> AwaitableTask[P, R]: ...
     @overload
-    def call(self, function: Callable[Concatenate[Context, P], R], /) -> Calls[P, R]: ...
+    def call(self, function: Callable[Concatenate[Context, P], R], /) -> AwaitableTask[P, R]: ...
     @overload
-    def call(self, function: Callable[P, Awaitable[R]], /) -> Calls[P, R]: ...
+    def call(self, function: Callable[P, Awaitable[R]], /) -> AwaitableTask[P, R]: ...
     @overload
-    def call(self, function: Callable[P, R], /) -> Calls[P, R]: ...
+    def call(self, function: Callable[P, R], /) -> AwaitableTask[P, R]: ...
     @overload
     def call(
         self,
@@ -264,7 +264,7 @@ class Registry(Enqueuing):
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
         aliases: Sequence[str] = (),
-    ) -> MakesCalls: ...
+    ) -> CallDecorator: ...
     def call(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
         """Register a function as a task, and make an ``async def`` function whose calls run as its jobs.
 
@@ -321,7 +321,7 @@ class Registry(Enqueuing):
         timeout: timedelta | None,
         crashes: Crashes,
         item: Callable[..., Any] | None = None,
-        batching: Batching | None = None,
+        batching: BatchPolicy | None = None,
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
         aliases: tuple[str, ...] = (),
@@ -344,7 +344,7 @@ class Registry(Enqueuing):
             crashes=crashes,
             item=item,
             batching=batching,
-            limiting=limiting(name, limit, fair_by, named=first_name(name, aliases)),
+            limiting=limits_of_task(name, limit, fair_by, named=first_name(name, aliases)),
             aliases=aliases,
         )
         self._add_limits(task)

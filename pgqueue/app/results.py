@@ -21,21 +21,21 @@ from pgqueue.errors import (
     as_duration,
 )
 from pgqueue.store.connections.database import Database
-from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.insight import why as store_why
 from pgqueue.store.plan import Plan
-from pgqueue.store.results import waiting
+from pgqueue.store.results import job_end
 from pgqueue.store.results.ends import End
-from pgqueue.store.results.waiting import Look
-from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.results.job_end import EndLook
+from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.insight.why import NO_RECORD, Why
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.verdict import why_not_kept
-from pgqueue.values.payloads.codec import Codec, opened, result_text
+from pgqueue.values.payloads.codec import Codec, decode_job, result_text
 from pgqueue.values.payloads.readable import value_of
 from pgqueue.values.payloads.result import NOT_RETURNED, ReturnType
 from pgqueue.values.shards import shard_of_id
-from pgqueue.values.workers.lease import spoken
+from pgqueue.values.workers.lease import duration_text
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 """Seconds between two looks of a caller that has to look itself, growing by half each time."""
@@ -43,7 +43,7 @@ LONGEST_WAIT = 1e6
 """Seconds. What waits for longer is told to look again, since locks have no longer timeouts."""
 
 
-class Told(NamedTuple):
+class EndWait(NamedTuple):
     """Wait until another thread tells that the job has ended.
 
     Attributes:
@@ -55,11 +55,11 @@ class Told(NamedTuple):
     within: float
 
 
-Step: TypeAlias = Plan[Any] | Told | timedelta
+WaitStep: TypeAlias = Plan[Any] | EndWait | timedelta
 """What a caller that waits does next: runs a plan, waits to be told, or pauses."""
 
 
-class Returns(Protocol):
+class HasReturnType(Protocol):
     """A task, as far as its result is concerned."""
 
     @property
@@ -69,15 +69,19 @@ class Returns(Protocol):
 
 def place_of(database: Database, job_id: int) -> Database:
     """The database in which a job's end is waited for: of several shards, the job's."""
-    return database.of_job(job_id) if isinstance(database, Sharded) else database
+    return database.of_job(job_id) if isinstance(database, ShardedDatabase) else database
 
 
 async def aplace_of(database: Database, job_id: int) -> Database:
     """As :func:`place_of`, awaited."""
-    return await database.aof_number(shard_of_id(job_id)) if isinstance(database, Sharded) else database
+    return (
+        await database.aof_number(shard_of_id(job_id)) if isinstance(database, ShardedDatabase) else database
+    )
 
 
-def ended(database: Database, job_id: int, timeout: float | timedelta | None, *, keeps_history: bool) -> Look:
+def wait_until_ended(
+    database: Database, job_id: int, timeout: float | timedelta | None, *, keeps_history: bool
+) -> EndLook:
     """Wait until a job has ended, and return it.
 
     Args:
@@ -99,23 +103,23 @@ def ended(database: Database, job_id: int, timeout: float | timedelta | None, *,
                 step = steps.send(answer)
                 if isinstance(step, Plan):
                     answer = database.run(step, apart)
-                elif isinstance(step, Told):
-                    answer = _told(step)
+                elif isinstance(step, EndWait):
+                    answer = _wait_for_end(step)
                 else:
                     time.sleep(step.total_seconds())
                     answer = None
         except StopIteration as end:
-            return cast("Look", end.value)
+            return cast("EndLook", end.value)
 
 
-async def aended(
+async def await_until_ended(
     database: Database,
     job_id: int,
     timeout: float | timedelta | None,  # noqa: ASYNC109 - as the blocking one
     *,
     keeps_history: bool,
-) -> Look:
-    """As :func:`ended`, awaited."""
+) -> EndLook:
+    """As :func:`wait_until_ended`, awaited."""
     apart = _apart(database)
     with closing(_until_ended(database, job_id, timeout, keeps_history=keeps_history)) as steps:
         answer: Any = None
@@ -124,16 +128,16 @@ async def aended(
                 step = steps.send(answer)
                 if isinstance(step, Plan):
                     answer = await database.arun(step, apart)
-                elif isinstance(step, Told):
-                    answer = await _atold(step)
+                elif isinstance(step, EndWait):
+                    answer = await _await_end(step)
                 else:
                     await asyncio.sleep(step.total_seconds())
                     answer = None
         except StopIteration as end:
-            return cast("Look", end.value)
+            return cast("EndLook", end.value)
 
 
-def result_of(look: Look, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSON
+def result_of(look: EndLook, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSON
     """What the task of an ended job returned, as plain JSON values.
 
     Args:
@@ -145,11 +149,11 @@ def result_of(look: Look, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSO
         ResultNotKept: it has succeeded, and its result was not kept.
         PayloadNotDecodable: the result is encoded, and the codec cannot decode it.
     """
-    text = _returned(look, codec)
+    text = _result_text(look, codec)
     return None if text is None else value_of(text)
 
 
-def typed_result_of(look: Look, tasks: Mapping[str, Returns], codec: Codec | None) -> Any:  # noqa: ANN401 - as annotated
+def typed_result_of(look: EndLook, tasks: Mapping[str, HasReturnType], codec: Codec | None) -> Any:  # noqa: ANN401 - as annotated
     """What the task of an ended job returned, as its annotation says; plain JSON values where it says nothing.
 
     Args:
@@ -162,7 +166,7 @@ def typed_result_of(look: Look, tasks: Mapping[str, Returns], codec: Codec | Non
         ResultNotKept: it has succeeded, and its result was not kept.
         PayloadNotDecodable: the result does not fit the annotation, or the codec cannot decode it.
     """
-    text, task = _returned(look, codec), tasks.get(look.job.task)
+    text, task = _result_text(look, codec), tasks.get(look.job.task)
     if text is None or task is None:
         return None if text is None else value_of(text)
     try:
@@ -175,9 +179,9 @@ def typed_result_of(look: Look, tasks: Mapping[str, Returns], codec: Codec | Non
         ) from error
 
 
-def _returned(look: Look, codec: Codec | None) -> str | None:
+def _result_text(look: EndLook, codec: Codec | None) -> str | None:
     """What the task of an ended job returned, as JSON; None: it returned None."""
-    job = opened(codec, look.job)
+    job = decode_job(codec, look.job)
     last = job.errors[-1] if job.errors else None
     if job.state is not JobState.SUCCEEDED:
         said = f": {last.type}: {last.message}" if last else ""
@@ -205,7 +209,7 @@ def _apart(database: Database) -> object:
 
 def _until_ended(
     database: Database, job_id: int, timeout: float | timedelta | None, *, keeps_history: bool
-) -> Generator[Step, Any, Look]:
+) -> Generator[WaitStep, Any, EndLook]:
     """What a caller does until its job has ended: it looks, then waits to be told, then looks again if it was not told.
 
     The first look is left out while other callers wait: the thread that tells them looks at many jobs at once. Without a
@@ -219,22 +223,22 @@ def _until_ended(
         last = time.monotonic() >= deadline
         if looks or last:
             with ends.looking():
-                look = yield waiting.look(job_id)
+                look = yield job_end.look(job_id)
             if look is None:
-                raise _gone(job_id, before, keeps_history=keeps_history)
+                raise _no_record_error(job_id, before, keeps_history=keeps_history)
             if look.job.state.ended:
-                return cast("Look", look)
+                return cast("EndLook", look)
             before = look
         if last:
             raise _not_done((yield store_why.why(job_id)), timeout)
         if asks:
             end = ends.of(job_id)
             try:
-                told = yield Told(end, min(deadline - time.monotonic(), LONGEST_WAIT))
+                told = yield EndWait(end, min(deadline - time.monotonic(), LONGEST_WAIT))
             finally:
                 end.cancel()
             if told is not None:
-                return cast("Look", told)
+                return cast("EndLook", told)
         else:
             yield timedelta(seconds=max(0.0, min(pause, deadline - time.monotonic())))
             pause = min(pause * 1.5, LONGEST_PAUSE)
@@ -249,7 +253,7 @@ def _deadline(database: Database, limit: timedelta | None) -> float:
     return time.monotonic() if database.in_memory else math.inf
 
 
-def _told(step: Told) -> Look | None:
+def _wait_for_end(step: EndWait) -> EndLook | None:
     """Wait as a step says."""
     try:
         return step.end.result(step.within)
@@ -257,8 +261,8 @@ def _told(step: Told) -> Look | None:
         return None
 
 
-async def _atold(step: Told) -> Look | None:
-    """As :func:`_told`, awaited."""
+async def _await_end(step: EndWait) -> EndLook | None:
+    """As :func:`_wait_for_end`, awaited."""
     try:
         async with asyncio.timeout(step.within):
             return await asyncio.wrap_future(step.end)
@@ -266,7 +270,7 @@ async def _atold(step: Told) -> Look | None:
         return None
 
 
-def _gone(job_id: int, before: Look | None, *, keeps_history: bool) -> PgQueueError:
+def _no_record_error(job_id: int, before: EndLook | None, *, keeps_history: bool) -> PgQueueError:
     """What to raise where there is no record of a job any more, or yet.
 
     Args:
@@ -284,7 +288,7 @@ def _gone(job_id: int, before: Look | None, *, keeps_history: bool) -> PgQueueEr
 def _not_done(why: Why, timeout: float | timedelta | None) -> JobNotDone:
     """What to raise when the time is over: with all that is known of why."""
     limit = as_duration("timeout", timeout)
-    within = "" if limit is None else f" within {spoken(limit.total_seconds())}"
+    within = "" if limit is None else f" within {duration_text(limit.total_seconds())}"
     return JobNotDone(f"job {why.job_id} has not ended{within}: {why.sentence}")
 
 

@@ -7,11 +7,11 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
-from pgqueue.app.schedules.scheduling import Scheduling
+from pgqueue.app.schedules.declarations import Declarations
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
-from pgqueue.store.shards.places import Shard
-from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.shards.shard_databases import Shard
+from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.shards import home_of, require_one_home
 
@@ -19,10 +19,10 @@ MADE_OF_THE_DATABASE = ("alerts", "control", "insight", "schedules", "workers")
 """What a queue makes once, and what asks its database."""
 
 
-Q = TypeVar("Q", bound="Sharding")
+Q = TypeVar("Q", bound="ShardMethods")
 
 
-class Sharding(Scheduling):
+class ShardMethods(Declarations):
     """The shards of a queue."""
 
     def shard(self, number: int) -> Self:
@@ -72,14 +72,14 @@ class Sharding(Scheduling):
         return check
 
 
-def sharded_database(queue: Sharding) -> Sharded:
+def sharded_database(queue: ShardMethods) -> ShardedDatabase:
     """The databases of a queue.
 
     Raises:
         ConfigurationError: it has no shards.
     """
     database = queue.database.itself
-    if not isinstance(database, Sharded):
+    if not isinstance(database, ShardedDatabase):
         raise ConfigurationError("this queue has no shards: it is made without PgQueue(shards=[...])")
     return database
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Protocol
 
-from pgqueue.app.operator import signed
+from pgqueue.app.operator import operator_name
 from pgqueue.app.results import not_found
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.store import audit
@@ -23,7 +23,7 @@ PAUSE = 0.1
 """Seconds between two looks for the answer."""
 
 
-class Asked(Protocol):
+class StacksQueue(Protocol):
     """A queue."""
 
     @property
@@ -31,10 +31,10 @@ class Asked(Protocol):
         """Where its jobs are."""
 
 
-def stack(queue: Asked, job_id: int, timeout: Duration, by: str | None) -> Stack:
-    """See :meth:`pgqueue.app.queues.QueueControl.stack`."""
+def stack(queue: StacksQueue, job_id: int, timeout: Duration, by: str | None) -> Stack:
+    """See :meth:`pgqueue.app.control.QueueControl.stack`."""
     database, within = queue.database, as_limit("timeout", timeout)
-    found = database.run(_asking(job_id, by))
+    found = database.run(_ask_plan(job_id, by))
     if found is None:
         raise _not_running(job_id, database.run(control.show(job_id).on_primary()))
     for pause in _looks(within):
@@ -45,10 +45,10 @@ def stack(queue: Asked, job_id: int, timeout: Duration, by: str | None) -> Stack
     return found
 
 
-async def astack(queue: Asked, job_id: int, timeout: Duration, by: str | None) -> Stack:  # noqa: ASYNC109 - as the blocking one
+async def astack(queue: StacksQueue, job_id: int, timeout: Duration, by: str | None) -> Stack:  # noqa: ASYNC109 - as the blocking one
     """As :func:`stack`, awaited."""
     database, within = queue.database, as_limit("timeout", timeout)
-    found = await database.arun(_asking(job_id, by))
+    found = await database.arun(_ask_plan(job_id, by))
     if found is None:
         raise _not_running(job_id, await database.arun(control.show(job_id).on_primary()))
     for pause in _looks(within):
@@ -59,9 +59,9 @@ async def astack(queue: Asked, job_id: int, timeout: Duration, by: str | None) -
     return found
 
 
-def _asking(job_id: int, by: str | None) -> Plan[Stack | None]:
-    name = signed(by)
-    return audit.noted(stacks.ask(job_id, by=name), "stack", f"job {job_id}", by=name)
+def _ask_plan(job_id: int, by: str | None) -> Plan[Stack | None]:
+    name = operator_name(by)
+    return audit.audited(stacks.ask(job_id, by=name), "stack", f"job {job_id}", by=name)
 
 
 def _not_running(job_id: int, job: Job | None) -> Exception:

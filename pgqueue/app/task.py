@@ -1,7 +1,7 @@
 """A registered function, and the calls of it that can be enqueued.
 
 A task checks and encodes a call's arguments; the queue on which it was registered adds the job
-(:mod:`pgqueue.app.enqueuing`). What can be a task at all is decided in :mod:`pgqueue.app.naming`.
+(:mod:`pgqueue.app.enqueue_methods`). What can be a task at all is decided in :mod:`pgqueue.app.naming`.
 """
 
 import copy
@@ -15,19 +15,19 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 import msgspec
 
 from pgqueue.app.context import Context
-from pgqueue.app.enqueuing import Enqueuing
+from pgqueue.app.enqueue_methods import EnqueueMethods
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.middleware import Middleware, composed
+from pgqueue.app.middleware import Middleware, wrap_in_middleware
 from pgqueue.app.naming import first_name, objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
-from pgqueue.values.hints import answering_elsewhere, hinting
-from pgqueue.values.jobs.batching import Batching
+from pgqueue.values.hints import suggest_methods, suggest_options
+from pgqueue.values.jobs.batch_policy import BatchPolicy
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import DEFAULT_UNIQUE, JobOptions
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.unique import Unique, as_names, derived_key
 from pgqueue.values.limits.limit import as_arguments
-from pgqueue.values.limits.limiting import Limiting
+from pgqueue.values.limits.task_limits import TaskLimits
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.payloads.meta import encode_meta
 from pgqueue.values.payloads.result import ItemType, ReturnType
@@ -42,7 +42,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A call of a task, checked and encoded, not yet enqueued: for ``enqueue_many``, ``chain``, ``group``, ``Workflow``."""
 
     job: NewJob
-    queue: Enqueuing
+    queue: EnqueueMethods
 
     def as_part(self) -> NewJob:
         """The job as a part of a chain, a group or a workflow.
@@ -61,10 +61,10 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
                 f"{job.task}: Limit(when_full={job.when_full[0]!r}) decides at the enqueue, and a job that waits for others is limited "
                 "later; leave it out"
             )
-        return self.queue._checked(job)  # noqa: SLF001 - the queue's own side of it
+        return self.queue._check_job(job)  # noqa: SLF001 - the queue's own side of it
 
 
-@answering_elsewhere
+@suggest_methods
 class Task(Generic[P, R]):
     """A function that can be enqueued with its own arguments.
 
@@ -86,7 +86,7 @@ class Task(Generic[P, R]):
     def __init__(
         self,
         function: Callable[..., Any],
-        queue: Enqueuing,
+        queue: EnqueueMethods,
         *,
         middleware: Sequence[Middleware],
         name: str,
@@ -95,8 +95,8 @@ class Task(Generic[P, R]):
         timeout: timedelta | None,
         crashes: Crashes = DEFAULT_CRASHES,
         item: Callable[..., Any] | None = None,
-        batching: Batching | None = None,
-        limiting: Limiting | None = None,
+        batching: BatchPolicy | None = None,
+        limiting: TaskLimits | None = None,
         aliases: tuple[str, ...] = (),
     ) -> None:
         """Made by :meth:`pgqueue.PgQueue.task` and :meth:`pgqueue.PgQueue.batch_task`."""
@@ -157,7 +157,7 @@ class Task(Generic[P, R]):
             )
         return Call(self._job(args, kwargs), self._queue)
 
-    @hinting
+    @suggest_options
     def using(
         self,
         *,
@@ -235,7 +235,7 @@ class Task(Generic[P, R]):
     def compose(self, middleware: Sequence[Middleware]) -> None:
         """Have this middleware, and no other, around the attempts of this task from now on."""
         self.middleware = tuple(middleware)
-        self.around = composed(self.function, self.middleware, is_async=self.is_async)
+        self.around = wrap_in_middleware(self.function, self.middleware, is_async=self.is_async)
 
     def _consider_options(self) -> None:
         """What an enqueue need not find out each time: why it is refused, and which arguments make its key."""
@@ -256,7 +256,7 @@ class Task(Generic[P, R]):
                 f"using(unique_key=...), or name the arguments that make one: {type(options.unique).__name__}(by=(...))"
             )
 
-    def _with_defaults(self, limiting: Limiting) -> Limiting:
+    def _with_defaults(self, limiting: TaskLimits) -> TaskLimits:
         """The limits, and the defaults of the arguments that they name."""
         for name, limit in limiting.limits.items():
             self._require_parameters(f"limit {name!r}: by", as_arguments("by", limit.by))
@@ -282,7 +282,7 @@ class Task(Generic[P, R]):
             if known[name].annotation in (Context, "Context", "pgqueue.Context"):
                 raise InvalidOption(f"{option}: {name!r} of task {self.name} is filled in by the worker")
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
         """A call as a job, and the connection to enqueue it on."""
         return self._job(args, kwargs), self._connection
 
@@ -309,7 +309,7 @@ class Task(Generic[P, R]):
             None if self.limiting is None else self.limiting.when_full,
         )
 
-    def _lane(self, limiting: Limiting, data: bytes) -> str:
+    def _lane(self, limiting: TaskLimits, data: bytes) -> str:
         try:
             return limiting.lane(data)
         except ValueError as error:
@@ -340,7 +340,7 @@ def require_task(given: object, args: tuple[object, ...]) -> "Task[Any, Any]":
     raise InvalidOption(f"queue.enqueue({shown}): {given!r:.40} is no task; {remedy}")
 
 
-class Registers(Protocol):
+class TaskDecorator(Protocol):
     """The decorator that :meth:`pgqueue.PgQueue.task` returns: the function's signature becomes the task's."""
 
     @overload

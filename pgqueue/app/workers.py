@@ -7,14 +7,14 @@ Which workers a name means, and what can be asked of them, is decided in :mod:`p
 from collections.abc import Sequence
 from typing import Protocol
 
-from pgqueue.app.operator import signed
+from pgqueue.app.operator import operator_name
 from pgqueue.store.connections.database import Database
 from pgqueue.store.workers import workers
 from pgqueue.values.workers.load import checked_bounds
-from pgqueue.values.workers.worker import Ask, Steered, WorkerStatus, find
+from pgqueue.values.workers.worker import Steered, WorkerRequest, WorkerStatus, find
 
 
-class Connected(Protocol):
+class WorkersQueue(Protocol):
     """A queue."""
 
     @property
@@ -31,7 +31,7 @@ class Workers:
     or the worker cannot do what is asked; then nothing changes. The row of a worker says who asked last.
     """
 
-    def __init__(self, queue: Connected) -> None:
+    def __init__(self, queue: WorkersQueue) -> None:
         """Ask the workers of this queue's database."""
         self._queue = queue
 
@@ -67,11 +67,11 @@ class Workers:
             concurrency: a number, or a minimum and a maximum between which it chooses by its load.
             by: who asks, for people to read; by default the user and the host of this process.
         """
-        return self._ask(which, Ask(bounds=checked_bounds(concurrency), by=by))
+        return self._ask(which, WorkerRequest(bounds=checked_bounds(concurrency), by=by))
 
     async def aset(self, which: str, *, concurrency: int | tuple[int, int], by: str | None = None) -> Steered:
         """As :meth:`set`, awaited."""
-        return await self._aask(which, Ask(bounds=checked_bounds(concurrency), by=by))
+        return await self._aask(which, WorkerRequest(bounds=checked_bounds(concurrency), by=by))
 
     def drain(self, which: str, *, by: str | None = None) -> Steered:
         """Have a worker claim no more jobs: it finishes those that run, returns the others, and stays.
@@ -80,11 +80,11 @@ class Workers:
             which: which worker.
             by: who asks.
         """
-        return self._ask(which, Ask(draining=True, by=by))
+        return self._ask(which, WorkerRequest(draining=True, by=by))
 
     async def adrain(self, which: str, *, by: str | None = None) -> Steered:
         """As :meth:`drain`, awaited."""
-        return await self._aask(which, Ask(draining=True, by=by))
+        return await self._aask(which, WorkerRequest(draining=True, by=by))
 
     def resume(self, which: str, *, by: str | None = None) -> Steered:
         """Have a draining worker claim jobs again.
@@ -93,11 +93,11 @@ class Workers:
             which: which worker.
             by: who asks.
         """
-        return self._ask(which, Ask(draining=False, by=by))
+        return self._ask(which, WorkerRequest(draining=False, by=by))
 
     async def aresume(self, which: str, *, by: str | None = None) -> Steered:
         """As :meth:`resume`, awaited."""
-        return await self._aask(which, Ask(draining=False, by=by))
+        return await self._aask(which, WorkerRequest(draining=False, by=by))
 
     def stop(self, which: str, *, by: str | None = None) -> Steered:
         """Stop a worker gracefully, as SIGTERM does. Its supervisor does not start another.
@@ -106,11 +106,11 @@ class Workers:
             which: which worker.
             by: who asks.
         """
-        return self._ask(which, Ask(end="stop", by=by))
+        return self._ask(which, WorkerRequest(end="stop", by=by))
 
     async def astop(self, which: str, *, by: str | None = None) -> Steered:
         """As :meth:`stop`, awaited."""
-        return await self._aask(which, Ask(end="stop", by=by))
+        return await self._aask(which, WorkerRequest(end="stop", by=by))
 
     def restart(self, which: str, *, by: str | None = None) -> Steered:
         """Stop a worker gracefully, and have its supervisor start a new process in its place.
@@ -119,18 +119,18 @@ class Workers:
             which: which worker; one that has a supervisor.
             by: who asks.
         """
-        return self._ask(which, Ask(end="restart", by=by))
+        return self._ask(which, WorkerRequest(end="restart", by=by))
 
     async def arestart(self, which: str, *, by: str | None = None) -> Steered:
         """As :meth:`restart`, awaited."""
-        return await self._aask(which, Ask(end="restart", by=by))
+        return await self._aask(which, WorkerRequest(end="restart", by=by))
 
-    def _ask(self, which: str, ask: Ask) -> Steered:
-        return self._queue.database.run(workers.ask(which, _signed(ask)))
+    def _ask(self, which: str, ask: WorkerRequest) -> Steered:
+        return self._queue.database.run(workers.ask(which, _with_operator(ask)))
 
-    async def _aask(self, which: str, ask: Ask) -> Steered:
-        return await self._queue.database.arun(workers.ask(which, _signed(ask)))
+    async def _aask(self, which: str, ask: WorkerRequest) -> Steered:
+        return await self._queue.database.arun(workers.ask(which, _with_operator(ask)))
 
 
-def _signed(ask: Ask) -> Ask:
-    return Ask(bounds=ask.bounds, draining=ask.draining, end=ask.end, by=signed(ask.by))
+def _with_operator(ask: WorkerRequest) -> WorkerRequest:
+    return WorkerRequest(bounds=ask.bounds, draining=ask.draining, end=ask.end, by=operator_name(ask.by))

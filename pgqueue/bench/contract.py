@@ -22,11 +22,11 @@ NAMES = (
     "DSN", "GAP", "PAD", "TEXT", "DELAY", "PRIORITY", "QUEUE", "NAMES", "THREADS", "FLAKY",
     "IDLE", "FIRST", "STOP_AFTER", "CONC", "SYNC", "WAIT", "QUEUES", "PARENT", "TRACE",
 )  # fmt: skip
-"""What :class:`Settings` reads."""
+"""What :class:`ContenderSettings` reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ContenderSettings:
     """How to measure, read from the environment.
 
     Attributes:
@@ -161,7 +161,7 @@ class Meter:
         click.echo(json.dumps(self.report()))
 
 
-def padding(settings: Settings) -> str:
+def padding(settings: ContenderSettings) -> str:
     """The payload of a job."""
     if settings.text == "random":
         return "".join(random.Random(0).choices(string.ascii_letters, k=settings.pad))  # noqa: S311 - no secret

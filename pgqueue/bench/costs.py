@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from pgqueue.bench.bench_schema import APPLICATION, SCHEMA
 from pgqueue.bench.figures import Pair
-from pgqueue.bench.place import APPLICATION, SCHEMA
 from pgqueue.bench.processes import FLOOR, OURS, Contender
-from pgqueue.bench.stage import BenchFailed, Sizes, Stage
+from pgqueue.bench.stage import BenchFailed, BenchStage, Sizes
 from pgqueue.worker.service import JITTER
 from pgqueue.worker.signals import IDLE_AFTER
 from pgqueue.worker.upkeep import LONG_READS_FIRST
@@ -44,14 +44,14 @@ class Counters(NamedTuple):
     dead: int
 
 
-def writes(stage: Stage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
+def writes(stage: BenchStage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
     """W: drain, and see what the server has written."""
-    floor = _written(stage, sizes, FLOOR) if stage.floor else {}
-    ours = _written(stage, sizes, OURS)
+    floor = _measure_writes(stage, sizes, FLOOR) if stage.floor else {}
+    ours = _measure_writes(stage, sizes, OURS)
     return {name: Pair(value, floor.get(name)) for name, value in ours.items()}
 
 
-def _written(stage: Stage, sizes: Sizes, contender: Contender) -> dict[str, float]:
+def _measure_writes(stage: BenchStage, sizes: Sizes, contender: Contender) -> dict[str, float]:
     """What one drain adds to the counters, by figure.
 
     The looks at the counters share a transaction, so that they add no commits of their own.
@@ -72,14 +72,14 @@ def _written(stage: Stage, sizes: Sizes, contender: Contender) -> dict[str, floa
     }
 
 
-def _counters(stage: Stage) -> Counters:
+def _counters(stage: BenchStage) -> Counters:
     """The counters now. The workers must have ended: a connection reports all of its work only when it closes."""
     stage.place.one("select pg_stat_clear_snapshot()")
     ((wal, commits, dead),) = stage.place.connection.execute(COUNTERS, [SCHEMA]).fetchall()
     return Counters(wal, commits, dead)
 
 
-def _until_gone(stage: Stage) -> None:
+def _until_gone(stage: BenchStage) -> None:
     """Wait until the server has closed the connections of all workers."""
     deadline = time.monotonic() + GONE_WITHIN
     while stage.place.one(AT_WORK, APPLICATION):
@@ -89,7 +89,7 @@ def _until_gone(stage: Stage) -> None:
         time.sleep(0.01)
 
 
-def idling(stage: Stage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
+def idling(stage: BenchStage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
     """M: a worker with many jobs in flight, and one that has nothing to do."""
     held = _resident_mb(stage, sizes)
     with tempfile.TemporaryDirectory(prefix="pgqueue-bench-") as folder:
@@ -99,7 +99,7 @@ def idling(stage: Stage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
     return found if queries is None else found | {"M queries": Pair(queries * per_minute)}
 
 
-def _resident_mb(stage: Stage, sizes: Sizes) -> float:
+def _resident_mb(stage: BenchStage, sizes: Sizes) -> float:
     """A worker's memory at the moment at which all jobs are in flight."""
     stage.begin(OURS)
     worker = stage.crew.start(OURS, "worker", IDLE=0, CONC=sizes.in_flight)
@@ -109,7 +109,7 @@ def _resident_mb(stage: Stage, sizes: Sizes) -> float:
     return float(told["rss_now_mb"])
 
 
-def _idle(stage: Stage, sizes: Sizes, trace: Path) -> tuple[int | None, float]:
+def _idle(stage: BenchStage, sizes: Sizes, trace: Path) -> tuple[int | None, float]:
     """An idle worker's queries and seconds of CPU; None where libpq cannot trace what is sent."""
     stage.begin(OURS)
     worker = stage.crew.start(OURS, "worker", IDLE=0, CONC=stage.concurrency, TRACE=trace)

@@ -36,7 +36,7 @@ class Figure(msgspec.Struct, frozen=True):
     beside: str | None = None
 
 
-class Result(msgspec.Struct, frozen=True):
+class FigureResult(msgspec.Struct, frozen=True):
     """A figure with its values, one for each round.
 
     Attributes:
@@ -64,7 +64,7 @@ class Result(msgspec.Struct, frozen=True):
         return self.median_ours if self.ratio is None else self.ratio
 
 
-class Report(msgspec.Struct, frozen=True):
+class BenchReport(msgspec.Struct, frozen=True):
     """What ``pgqueue bench run --json`` prints.
 
     Attributes:
@@ -89,10 +89,10 @@ class Report(msgspec.Struct, frozen=True):
     sizes: dict[str, Any]
     rounds: int
     warnings: list[str]
-    results: list[Result]
+    results: list[FigureResult]
 
 
-class Change(NamedTuple):
+class FigureChange(NamedTuple):
     """A result beside an earlier one.
 
     Attributes:
@@ -104,12 +104,12 @@ class Change(NamedTuple):
     change: float | None
 
 
-def result(figure: Figure, pairs: Iterable[Pair]) -> Result:
+def result(figure: Figure, pairs: Iterable[Pair]) -> FigureResult:
     """Sum up a figure's rounds."""
     ours, beside = zip(*pairs, strict=True)
     other = [value for value in beside if value is not None]
     ratios = [one / two for one, two in zip(ours, beside, strict=True) if two]
-    return Result(
+    return FigureResult(
         figure.name,
         figure.what,
         figure.unit,
@@ -122,15 +122,15 @@ def result(figure: Figure, pairs: Iterable[Pair]) -> Result:
     )
 
 
-def changes(now: Iterable[Result], before: Iterable[Result]) -> Mapping[str, Change]:
+def changes(now: Iterable[FigureResult], before: Iterable[FigureResult]) -> Mapping[str, FigureChange]:
     """How results differ from earlier ones, by name."""
     earlier = {one.name: one for one in before}
     return {one.name: _change(one, earlier.get(one.name)) for one in now}
 
 
-def _change(now: Result, before: Result | None) -> Change:
+def _change(now: FigureResult, before: FigureResult | None) -> FigureChange:
     if before is None or (now.ratio is None) != (before.ratio is None):
-        return Change(None, None)
+        return FigureChange(None, None)
     if not before.carries_over:
-        return Change(before.carries_over, None)
-    return Change(before.carries_over, now.carries_over / before.carries_over - 1)
+        return FigureChange(before.carries_over, None)
+    return FigureChange(before.carries_over, now.carries_over / before.carries_over - 1)

@@ -13,8 +13,8 @@ from typing import Any
 import click
 import psycopg
 
-from pgqueue.bench.contract import Meter, Settings, padding, print_timing
-from pgqueue.bench.place import SCHEMA
+from pgqueue.bench.bench_schema import SCHEMA
+from pgqueue.bench.contract import ContenderSettings, Meter, padding, print_timing
 
 BATCH = 500
 EMPTY_PAUSE = 0.01
@@ -80,7 +80,7 @@ def floor() -> None:
 @floor.command()
 def setup() -> None:
     """Make the tables."""
-    with _connect(Settings.read()) as connection:
+    with _connect(ContenderSettings.read()) as connection:
         connection.execute(TABLES)
 
 
@@ -88,7 +88,7 @@ def setup() -> None:
 @click.argument("count", type=click.IntRange(min=1))
 def enqueue1(count: int) -> None:
     """Enqueue COUNT jobs, each in a transaction of its own; with a GAP between them, notify as well."""
-    settings = Settings.read()
+    settings = ContenderSettings.read()
     with _connect(settings) as connection:
         started = time.monotonic()
         for number in range(count):
@@ -104,10 +104,10 @@ def enqueue1(count: int) -> None:
 @click.argument("count", type=click.IntRange(min=1))
 def bulk(count: int) -> None:
     """Enqueue COUNT jobs at once."""
-    print_timing(count, fill(Settings.read(), count))
+    print_timing(count, fill(ContenderSettings.read(), count))
 
 
-def fill(settings: Settings, count: int) -> float:
+def fill(settings: ContenderSettings, count: int) -> float:
     """Enqueue jobs at once; how many seconds that took."""
     pad = padding(settings)
     with _connect(settings) as connection:
@@ -122,7 +122,7 @@ def fill(settings: Settings, count: int) -> float:
 @click.option("--latency", is_flag=True, help="Listen, and print how long each job was under way, too.")
 def worker(*, latency: bool) -> None:
     """Run jobs until none has come for IDLE seconds, or STOP_AFTER were run, or SIGTERM."""
-    settings, started = Settings.read(), time.time()
+    settings, started = ContenderSettings.read(), time.time()
     stopping: list[int] = []
     meter = Meter(settings.stop_after, enough=lambda: stopping.append(0))
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
@@ -155,7 +155,7 @@ def _rest(connection: psycopg.Connection[Any], *, latency: bool) -> None:
         time.sleep(EMPTY_PAUSE)
 
 
-def _connect(settings: Settings) -> psycopg.Connection[Any]:
+def _connect(settings: ContenderSettings) -> psycopg.Connection[Any]:
     return psycopg.connect(settings.dsn or "", autocommit=True)
 
 

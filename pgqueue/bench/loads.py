@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from pgqueue.bench import costs, snapshot
+from pgqueue.bench.bench_schema import SCHEMA
 from pgqueue.bench.figures import Figure, Pair
-from pgqueue.bench.place import SCHEMA
 from pgqueue.bench.processes import FLOOR, OURS, Contender, Process
-from pgqueue.bench.stage import BenchFailed, Sizes, Stage, rate
+from pgqueue.bench.stage import BenchFailed, BenchStage, Sizes, rate
 
 Measured: TypeAlias = Mapping[str, Pair]
 """Pairs by figure."""
@@ -26,7 +26,7 @@ LOOK_EVERY = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BenchLoad:
     """A load.
 
     Attributes:
@@ -37,7 +37,7 @@ class Load:
 
     name: str
     figures: Sequence[Figure]
-    measure: Callable[[Stage, Sizes, Measured], Measured]
+    measure: Callable[[BenchStage, Sizes, Measured], Measured]
 
     def described(self, sizes: Sizes) -> list[Figure]:
         """The figures, the sizes in their words."""
@@ -45,13 +45,13 @@ class Load:
         return [Figure(one.name, one.what.format(**named), one.unit, one.beside) for one in self.figures]
 
 
-def in_turn(stage: Stage, name: str, measure: Callable[[Contender], float]) -> Measured:
+def in_turn(stage: BenchStage, name: str, measure: Callable[[Contender], float]) -> Measured:
     """Measure the floor, then pgqueue, one right after the other."""
     beside = measure(FLOOR) if stage.floor else None
     return {name: Pair(measure(OURS), beside)}
 
 
-def one_by_one(stage: Stage, sizes: Sizes, _: Measured) -> Measured:
+def one_by_one(stage: BenchStage, sizes: Sizes, _: Measured) -> Measured:
     """A1: each job in a transaction of its own."""
 
     def measure(contender: Contender) -> float:
@@ -62,7 +62,7 @@ def one_by_one(stage: Stage, sizes: Sizes, _: Measured) -> Measured:
     return in_turn(stage, "A1", measure)
 
 
-def at_once(stage: Stage, sizes: Sizes, _: Measured) -> Measured:
+def at_once(stage: BenchStage, sizes: Sizes, _: Measured) -> Measured:
     """A2: all jobs in one call."""
 
     def measure(contender: Contender) -> float:
@@ -75,10 +75,10 @@ def at_once(stage: Stage, sizes: Sizes, _: Measured) -> Measured:
 
 def drain(
     name: str, *, processes: int = 1, **settings: object
-) -> Callable[[Stage, Sizes, Measured], Measured]:
+) -> Callable[[BenchStage, Sizes, Measured], Measured]:
     """B, Bs, B2: run what waits."""
 
-    def measure_both(stage: Stage, sizes: Sizes, _: Measured) -> Measured:
+    def measure_both(stage: BenchStage, sizes: Sizes, _: Measured) -> Measured:
         def measure(contender: Contender) -> float:
             stage.begin(contender)
             stage.fill(contender, sizes.jobs)
@@ -90,7 +90,7 @@ def drain(
     return measure_both
 
 
-def crowded(stage: Stage, sizes: Sizes, so_far: Measured) -> Measured:
+def crowded(stage: BenchStage, sizes: Sizes, so_far: Measured) -> Measured:
     """E: run the first jobs, with many others in the table."""
     plain = so_far.get("B") or drain("B")(stage, sizes, so_far)["B"]
     return {
@@ -100,7 +100,7 @@ def crowded(stage: Stage, sizes: Sizes, so_far: Measured) -> Measured:
     }
 
 
-def _among(stage: Stage, sizes: Sizes, others: int, **settings: object) -> float:
+def _among(stage: BenchStage, sizes: Sizes, others: int, **settings: object) -> float:
     """The rate at which the jobs run that were enqueued first, with others behind them."""
     stage.begin(OURS)
     stage.fill(OURS, sizes.jobs)
@@ -111,7 +111,7 @@ def _among(stage: Stage, sizes: Sizes, others: int, **settings: object) -> float
     return rate(told["count"], told["last"] - told["first"])
 
 
-def tenants(stage: Stage, sizes: Sizes, so_far: Measured) -> Measured:
+def tenants(stage: BenchStage, sizes: Sizes, so_far: Measured) -> Measured:
     """Q: run one job of each of many queues."""
     plain = so_far.get("B") or drain("B")(stage, sizes, so_far)["B"]
     return {
@@ -120,20 +120,20 @@ def tenants(stage: Stage, sizes: Sizes, so_far: Measured) -> Measured:
     }
 
 
-def _tenants(stage: Stage, sizes: Sizes, concurrency: int) -> float:
+def _tenants(stage: BenchStage, sizes: Sizes, concurrency: int) -> float:
     stage.begin(OURS)
     stage.fill(OURS, sizes.names, NAMES=sizes.names)
     stage.place.settle()
     return stage.work(OURS, sizes.names, CONC=concurrency)
 
 
-def crowd(stage: Stage, sizes: Sizes, _: Measured) -> Measured:
+def crowd(stage: BenchStage, sizes: Sizes, _: Measured) -> Measured:
     """F: many enqueue at a time while a worker listens, with and without the trigger that wakes it."""
     without = _crowd(stage, sizes, NO_WAKE_UP)
     return {"F": Pair(_crowd(stage, sizes), without)}
 
 
-def _crowd(stage: Stage, sizes: Sizes, *statements: str) -> float:
+def _crowd(stage: BenchStage, sizes: Sizes, *statements: str) -> float:
     stage.begin(OURS)
     for statement in statements:
         stage.place.connection.execute(statement.encode())
@@ -145,7 +145,7 @@ def _crowd(stage: Stage, sizes: Sizes, *statements: str) -> float:
     return rate(told["n"], told["seconds"])
 
 
-def pickups(stage: Stage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
+def pickups(stage: BenchStage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
     """C: enqueue 20 jobs a second, one by one, for an idle worker."""
     beside = _waits(stage, sizes, FLOOR) if stage.floor else None
     ours = _waits(stage, sizes, OURS)
@@ -160,7 +160,7 @@ def percentile(ascending: list[float], share: float) -> float:
     return ascending[min(int(len(ascending) * share), len(ascending) - 1)]
 
 
-def _waits(stage: Stage, sizes: Sizes, contender: Contender) -> list[float]:
+def _waits(stage: BenchStage, sizes: Sizes, contender: Contender) -> list[float]:
     """How long each job waited, in milliseconds, the shortest first."""
     stage.begin(contender)
     worker = stage.crew.start(contender, "worker", "--latency", IDLE=0, CONC=stage.concurrency)
@@ -189,22 +189,22 @@ def _gathered(worker: Process, wanted: int) -> list[float]:
 LOADS = {
     load.name: load
     for load in (
-        Load("A1", [Figure("A1", "enqueue, one per transaction", "jobs/s", "floor")], one_by_one),
-        Load("A2", [Figure("A2", "enqueue {jobs:,} in one call", "jobs/s", "floor")], at_once),
-        Load(
+        BenchLoad("A1", [Figure("A1", "enqueue, one per transaction", "jobs/s", "floor")], one_by_one),
+        BenchLoad("A2", [Figure("A2", "enqueue {jobs:,} in one call", "jobs/s", "floor")], at_once),
+        BenchLoad(
             "B", [Figure("B", "drain {jobs:,} async jobs, one worker process", "jobs/s", "floor")], drain("B")
         ),
-        Load(
+        BenchLoad(
             "Bs",
             [Figure("Bs", "the same, plain functions in threads", "jobs/s", "floor")],
             drain("Bs", SYNC=1),
         ),
-        Load(
+        BenchLoad(
             "B2",
             [Figure("B2", "the same, two worker processes", "jobs/s", "floor")],
             drain("B2", processes=2),
         ),
-        Load(
+        BenchLoad(
             "C",
             [
                 Figure("C p50", "from enqueue to start in an idle worker, median", "ms", "floor"),
@@ -213,7 +213,7 @@ LOADS = {
             ],
             pickups,
         ),
-        Load(
+        BenchLoad(
             "D",
             [
                 Figure("D", "drain under a held snapshot, the last of {churn:,} jobs", "jobs/s", "own first"),
@@ -222,7 +222,7 @@ LOADS = {
             ],
             snapshot.measure,
         ),
-        Load(
+        BenchLoad(
             "E",
             [
                 Figure("E behind", "drain with {behind:,} ready jobs behind", "jobs/s", "own B"),
@@ -231,7 +231,7 @@ LOADS = {
             ],
             crowded,
         ),
-        Load(
+        BenchLoad(
             "Q",
             [
                 Figure("Q", "drain {names:,} queues of one job each", "jobs/s", "own B"),
@@ -239,12 +239,12 @@ LOADS = {
             ],
             tenants,
         ),
-        Load(
+        BenchLoad(
             "F",
             [Figure("F", f"{ENQUEUERS} enqueue while a worker listens", "jobs/s", "no wake-up")],
             crowd,
         ),
-        Load(
+        BenchLoad(
             "W",
             [
                 Figure("W wal", "write-ahead log per job drained", "bytes", "floor"),
@@ -253,7 +253,7 @@ LOADS = {
             ],
             costs.writes,
         ),
-        Load(
+        BenchLoad(
             "M",
             [
                 Figure("M rss", "worker's memory, {in_flight:,} jobs in flight", "MB"),

@@ -19,9 +19,9 @@ import click
 import psycopg
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.bench import place
-from pgqueue.bench.contract import Meter, Settings, padding, print_timing
-from pgqueue.bench.place import SCHEMA
+from pgqueue.bench import bench_schema
+from pgqueue.bench.bench_schema import SCHEMA
+from pgqueue.bench.contract import ContenderSettings, Meter, padding, print_timing
 from pgqueue.bench.tasks import Tasks, register
 from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.store.schema import schema
@@ -45,9 +45,9 @@ def peer() -> None:
 @peer.command()
 def setup() -> None:
     """Drop the schema pgqueue_bench and make it again, with the queue in it."""
-    queue = _queue(Settings.read())
+    queue = _queue(ContenderSettings.read())
     with queue.database.connect() as connection:
-        place.make(connection)
+        bench_schema.make(connection)
     schema.migrate(queue.database.dsn, schema=SCHEMA)
 
 
@@ -55,7 +55,7 @@ def setup() -> None:
 @click.argument("count", type=click.IntRange(min=1))
 def enqueue1(count: int) -> None:
     """Enqueue COUNT jobs, each in a transaction of its own, from THREADS threads."""
-    settings = Settings.read()
+    settings = ContenderSettings.read()
     queue = _connected(settings)
     noop = _tasks(queue, settings).noop
     numbers = iter(range(count))
@@ -80,10 +80,10 @@ def enqueue1(count: int) -> None:
 @click.argument("count", type=click.IntRange(min=1))
 def bulk(count: int) -> None:
     """Enqueue COUNT jobs at once."""
-    print_timing(count, fill(Settings.read(), count))
+    print_timing(count, fill(ContenderSettings.read(), count))
 
 
-def fill(settings: Settings, count: int) -> float:
+def fill(settings: ContenderSettings, count: int) -> float:
     """Enqueue jobs at once, and those that fail at first; how many seconds the former took."""
     queue = _connected(settings)
     tasks = _tasks(queue, settings)
@@ -111,7 +111,7 @@ def fill(settings: Settings, count: int) -> float:
 @click.argument("rate", type=click.IntRange(min=1))
 def stream(rate: int) -> None:
     """Enqueue RATE jobs a second, ten batches a second, until SIGTERM; SIGUSR1: print how many so far."""
-    settings = Settings.read()
+    settings = ContenderSettings.read()
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     signal.signal(signal.SIGUSR1, lambda _number, _: print_timing(count, time.monotonic() - started))
@@ -134,8 +134,8 @@ def stream(rate: int) -> None:
 @click.argument("count", type=click.IntRange(min=1))
 def hold(count: int) -> None:
     """Enqueue COUNT jobs that wait until all that there is room for have started."""
-    queue = _queue(Settings.read())
-    task = _tasks(queue, Settings.read()).hold
+    queue = _queue(ContenderSettings.read())
+    task = _tasks(queue, ContenderSettings.read()).hold
     started = time.monotonic()
     queue.enqueue_many(task.call() for _ in range(count))
     print_timing(count, time.monotonic() - started)
@@ -146,7 +146,7 @@ def hold(count: int) -> None:
 @click.option("--latency", is_flag=True, help="Print how long each job was under way, too.")
 def worker(*, latency: bool) -> None:
     """Run jobs until none has come for IDLE seconds, or STOP_AFTER were run, or SIGTERM."""
-    settings = Settings.read()
+    settings = ContenderSettings.read()
     meter = Meter(settings.stop_after)
     queue = _queue(settings)
     register(queue, settings, meter, latency=latency)
@@ -156,23 +156,23 @@ def worker(*, latency: bool) -> None:
     meter.print_report()
 
 
-def _connected(settings: Settings) -> PgQueue:
+def _connected(settings: ContenderSettings) -> PgQueue:
     """The queue, with a connection in its pool: an app that enqueues has one already, and so has the floor."""
     queue = _queue(settings)
     queue.insight.counts()
     return queue
 
 
-def _queue(settings: Settings) -> PgQueue:
+def _queue(settings: ContenderSettings) -> PgQueue:
     return PgQueue(settings.dsn, schema=SCHEMA, pool_size=max(10, settings.threads))
 
 
-def _tasks(queue: PgQueue, settings: Settings) -> Tasks:
+def _tasks(queue: PgQueue, settings: ContenderSettings) -> Tasks:
     """The tasks, for those who only enqueue."""
     return register(queue, settings, Meter())
 
 
-async def _work(queue: PgQueue, settings: Settings, meter: Meter) -> None:
+async def _work(queue: PgQueue, settings: ContenderSettings, meter: Meter) -> None:
     loop = asyncio.get_running_loop()
     enough = asyncio.Event()
     meter.enough = lambda: loop.call_soon_threadsafe(enough.set)

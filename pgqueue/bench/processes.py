@@ -37,7 +37,7 @@ class Process:
     """A contender at work on one of its verbs."""
 
     def __init__(self, name: str, popen: "subprocess.Popen[str]", errors: IO[str]) -> None:
-        """Made by :meth:`Crew.start`."""
+        """Made by :meth:`BenchProcesses.start`."""
         self._name = name
         self._popen = popen
         self._errors = errors
@@ -97,7 +97,7 @@ class Process:
         )
 
 
-class Crew:
+class BenchProcesses:
     """The processes of a bench; leaving the block ends them all."""
 
     def __init__(self, dsn: str) -> None:

@@ -8,12 +8,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from pgqueue.bench.figures import Change, Report, Result, changes
+from pgqueue.bench.figures import BenchReport, FigureChange, FigureResult, changes
 
 WIDTH_OF_PIPES = 200
 
 
-def show(report: Report, before: Report | None) -> None:
+def show(report: BenchReport, before: BenchReport | None) -> None:
     """Print a report as a table, on stdout."""
     console = _console()
     console.print(_table(report.results, changes(report.results, before.results) if before else None))
@@ -22,7 +22,7 @@ def show(report: Report, before: Report | None) -> None:
         console.print("The earlier result is of other sizes, so it can hardly be compared.", style="yellow")
 
 
-def as_json(report: Report, before: Report | None) -> dict[str, Any]:
+def as_json(report: BenchReport, before: BenchReport | None) -> dict[str, Any]:
     """A report for programs; with an earlier one, each result says how it differs."""
     fields: dict[str, Any] = msgspec.to_builtins(report)
     compared = changes(report.results, before.results) if before else {}
@@ -41,7 +41,7 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"  # noqa: PLR2004 - two digits
 
 
-def _table(results: Sequence[Result], compared: Mapping[str, Change] | None) -> Table:
+def _table(results: Sequence[FigureResult], compared: Mapping[str, FigureChange] | None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("load", no_wrap=True)
     table.add_column("what")
@@ -64,12 +64,12 @@ def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _change(change: Change, *, has_ratio: bool) -> list[str]:
+def _change(change: FigureChange, *, has_ratio: bool) -> list[str]:
     before = _ratio(change.before) if has_ratio else number(change.before)
     return [before, "" if change.change is None else f"{change.change:+.0%}"]
 
 
-def _footnote(report: Report) -> str:
+def _footnote(report: BenchReport) -> str:
     server = ", ".join(f"{name} {value}" for name, value in report.server.items() if name != "server_version")
     return (
         f"pgqueue {report.pgqueue}, Python {report.python}, PostgreSQL {report.server['server_version']}, "

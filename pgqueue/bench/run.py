@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from pgqueue.bench import figures
-from pgqueue.bench.figures import FORMAT, Figure, Pair, Report, Result
-from pgqueue.bench.loads import Load
-from pgqueue.bench.stage import Sizes, Stage
+from pgqueue.bench.figures import FORMAT, BenchReport, Figure, FigureResult, Pair
+from pgqueue.bench.loads import BenchLoad
+from pgqueue.bench.stage import BenchStage, Sizes
 from pgqueue.values.version import __version__
 
 
@@ -25,14 +25,14 @@ class Progress(Protocol):
 
 
 def measured(
-    stage: Stage,
-    chosen: Sequence[Load],
+    stage: BenchStage,
+    chosen: Sequence[BenchLoad],
     sizes: Sizes,
     rounds: int,
     *,
     progress: Progress,
     warn: Callable[[list[str]], str | None],
-) -> Report:
+) -> BenchReport:
     """Measure every load, once a round.
 
     Args:
@@ -59,7 +59,7 @@ def measured(
             progress.step()
         found.append(this_round)
     described = [figure for load in chosen for figure in load.described(sizes)]
-    return Report(
+    return BenchReport(
         FORMAT,
         date,
         __version__,
@@ -73,7 +73,7 @@ def measured(
     )
 
 
-def _results(described: Sequence[Figure], found: Sequence[dict[str, Pair]]) -> Iterator[Result]:
+def _results(described: Sequence[Figure], found: Sequence[dict[str, Pair]]) -> Iterator[FigureResult]:
     """A result for each figure that was found; one that this system cannot measure is left out."""
     for figure in described:
         pairs = [one[figure.name] for one in found if figure.name in one]

@@ -15,11 +15,11 @@ from statistics import median
 import psycopg
 
 from pgqueue.app.task import Task
-from pgqueue.bench.contract import Meter, Settings
+from pgqueue.bench.bench_schema import SCHEMA, Connection
+from pgqueue.bench.contract import ContenderSettings, Meter
 from pgqueue.bench.figures import Pair
-from pgqueue.bench.place import SCHEMA, Connection
 from pgqueue.bench.processes import FLOOR, OURS, Process
-from pgqueue.bench.stage import BenchFailed, Sizes, Stage, rate
+from pgqueue.bench.stage import BenchFailed, BenchStage, Sizes, rate
 from pgqueue.bench.tasks import register
 
 LATE = 5
@@ -31,7 +31,7 @@ WAITING = f"select count(*) from {SCHEMA}.all_jobs where id = any(%s) and ended_
 STARTED = f"select started_at from {SCHEMA}.all_jobs where id = %s"
 
 
-def measure(stage: Stage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
+def measure(stage: BenchStage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
     """Drain round after round under one snapshot; compare the last ones with the first."""
     floor = ends(_floor_rates(stage, sizes))[1] if stage.floor else None
     rates, waits = _rates_and_waits(stage, sizes)
@@ -49,7 +49,7 @@ def ends(rates: Sequence[float]) -> tuple[float, float]:
     return median(rates[:tenth]), median(rates[-tenth:])
 
 
-def _floor_rates(stage: Stage, sizes: Sizes) -> list[float]:
+def _floor_rates(stage: BenchStage, sizes: Sizes) -> list[float]:
     stage.begin(FLOOR)
     rates = []
     with stage.place.snapshot():
@@ -59,7 +59,7 @@ def _floor_rates(stage: Stage, sizes: Sizes) -> list[float]:
     return rates
 
 
-def _rates_and_waits(stage: Stage, sizes: Sizes) -> tuple[list[float], list[float]]:
+def _rates_and_waits(stage: BenchStage, sizes: Sizes) -> tuple[list[float], list[float]]:
     """Jobs a second of each round, and how many seconds each late job waited from its commit to its start."""
     stage.begin(OURS)
     committed: dict[int, datetime] = {}
@@ -68,7 +68,7 @@ def _rates_and_waits(stage: Stage, sizes: Sizes) -> tuple[list[float], list[floa
     return rates, [_wait(stage, job_id, since) for job_id, since in committed.items()]
 
 
-def _round(stage: Stage, sizes: Sizes, late: Task[[], None], committed: dict[int, datetime]) -> float:
+def _round(stage: BenchStage, sizes: Sizes, late: Task[[], None], committed: dict[int, datetime]) -> float:
     with ExitStack() as opened:
         latecomers = [_enqueued(stage, late, opened) for _ in range(LATE)]
         stage.fill(OURS, sizes.jobs, FLAKY=FLAKY)
@@ -82,7 +82,7 @@ def _round(stage: Stage, sizes: Sizes, late: Task[[], None], committed: dict[int
     return rate(told["count"], told["last"] - told["first"])
 
 
-def _until_done(stage: Stage, worker: Process, jobs: int, late: list[int]) -> None:
+def _until_done(stage: BenchStage, worker: Process, jobs: int, late: list[int]) -> None:
     """Wait until the worker has run its jobs, the late ones too: one that is only claimed goes back when it is stopped."""
     deadline = time.monotonic() + WITHIN
     while (ran := worker.ask()["count"]) < jobs or stage.place.one(WAITING, late):
@@ -94,15 +94,15 @@ def _until_done(stage: Stage, worker: Process, jobs: int, late: list[int]) -> No
 
 
 @contextmanager
-def _late_task(stage: Stage) -> Iterator[Task[[], None]]:
+def _late_task(stage: BenchStage) -> Iterator[Task[[], None]]:
     queue = stage.queue()
     try:
-        yield register(queue, Settings.read({}), Meter()).late
+        yield register(queue, ContenderSettings.read({}), Meter()).late
     finally:
         queue.close()
 
 
-def _enqueued(stage: Stage, late: Task[[], None], opened: ExitStack) -> tuple[int, Connection]:
+def _enqueued(stage: BenchStage, late: Task[[], None], opened: ExitStack) -> tuple[int, Connection]:
     """Enqueue a job in a transaction that stays open; its id, and the connection."""
     connection = opened.enter_context(psycopg.connect(stage.place.dsn))
     return late.using(connection=connection).enqueue().id, connection
@@ -116,6 +116,6 @@ def _commit(connection: Connection) -> datetime:
     return found
 
 
-def _wait(stage: Stage, job_id: int, since: datetime) -> float:
+def _wait(stage: BenchStage, job_id: int, since: datetime) -> float:
     started: datetime = stage.place.one(STARTED, job_id)
     return max(0.0, (started - since).total_seconds())

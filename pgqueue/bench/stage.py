@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.bench import floor, peer
-from pgqueue.bench.contract import Settings
+from pgqueue.bench.bench_schema import SCHEMA, BenchSchema
+from pgqueue.bench.contract import ContenderSettings
 from pgqueue.bench.floor import TABLES
-from pgqueue.bench.place import SCHEMA, Place
-from pgqueue.bench.processes import FLOOR, OURS, Contender, Crew
+from pgqueue.bench.processes import FLOOR, OURS, BenchProcesses, Contender
 from pgqueue.errors import PgQueueError
 from pgqueue.store.schema import schema
 
@@ -77,7 +77,7 @@ SMALL = Sizes(
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BenchStage:
     """What measurements share.
 
     Attributes:
@@ -87,8 +87,8 @@ class Stage:
         floor: whether the bare client is measured, too.
     """
 
-    place: Place
-    crew: Crew
+    place: BenchSchema
+    crew: BenchProcesses
     concurrency: int = 20
     floor: bool = True
 
@@ -110,7 +110,7 @@ class Stage:
             settings: as :mod:`pgqueue.bench.contract` names them.
         """
         given = {name: str(value) for name, value in settings.items()}
-        FILL[contender](Settings.read({"DSN": self.place.dsn} | given), count)
+        FILL[contender](ContenderSettings.read({"DSN": self.place.dsn} | given), count)
 
     def queue(self) -> PgQueue:
         """The queue, for enqueuers in this process."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
-from pgqueue.bench.contract import Meter, Settings
+from pgqueue.bench.contract import ContenderSettings, Meter
 from pgqueue.errors import RetryLater
 
 TIMEOUT = 60.0
@@ -31,7 +31,7 @@ class Tasks(NamedTuple):
     hold: Task[..., None]
 
 
-def register(queue: PgQueue, settings: Settings, meter: Meter, *, latency: bool = False) -> Tasks:
+def register(queue: PgQueue, settings: ContenderSettings, meter: Meter, *, latency: bool = False) -> Tasks:
     """Register the tasks with a queue.
 
     Args:
@@ -57,7 +57,7 @@ def register(queue: PgQueue, settings: Settings, meter: Meter, *, latency: bool 
     )
 
 
-def _noop(settings: Settings, meter: Meter, *, latency: bool) -> Any:  # noqa: ANN401 - a function of either colour
+def _noop(settings: ContenderSettings, meter: Meter, *, latency: bool) -> Any:  # noqa: ANN401 - a function of either colour
     one_at_a_time = threading.Lock()
 
     def sync_noop(number: int, sent: float, pad: str = "") -> None:  # noqa: ARG001 - payload
@@ -76,7 +76,7 @@ def _noop(settings: Settings, meter: Meter, *, latency: bool) -> Any:  # noqa: A
     return waiting_noop if settings.wait else noop
 
 
-def _hold(settings: Settings, meter: Meter) -> Any:  # noqa: ANN401 - a coroutine function or a plain one
+def _hold(settings: ContenderSettings, meter: Meter) -> Any:  # noqa: ANN401 - a coroutine function or a plain one
     all_in = asyncio.Event()
 
     async def hold() -> None:

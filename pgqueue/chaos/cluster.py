@@ -44,7 +44,7 @@ class ServerFailed(PgQueueError):
     """A server of the run's own did not do what it must."""
 
 
-class Cluster:
+class PostgresCluster:
     """A primary, and a replica if one was asked for.
 
     Attributes:
@@ -170,7 +170,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster(*, replica: bool, disks: bool) -> Iterator[Cluster]:
+def cluster(*, replica: bool, disks: bool) -> Iterator[PostgresCluster]:
     """Start servers of the run's own, with a role and a database; they are deleted at the end.
 
     Args:
@@ -187,7 +187,7 @@ def cluster(*, replica: bool, disks: bool) -> Iterator[Cluster]:
             server.settings = SETTINGS
             if disks:
                 opened.enter_context(_disk(server))
-        made = Cluster(servers, disks=disks)
+        made = PostgresCluster(servers, disks=disks)
         opened.callback(_stop, servers)
         made.primary.initialise()
         made.primary.start()

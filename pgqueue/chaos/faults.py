@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from pgqueue.chaos import faults_of_processes, faults_of_servers
 from pgqueue.chaos.cluster import may_mount
-from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.stage import ChaosStage
 from pgqueue.errors import ConfigurationError
 from pgqueue.values.nearest import remedy
 
@@ -34,11 +34,11 @@ class Fault:
 
     name: str
     does: str
-    block: Callable[[Stage], AbstractContextManager[None]]
+    block: Callable[[ChaosStage], AbstractContextManager[None]]
     seconds: float = 0.0
     leases: float = 0.0
     needs: tuple[str, ...] = ()
-    after: Callable[[Stage], None] | None = None
+    after: Callable[[ChaosStage], None] | None = None
 
 
 FAULTS: Mapping[str, Fault] = MappingProxyType(
@@ -152,7 +152,7 @@ NOT_BY_DEFAULT = frozenset({"failover-async"})
 """What loses commits by its nature: it is run where it is named."""
 
 
-def chosen(names: Sequence[str]) -> list[Fault]:
+def choose_faults(names: Sequence[str]) -> list[Fault]:
     """The faults of these names; all that lose nothing by their nature, if there are none.
 
     Raises:
@@ -164,7 +164,7 @@ def chosen(names: Sequence[str]) -> list[Fault]:
     return [FAULTS[name] for name in names or FAULTS if names or name not in NOT_BY_DEFAULT]
 
 
-def missing(*, own_server: bool) -> Mapping[str, str]:
+def missing_tools(*, own_server: bool) -> Mapping[str, str]:
     """What this run does not have, and why, for people.
 
     Args:

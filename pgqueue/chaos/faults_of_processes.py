@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgqueue.chaos import tasks
 from pgqueue.chaos.proxy import LOCAL, addresses_of
-from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.stage import ChaosStage
 from pgqueue.errors import PgQueueError
 
 FAKETIME = ("libfaketimeMT.so.1", "libfaketime.so.1")
@@ -50,7 +50,7 @@ SECONDS = 1.5
 
 
 @contextmanager
-def kill(stage: Stage) -> Iterator[None]:
+def kill(stage: ChaosStage) -> Iterator[None]:
     """Kill a worker in the middle of its work, and start another."""
     worker = stage.a_worker
     worker.signal(signal.SIGSTOP)  # what it holds is what it held when it died
@@ -60,7 +60,7 @@ def kill(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def freeze(stage: Stage) -> Iterator[None]:
+def freeze(stage: ChaosStage) -> Iterator[None]:
     """Stop a worker as a debugger or a suspended machine does; it goes on after its lease."""
     worker = stage.a_worker
     worker.signal(signal.SIGSTOP)
@@ -72,14 +72,14 @@ def freeze(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def stop(stage: Stage) -> Iterator[None]:
+def stop(stage: ChaosStage) -> Iterator[None]:
     """Tell a worker to stop, and start another."""
     stage.fleet.dismiss(stage.a_worker, at_once=False)
     yield
 
 
 @contextmanager
-def threads(stage: Stage) -> Iterator[None]:
+def threads(stage: ChaosStage) -> Iterator[None]:
     """Enqueue jobs that hold a thread each."""
     with suppress(psycopg.Error, PgQueueError), stage.connection_of_a_fault() as connection:
         tasks.queue.enqueue_many([tasks.hog.call(HOG_SECONDS) for _ in range(HOGS)], connection=connection)
@@ -87,7 +87,7 @@ def threads(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def clock(stage: Stage) -> Iterator[None]:
+def clock(stage: ChaosStage) -> Iterator[None]:
     """Have a further worker, whose clock is wrong, work beside the others."""
     offset = stage.chance.choice(("+1h", "-1h"))
     env = {"LD_PRELOAD": str(faketime()), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
@@ -109,7 +109,7 @@ def faketime() -> Path | None:
 
 
 @contextmanager
-def pooler(stage: Stage) -> Iterator[None]:
+def pooler(stage: ChaosStage) -> Iterator[None]:
     """Start PgBouncer and a worker behind it; kill PgBouncer, and start it again on the same port."""
     with tempfile.TemporaryDirectory(prefix="pgqueue-chaos-", dir="/tmp") as folder:
         listen = _free_port()
@@ -134,7 +134,7 @@ def pgbouncer() -> str | None:
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
-def _configured_pooler(stage: Stage, folder: Path, listen: int) -> int | None:
+def _configured_pooler(stage: ChaosStage, folder: Path, listen: int) -> int | None:
     """Write its configuration; as which user it runs, since it refuses to be root."""
     named = conninfo_to_dict(stage.dsn)
     own = stage.cluster

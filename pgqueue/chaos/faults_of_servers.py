@@ -17,7 +17,7 @@ from typing import LiteralString
 import psycopg
 
 from pgqueue.chaos.cluster import ROLE
-from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.stage import ChaosStage
 from pgqueue.chaos.tasks import SCHEMA
 from pgqueue.errors import ConnectionFailed, PgQueueError
 
@@ -34,7 +34,7 @@ TABLES = ("jobs", "workers", "job_history_default", "dead_jobs", "nodes", "edges
 
 
 @contextmanager
-def connections(stage: Stage) -> Iterator[None]:
+def connections(stage: ChaosStage) -> Iterator[None]:
     """Take all connections that the server gives to programs, the workers' too."""
     with ExitStack() as taken:
         stage.proxy.cut()
@@ -46,14 +46,14 @@ def connections(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def restart_fast(stage: Stage) -> Iterator[None]:
+def restart_fast(stage: ChaosStage) -> Iterator[None]:
     """Restart the server as an administrator does."""
     stage.own.restart(signal.SIGINT)
     yield
 
 
 @contextmanager
-def restart_immediate(stage: Stage) -> Iterator[None]:
+def restart_immediate(stage: ChaosStage) -> Iterator[None]:
     """Let the server crash, and come back."""
     with stage.crashing():
         stage.own.restart(signal.SIGQUIT)
@@ -61,7 +61,7 @@ def restart_immediate(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def disk_full(stage: Stage) -> Iterator[None]:
+def disk_full(stage: ChaosStage) -> Iterator[None]:
     """Leave the server no room on its disk. It may crash of it; then it comes back when there is room."""
     with stage.crashing():
         stage.own.fill_disk()
@@ -73,7 +73,7 @@ def disk_full(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def failover(stage: Stage) -> Iterator[None]:
+def failover(stage: ChaosStage) -> Iterator[None]:
     """Lose the primary, and nothing else; afterwards a new replica follows the new primary."""
     with stage.crashing():
         stage.own.fail_over()
@@ -81,7 +81,7 @@ def failover(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def failover_async(stage: Stage) -> Iterator[None]:
+def failover_async(stage: ChaosStage) -> Iterator[None]:
     """Lose the primary, and what it has committed since its replica was cut off."""
     own = stage.own
     began = time.monotonic()
@@ -95,20 +95,20 @@ def failover_async(stage: Stage) -> Iterator[None]:
             stage.forgotten.append((began, time.monotonic()))
 
 
-def follow(stage: Stage) -> None:
+def follow(stage: ChaosStage) -> None:
     """Have the former primary follow the new one, from a fresh copy, and each commit wait for it."""
     stage.own.add_replica()
 
 
 @contextmanager
-def cut(stage: Stage) -> Iterator[None]:
+def cut(stage: ChaosStage) -> Iterator[None]:
     """Cut all connections."""
     stage.proxy.cut()
     yield
 
 
 @contextmanager
-def refuse(stage: Stage) -> Iterator[None]:
+def refuse(stage: ChaosStage) -> Iterator[None]:
     """Cut all connections, and let none be made."""
     stage.proxy.refuse(refuses=True)
     stage.proxy.cut()
@@ -119,7 +119,7 @@ def refuse(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def delay(stage: Stage) -> Iterator[None]:
+def delay(stage: ChaosStage) -> Iterator[None]:
     """Make the network slow."""
     stage.proxy.delay(DELAY)
     try:
@@ -129,7 +129,7 @@ def delay(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def silence(stage: Stage) -> Iterator[None]:
+def silence(stage: ChaosStage) -> Iterator[None]:
     """Let connections go silent, as behind a firewall that has forgotten them."""
     stage.proxy.silence("requests", "answers")
     try:
@@ -139,7 +139,7 @@ def silence(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def half(stage: Stage) -> Iterator[None]:
+def half(stage: ChaosStage) -> Iterator[None]:
     """Let requests arrive whose answers do not: what was asked is done, and no client is told."""
     stage.proxy.silence("answers")
     try:
@@ -149,7 +149,7 @@ def half(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def backends(stage: Stage) -> Iterator[None]:
+def backends(stage: ChaosStage) -> Iterator[None]:
     """Have the server end the run's backends."""
     with suppress(psycopg.Error, PgQueueError), stage.connection_of_a_fault() as connection:
         connection.execute(END_BACKENDS, [APPLICATION])
@@ -157,7 +157,7 @@ def backends(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def table_lock(stage: Stage) -> Iterator[None]:
+def table_lock(stage: ChaosStage) -> Iterator[None]:
     """Lock the table of jobs against all others, as a migration might."""
     with stage.connection_of_a_fault() as connection, connection.transaction():
         connection.execute(f"lock table {SCHEMA}.jobs in access exclusive mode")
@@ -165,7 +165,7 @@ def table_lock(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def row_locks(stage: Stage) -> Iterator[None]:
+def row_locks(stage: ChaosStage) -> Iterator[None]:
     """Lock the rows of jobs that are live now."""
     with stage.connection_of_a_fault() as connection, connection.transaction():
         connection.execute(ROWS)
@@ -173,7 +173,7 @@ def row_locks(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def snapshot(stage: Stage) -> Iterator[None]:
+def snapshot(stage: ChaosStage) -> Iterator[None]:
     """Hold a snapshot, as a long report or pg_dump does."""
     with stage.connection_of_a_fault() as connection, connection.transaction():
         connection.execute("set transaction isolation level repeatable read")
@@ -182,7 +182,7 @@ def snapshot(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def timeouts(stage: Stage) -> Iterator[None]:
+def timeouts(stage: ChaosStage) -> Iterator[None]:
     """Have the settings of the role end what takes longer than 50 ms: all processes' own, or a further worker's."""
     if stage.cluster is None:  # other programs use the role, too
         options = " ".join(f"-c {name}={SHORT}" for name in TIMEOUTS)
@@ -200,7 +200,7 @@ def timeouts(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def vacuum_full(stage: Stage) -> Iterator[None]:
+def vacuum_full(stage: ChaosStage) -> Iterator[None]:
     """Write the queue's tables anew."""
     with stage.connection_of_a_fault() as connection:
         for table in TABLES:
@@ -209,7 +209,7 @@ def vacuum_full(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def reindex(stage: Stage) -> Iterator[None]:
+def reindex(stage: ChaosStage) -> Iterator[None]:
     """Write the indices of the queue's tables anew."""
     with stage.connection_of_a_fault() as connection:
         for table in TABLES:
@@ -225,7 +225,7 @@ def _maintain(connection: "psycopg.Connection[object]", statement: str) -> None:
         connection.execute(b"select 1")
 
 
-def _set_role(stage: Stage, setting: str) -> None:
+def _set_role(stage: ChaosStage, setting: str) -> None:
     """Change the role, and have all connections begin again."""
     with stage.own.admin() as connection:
         for name in TIMEOUTS:

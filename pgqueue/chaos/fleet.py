@@ -25,7 +25,7 @@ MOST_REMEMBERED = 64
 NO_ENV: Mapping[str, str] = {}
 
 
-class Child:
+class FleetProcess:
     """A process of the run."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", output: Path) -> None:
@@ -59,7 +59,7 @@ class Child:
         return "\n".join(lines[-LAST_LINES:])
 
 
-class Gone(NamedTuple):
+class ProcessEnd(NamedTuple):
     """When a process was gone, in seconds of the monotonic clock, and whether it had returned its jobs."""
 
     at: float
@@ -87,10 +87,10 @@ class Fleet:
         self._env = {**kept, "PGQUEUE_DSN": dsn, FOLDER: str(folder)}
         self._folder = folder
         self._words = words
-        self._children: list[Child] = []
+        self._children: list[FleetProcess] = []
         self._started = 0
-        self.workers: list[Child] = []
-        self.left: dict[int, Gone] = {}
+        self.workers: list[FleetProcess] = []
+        self.left: dict[int, ProcessEnd] = {}
         self.surprises: list[str] = []
 
     def __enter__(self) -> Self:
@@ -109,7 +109,7 @@ class Fleet:
             if child.status is None:
                 child.end(at_once=error is not None)
 
-    def worker(self, *words: str, env: Mapping[str, str] = NO_ENV) -> Child:
+    def worker(self, *words: str, env: Mapping[str, str] = NO_ENV) -> FleetProcess:
         """Start a worker that is not one of :attr:`workers`.
 
         Args:
@@ -123,16 +123,16 @@ class Fleet:
         """Start workers."""
         self.workers += [self.worker() for _ in range(count)]
 
-    def dismiss(self, worker: Child, *, at_once: bool) -> None:
+    def dismiss(self, worker: FleetProcess, *, at_once: bool) -> None:
         """End a worker, and start another in its place."""
         self.workers.remove(worker)
         self.stopped(worker, at_once=at_once)
         self.hire()
 
-    def stopped(self, worker: Child, *, at_once: bool = False) -> None:
+    def stopped(self, worker: FleetProcess, *, at_once: bool = False) -> None:
         """End a worker, and remember if it did not stop as it should."""
         status = worker.end(at_once=at_once)
-        self.left[worker.pid] = Gone(time.monotonic(), returned=not at_once and not status)
+        self.left[worker.pid] = ProcessEnd(time.monotonic(), returned=not at_once and not status)
         if not at_once and status and self._has_worked(worker):
             self.surprises.append(
                 f"a worker that was told to stop ended with status {status}: {worker.last_words()}"
@@ -142,18 +142,18 @@ class Fleet:
         """Start a worker for each that ended by itself. None should, but one that did not reach the database at its start."""
         for worker in [one for one in self.workers if one.status is not None]:
             self.workers.remove(worker)
-            self.left[worker.pid] = Gone(time.monotonic(), returned=False)
+            self.left[worker.pid] = ProcessEnd(time.monotonic(), returned=False)
             if self._has_worked(worker):
                 self.surprises.append(
                     f"a worker ended by itself with status {worker.status}: {worker.last_words()}"
                 )
             self.hire()
 
-    def _has_worked(self, worker: Child) -> bool:
+    def _has_worked(self, worker: FleetProcess) -> bool:
         """Whether it has claimed a job: its log begins with that. A worker that never starts shows as work that does not go on."""
         return path_of(self._folder, WORKER, worker.pid).exists()
 
-    def run(self, words: Sequence[str], *, env: Mapping[str, str] = NO_ENV) -> Child:
+    def run(self, words: Sequence[str], *, env: Mapping[str, str] = NO_ENV) -> FleetProcess:
         """Start a Python process; Ctrl-C does not reach it."""
         output = self._folder / f"output-{self._started:05}.log"
         with output.open("wb") as file:
@@ -166,7 +166,7 @@ class Fleet:
                 process_group=0,
             )
         self._started += 1
-        child = Child(popen, output)
+        child = FleetProcess(popen, output)
         self._children.append(child)
         if len(self._children) > MOST_REMEMBERED:
             self._children = [one for one in self._children if one.status is None]

@@ -3,7 +3,7 @@
 Three things are added. A step of a job does not run again once the next step has begun. And where commits were lost with a
 primary whose replica had not got them, jobs that anything happened to at that time are not judged, only counted: that is
 what such a setting means. And where an answer to a worker was lost with its connection, the claim is taken to have ended with
-the last act of its task (see :func:`unanswered`).
+the last act of its task (see :func:`unanswered_ends`).
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from pgqueue.chaos.fleet import Gone
+from pgqueue.chaos.fleet import ProcessEnd
 from pgqueue.chaos.history.check import check
 from pgqueue.chaos.history.events import (
     Claimed,
@@ -31,9 +31,9 @@ from pgqueue.chaos.history.events import (
     Started,
     Violation,
 )
-from pgqueue.chaos.history.index import ENDED, History, Life, Rules, Turn
+from pgqueue.chaos.history.index import ENDED, History, ObservedAttempt, ObservedJob, Rules
 from pgqueue.chaos.kinds import LIMIT, MOST_AT_ONCE, STEPS, is_step, parts_of
-from pgqueue.chaos.log import Line
+from pgqueue.chaos.log import LogLine
 
 RULES = Rules(drained=True)
 MOST = 1_000
@@ -47,7 +47,7 @@ LOST, TWICE = 1, 8
 """The promises whose violations the verdict counts by name."""
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """What is to be told of a history.
 
     Attributes:
@@ -64,15 +64,15 @@ class Judged(NamedTuple):
 
 
 def judge(
-    lines: Iterable[Line],
+    lines: Iterable[LogLine],
     looked: Iterable[Event],
     names: Mapping[int, str],
     *,
-    left: Mapping[int, Gone],
+    left: Mapping[int, ProcessEnd],
     forgotten: Sequence[Span] = (),
     crashes: Sequence[Span] = (),
     faults: Sequence[Span] = (),
-) -> Judged:
+) -> Judgement:
     """Judge a run.
 
     Args:
@@ -88,19 +88,19 @@ def judge(
     jobs = sum(isinstance(event, Recorded | Live) for event in seen)
     read = _read(lines, names)
     seen += read.events
-    exempt = touched(seen, forgotten) if forgotten else frozenset[JobName]()
-    lost = _acknowledged(seen) & exempt - set(names.values())
+    exempt = jobs_in_spans(seen, forgotten) if forgotten else frozenset[JobName]()
+    lost = _acknowledged_jobs(seen) & exempt - set(names.values())
     if exempt:
         seen = [event for event in seen if getattr(event, "job", None) not in exempt]
-    seen += _gone(read.workers, left, seen)
+    seen += _worker_ends(read.workers, left, seen)
     seen = heard_late(seen)
-    seen += unanswered(seen, crashes, faults)
+    seen += unanswered_ends(seen, crashes, faults)
     seen.append(Declared(at=0.0, limit=LIMIT, most=MOST_AT_ONCE))
     violations = [*check(seen, RULES, most=MOST), *steps_again(read.steps)]
-    return Judged(jobs, violations, len(lost), len(exempt))
+    return Judgement(jobs, violations, len(lost), len(exempt))
 
 
-class _Read(NamedTuple):
+class _ReadLog(NamedTuple):
     """The lines of a log: of jobs, of steps, and which process each worker was."""
 
     events: list[Event]
@@ -108,9 +108,9 @@ class _Read(NamedTuple):
     workers: dict[str, int]
 
 
-def _read(lines: Iterable[Line], names: Mapping[int, str]) -> _Read:
+def _read(lines: Iterable[LogLine], names: Mapping[int, str]) -> _ReadLog:
     """Sort lines. What is known by its id alone gets its name, or is left out if no table has it."""
-    read = _Read([], [], {})
+    read = _ReadLog([], [], {})
     for event, process in lines:
         if isinstance(event, Started) and is_step(event.job):
             read.steps.append(event)
@@ -123,12 +123,14 @@ def _read(lines: Iterable[Line], names: Mapping[int, str]) -> _Read:
     return read
 
 
-def _acknowledged(events: Iterable[Event]) -> set[JobName]:
+def _acknowledged_jobs(events: Iterable[Event]) -> set[JobName]:
     """Jobs whose enqueuer was told that they are committed."""
     return {one.job for one in events if isinstance(one, Enqueued) and one.commit == "acknowledged"}
 
 
-def _gone(workers: Mapping[str, int], left: Mapping[int, Gone], events: Iterable[Event]) -> Iterator[Left]:
+def _worker_ends(
+    workers: Mapping[str, int], left: Mapping[int, ProcessEnd], events: Iterable[Event]
+) -> Iterator[Left]:
     """When workers were gone, by the ends of their processes.
 
     A worker whose lease has passed goes on with a new id. Its former one is told by its jobs, taken over while the process lived:
@@ -163,14 +165,16 @@ def heard_late(events: Sequence[Event]) -> list[Event]:
     return [moved.get(id(event), event) for event in events]
 
 
-def _lives_of_many_claims(events: Sequence[Event]) -> Iterable[Life]:
+def _lives_of_many_claims(events: Sequence[Event]) -> Iterable[ObservedJob]:
     """The lives of jobs that were claimed more than once."""
     claims = Counter(event.job for event in events if isinstance(event, Claimed))
     again = {job for job, count in claims.items() if count > 1}
     return History(event for event in events if getattr(event, "job", None) in again).lives.values()
 
 
-def unanswered(events: Sequence[Event], crashes: Sequence[Span], faults: Sequence[Span]) -> Iterator[Ended]:
+def unanswered_ends(
+    events: Sequence[Event], crashes: Sequence[Span], faults: Sequence[Span]
+) -> Iterator[Ended]:
     """The ends of claims that no line tells of, of jobs that were claimed again.
 
     - A claim is not on disk when the worker is told of it. A server that crashes within :data:`FORGETS` seconds may forget it.
@@ -187,7 +191,11 @@ def unanswered(events: Sequence[Event], crashes: Sequence[Span], faults: Sequenc
 
 
 def _end(
-    turn: Turn, later: Turn, job: JobName, crashes: Sequence[Span], faults: Sequence[Span]
+    turn: ObservedAttempt,
+    later: ObservedAttempt,
+    job: JobName,
+    crashes: Sequence[Span],
+    faults: Sequence[Span],
 ) -> Iterator[Ended]:
     """The end of one claim, if it may have ended before the later one."""
     superseded = Ended(
@@ -203,7 +211,7 @@ def _end(
         yield msgspec.structs.replace(superseded, at=turn.stopped.at, state="ready", spent=False)
 
 
-def touched(events: Iterable[Event], spans: Sequence[Span]) -> frozenset[JobName]:
+def jobs_in_spans(events: Iterable[Event], spans: Sequence[Span]) -> frozenset[JobName]:
     """The jobs to which anything happened in these spans, and those that come after them."""
     found = {
         job

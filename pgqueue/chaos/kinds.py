@@ -20,7 +20,7 @@ LAST = "join"
 """The part that runs after the members of a group."""
 
 
-class Kind(NamedTuple):
+class OrderKind(NamedTuple):
     """A kind of work.
 
     Attributes:
@@ -34,17 +34,17 @@ class Kind(NamedTuple):
     transactional: bool = True
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, OrderKind] = MappingProxyType(
     {
-        "plain": Kind(680, transactional=False),
-        "written": Kind(120),
-        "flaky": Kind(30),
-        "doomed": Kind(10, transactional=False),
-        "chained": Kind(40, ("a", "b", "c")),
-        "grouped": Kind(20, ("1", "2", "3", LAST)),
-        LIMIT: Kind(50, transactional=False),
-        "keyed": Kind(30),
-        "stepped": Kind(20),
+        "plain": OrderKind(680, transactional=False),
+        "written": OrderKind(120),
+        "flaky": OrderKind(30),
+        "doomed": OrderKind(10, transactional=False),
+        "chained": OrderKind(40, ("a", "b", "c")),
+        "grouped": OrderKind(20, ("1", "2", "3", LAST)),
+        LIMIT: OrderKind(50, transactional=False),
+        "keyed": OrderKind(30),
+        "stepped": OrderKind(20),
     }
 )
 STEPS = ("first", "second")

@@ -38,7 +38,7 @@ Commit: TypeAlias = Literal["acknowledged", "unknown", "rolled_back"]
 ORDERS = f"insert into {SCHEMA}.orders (number, kind) select * from unnest(%s::bigint[], %s::text[])"
 
 
-class Load(msgspec.Struct, frozen=True):
+class OrderLoad(msgspec.Struct, frozen=True):
     """What one enqueuer does.
 
     Attributes:
@@ -63,7 +63,7 @@ class Load(msgspec.Struct, frozen=True):
 class Enqueuer:
     """Adds orders until it is told to stop."""
 
-    def __init__(self, load: Load, dsn: str, log: HistoryLog) -> None:
+    def __init__(self, load: OrderLoad, dsn: str, log: HistoryLog) -> None:
         """Begin with the first number.
 
         Args:
@@ -98,7 +98,7 @@ class Enqueuer:
 
     def _add(self, count: int, *, rolls_back: bool) -> bool:
         """Add a batch in one transaction; whether the server answered."""
-        batch = Batch(self._choice(next(self._numbers)) for _ in range(count))
+        batch = OrderBatch(self._choice(next(self._numbers)) for _ in range(count))
         commit: Commit = "rolled_back"  # unless it comes to a commit
         try:
             connection = self._connected()
@@ -126,18 +126,18 @@ class Enqueuer:
         except (psycopg.Error, PgQueueError):
             pass
         finally:
-            self._write([Order(number, "plain")], commit)
+            self._write([OrderRow(number, "plain")], commit)
 
-    def _write(self, orders: Iterable["Order"], commit: "Commit") -> None:
+    def _write(self, orders: Iterable["OrderRow"], commit: "Commit") -> None:
         at = time.monotonic()
         jobs = (job for order in orders for job in enqueued(order.kind, order.number))
         self._log.write(*(msgspec.structs.replace(job, at=at, commit=commit) for job in jobs))
 
-    def _choice(self, number: int) -> "Order":
+    def _choice(self, number: int) -> "OrderRow":
         if self._load.only:
-            return Order(number, self._load.only)
+            return OrderRow(number, self._load.only)
         (kind,) = self._random.choices([*KINDS], [kind.weight for kind in KINDS.values()])
-        return Order(number, kind)
+        return OrderRow(number, kind)
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
@@ -150,21 +150,21 @@ class Enqueuer:
         self._connection = None
 
 
-class Order(NamedTuple):
+class OrderRow(NamedTuple):
     """One row of ``orders``."""
 
     number: int
     kind: str
 
 
-class Batch:
+class OrderBatch:
     """Orders that are added together.
 
     Attributes:
         accepted: those whose jobs were added: not those whose unique key is taken.
     """
 
-    def __init__(self, orders: Iterable[Order]) -> None:
+    def __init__(self, orders: Iterable[OrderRow]) -> None:
         """Add none yet."""
         self._orders = list(orders)
         self.accepted = self._orders
@@ -181,7 +181,7 @@ class Batch:
 SIMPLE = frozenset(KINDS) - {"chained", "grouped", "keyed"}
 
 
-def _call(order: Order) -> Call[None]:
+def _call(order: OrderRow) -> Call[None]:
     """The one job of a simple order."""
     name = name_of(order.kind, order.number)
     if order.kind == LIMIT:
@@ -190,7 +190,7 @@ def _call(order: Order) -> Call[None]:
     return task.call(name)
 
 
-def _is_added(order: Order, connection: psycopg.Connection[Any]) -> bool:
+def _is_added(order: OrderRow, connection: psycopg.Connection[Any]) -> bool:
     """Add the jobs of an order that is not simple; whether the order's jobs are added."""
     names = [name_of(order.kind, order.number, part) for part in KINDS[order.kind].parts]
     match order.kind:
@@ -207,7 +207,7 @@ def _is_added(order: Order, connection: psycopg.Connection[Any]) -> bool:
 
 def main() -> None:
     """Read what to do from the command line, and do it."""
-    load = msgspec.json.decode(sys.argv[1], type=Load)
+    load = msgspec.json.decode(sys.argv[1], type=OrderLoad)
     log = log_of_process(Path(os.environ[FOLDER]), "enqueuer")
     enqueuer = Enqueuer(load, tasks.queue.database.dsn, log)
     signal.signal(signal.SIGTERM, lambda *_: enqueuer.told_to_stop.set())

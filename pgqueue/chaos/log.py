@@ -108,7 +108,7 @@ def path_of(folder: Path, name: str, process: int) -> Path:
     return folder / f"{name}-{process}{ENDING}"
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """An event, and the id of the process that wrote it."""
 
     event: Event
@@ -124,13 +124,13 @@ class Tail:
         self._read: dict[Path, int] = {}
         self._decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
-    def news(self) -> Iterator[Line]:
+    def news(self) -> Iterator[LogLine]:
         """The new lines of each file in their order; the files one after the other."""
         for path in sorted(self._folder.glob(f"*{ENDING}")):
             if path.stat().st_size > self._read.get(path, 0):
                 yield from self._news_of(path)
 
-    def _news_of(self, path: Path) -> Iterator[Line]:
+    def _news_of(self, path: Path) -> Iterator[LogLine]:
         named = _NAME.search(path.name)
         process = int(named[1]) if named else 0
         with path.open("rb") as file:
@@ -139,15 +139,15 @@ class Tail:
                 if not line.endswith(b"\n"):
                     return  # the rest of it comes later, or its writer was killed
                 self._read[path] = self._read.get(path, 0) + len(line)
-                yield Line(self._decoder.decode(line), process)
+                yield LogLine(self._decoder.decode(line), process)
 
 
-def lines(folder: Path) -> Iterable[Line]:
+def lines(folder: Path) -> Iterable[LogLine]:
     """All lines of all files."""
     return Tail(folder).news()
 
 
-class Watch:
+class LogWatch:
     """Follows the log. Used from one thread.
 
     Attributes:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import msgspec
 
 from pgqueue.chaos import tasks
-from pgqueue.chaos.fleet import Child
-from pgqueue.chaos.load import Load
-from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.fleet import FleetProcess
+from pgqueue.chaos.load import OrderLoad
+from pgqueue.chaos.stage import ChaosStage
 from pgqueue.worker.memory import resident_memory
 
 JOB_SECONDS = 0.05
@@ -70,7 +70,7 @@ class Overload:
         )
 
 
-def overload(stage: Stage, seconds: float, tell: Callable[[str], object]) -> Overload:
+def overload(stage: ChaosStage, seconds: float, tell: Callable[[str], object]) -> Overload:
     """Offer ten times as much as the workers can do.
 
     Args:
@@ -102,7 +102,7 @@ def overload(stage: Stage, seconds: float, tell: Callable[[str], object]) -> Ove
     return Overload(capacity, capacity * TIMES, rates, memory, stage.watch.enqueued - stage.watch.ended)
 
 
-def _third(stage: Stage, seconds: float) -> tuple[float, int]:
+def _third(stage: ChaosStage, seconds: float) -> tuple[float, int]:
     """Jobs a second, and the most memory of a worker, in a third of the overload."""
     began, ended, most = time.monotonic(), stage.watch.ended, 0
     while time.monotonic() - began < seconds:
@@ -111,17 +111,17 @@ def _third(stage: Stage, seconds: float) -> tuple[float, int]:
     return (stage.watch.ended - ended) / (time.monotonic() - began), most
 
 
-def _rate(stage: Stage, seconds: float) -> float:
+def _rate(stage: ChaosStage, seconds: float) -> float:
     began, ended = time.monotonic(), stage.watch.ended
     stage.hold(seconds)
     return max((stage.watch.ended - ended) / (time.monotonic() - began), 1.0)
 
 
-def _memory(stage: Stage) -> int:
+def _memory(stage: ChaosStage) -> int:
     """The most resident memory of a worker, in bytes; 0: the system does not say."""
     return max(resident_memory(worker.pid) or 0 for worker in stage.fleet.workers)
 
 
-def _enqueuer(stage: Stage, rate: float, *, first: int) -> Child:
-    load = Load(first=first, step=2, rate=rate, batch=max(1, int(rate / 10)), only="plain")
+def _enqueuer(stage: ChaosStage, rate: float, *, first: int) -> FleetProcess:
+    load = OrderLoad(first=first, step=2, rate=rate, batch=max(1, int(rate / 10)), only="plain")
     return stage.fleet.run(["-m", "pgqueue.chaos.load", msgspec.json.encode(load).decode()])

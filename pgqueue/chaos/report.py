@@ -7,14 +7,14 @@ from statistics import median
 from typing import Any
 
 from pgqueue.chaos.judge import LOST, TWICE
-from pgqueue.chaos.run import RECOVERS_WITHIN, Happened, Outcome
+from pgqueue.chaos.run import RECOVERS_WITHIN, FaultRun, RunOutcome
 
 MOST_SHOWN = 10
 IS_LOST = "is lost"
 IS_DOUBLE = "has its effect"
 
 
-def complaints(outcome: Outcome) -> list[str]:
+def complaints(outcome: RunOutcome) -> list[str]:
     """What broke, a sentence each; empty: every promise was kept."""
     found = [f"promise {one.promise}: {one.sentence}" for one in outcome.judged.violations]
     found += outcome.surprises
@@ -31,13 +31,13 @@ def complaints(outcome: Outcome) -> list[str]:
     return found
 
 
-def lost(outcome: Outcome) -> int:
+def count_lost_jobs(outcome: RunOutcome) -> int:
     """How many jobs are lost: committed, and in no table, or never run to their end."""
     named = [one for one in outcome.judged.violations if one.promise == LOST and IS_LOST in one.sentence]
     return len(named) + outcome.orders_without_jobs + outcome.left
 
 
-def twice(outcome: Outcome) -> int:
+def twice(outcome: RunOutcome) -> int:
     """How many jobs have their effect more than once."""
     return sum(
         one.promise == TWICE and IS_DOUBLE in one.sentence and one.sentence.endswith("times")
@@ -45,7 +45,7 @@ def twice(outcome: Outcome) -> int:
     )
 
 
-def recoveries(happened: Sequence[Happened]) -> dict[str, list[float]]:
+def recoveries(happened: Sequence[FaultRun]) -> dict[str, list[float]]:
     """Seconds to recover, by fault; of faults after which work did not go on there is none."""
     found: dict[str, list[float]] = defaultdict(list)
     for one in happened:
@@ -53,7 +53,7 @@ def recoveries(happened: Sequence[Happened]) -> dict[str, list[float]]:
     return found
 
 
-def rows(outcome: Outcome) -> list[tuple[str, int, str, str]]:
+def rows(outcome: RunOutcome) -> list[tuple[str, int, str, str]]:
     """A row for each kind of fault: its name, how often, and the median and longest seconds to recover."""
     counts = {
         name: sum(one.name == name for one in outcome.happened) for name in recoveries(outcome.happened)
@@ -68,10 +68,10 @@ def rows(outcome: Outcome) -> list[tuple[str, int, str, str]]:
     ]
 
 
-def verdict(outcome: Outcome) -> str:
+def verdict(outcome: RunOutcome) -> str:
     """The last line."""
     facts = (
-        f"{outcome.judged.jobs:,} jobs, {len(outcome.happened):,} faults, {lost(outcome):,} lost, "
+        f"{outcome.judged.jobs:,} jobs, {len(outcome.happened):,} faults, {count_lost_jobs(outcome):,} lost, "
         f"{twice(outcome):,} double effects"
     )
     broken = len(complaints(outcome))
@@ -82,14 +82,14 @@ def verdict(outcome: Outcome) -> str:
     return f"KEPT: {facts}{longest}"
 
 
-def as_json(outcome: Outcome, *, seed: int, left_out: dict[str, str]) -> dict[str, Any]:
+def as_json(outcome: RunOutcome, *, seed: int, left_out: dict[str, str]) -> dict[str, Any]:
     """All of it, for programs."""
     return {
         "seed": seed,
         "seconds": round(outcome.seconds, 1),
         "jobs": outcome.judged.jobs,
         "faults": len(outcome.happened),
-        "lost": lost(outcome),
+        "lost": count_lost_jobs(outcome),
         "double_effects": twice(outcome),
         "lost_by_setting": outcome.judged.lost_by_setting,
         "not_judged": outcome.judged.not_judged,

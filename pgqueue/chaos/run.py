@@ -13,13 +13,13 @@ import psycopg
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.chaos import tables
 from pgqueue.chaos.faults import Fault
-from pgqueue.chaos.fleet import Child
-from pgqueue.chaos.judge import Judged, judge
+from pgqueue.chaos.fleet import FleetProcess
+from pgqueue.chaos.judge import Judgement, judge
 from pgqueue.chaos.kinds import TICK
-from pgqueue.chaos.load import Load
+from pgqueue.chaos.load import OrderLoad
 from pgqueue.chaos.log import lines
 from pgqueue.chaos.overload import Overload, overload
-from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.stage import ChaosStage
 from pgqueue.chaos.tasks import SCHEMA
 from pgqueue.errors import PgQueueError
 
@@ -32,7 +32,7 @@ LOOK_EVERY = 0.2
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChaosPlan:
     """What a run does.
 
     Attributes:
@@ -58,7 +58,7 @@ class Plan:
     overload: bool = False
 
 
-class Happened(msgspec.Struct, frozen=True):
+class FaultRun(msgspec.Struct, frozen=True):
     """A fault that happened.
 
     Attributes:
@@ -74,7 +74,7 @@ class Happened(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What became of a run.
 
     Attributes:
@@ -88,8 +88,8 @@ class Outcome:
         overload: what became of the overload, if there was one.
     """
 
-    happened: list[Happened] = field(default_factory=list)
-    judged: Judged = field(default_factory=lambda: Judged(0, ()))
+    happened: list[FaultRun] = field(default_factory=list)
+    judged: Judgement = field(default_factory=lambda: Judgement(0, ()))
     orders_without_jobs: int = 0
     jobs_without_orders: int = 0
     left: int = 0
@@ -98,7 +98,7 @@ class Outcome:
     overload: Overload | None = None
 
 
-def run(stage: Stage, plan: Plan, tell: Callable[[str], object]) -> Outcome:
+def run(stage: ChaosStage, plan: ChaosPlan, tell: Callable[[str], object]) -> RunOutcome:
     """Run, drain, and judge.
 
     Args:
@@ -106,7 +106,7 @@ def run(stage: Stage, plan: Plan, tell: Callable[[str], object]) -> Outcome:
         plan: what to do.
         tell: is called with each thing that happens.
     """
-    outcome = Outcome()
+    outcome = RunOutcome()
     began = time.monotonic()
     stage.fleet.hire(plan.workers)
     if plan.overload:
@@ -124,7 +124,9 @@ def run(stage: Stage, plan: Plan, tell: Callable[[str], object]) -> Outcome:
     return outcome
 
 
-def _under_faults(stage: Stage, plan: Plan, outcome: Outcome, tell: Callable[[str], object]) -> None:
+def _under_faults(
+    stage: ChaosStage, plan: ChaosPlan, outcome: RunOutcome, tell: Callable[[str], object]
+) -> None:
     """Let work come, and faults happen."""
     began = time.monotonic()
     enqueuers = [_enqueuer(stage, plan, first) for first in range(1, ENQUEUERS + 1)]
@@ -136,7 +138,7 @@ def _under_faults(stage: Stage, plan: Plan, outcome: Outcome, tell: Callable[[st
     _finish(stage, enqueuers, plan)
 
 
-def _strike(stage: Stage, plan: Plan, outcome: Outcome, tell: Callable[[str], object]) -> None:
+def _strike(stage: ChaosStage, plan: ChaosPlan, outcome: RunOutcome, tell: Callable[[str], object]) -> None:
     """Let faults happen until the time is over."""
     began = time.monotonic()
     for fault in _order(plan):
@@ -144,19 +146,19 @@ def _strike(stage: Stage, plan: Plan, outcome: Outcome, tell: Callable[[str], ob
             return
         happened = _happen(stage, fault)
         outcome.happened.append(happened)
-        tell(_told(happened, fault, stage))
+        tell(_describe_fault(happened, fault, stage))
         stage.fleet.replace_ended()
         stage.hold(plan.pause)
 
 
-def _order(plan: Plan) -> Iterator[Fault]:
+def _order(plan: ChaosPlan) -> Iterator[Fault]:
     """All faults again and again, each time in another order."""
     chance = random.Random(plan.seed)  # noqa: S311 - a choice that can be repeated
     for _ in range(plan.rounds) if plan.rounds else count():
         yield from chance.sample(list(plan.faults), len(plan.faults))
 
 
-def _happen(stage: Stage, fault: Fault) -> Happened:
+def _happen(stage: ChaosStage, fault: Fault) -> FaultRun:
     """Have one fault happen, and wait until work goes on."""
     began = time.monotonic()
     with fault.block(stage):
@@ -171,10 +173,10 @@ def _happen(stage: Stage, fault: Fault) -> Happened:
     if fault.after is not None:
         fault.after(stage)
     stage.faults.append((began, time.monotonic() + stage.lease))
-    return Happened(fault.name, ended - began, None if served is None else served - ended)
+    return FaultRun(fault.name, ended - began, None if served is None else served - ended)
 
 
-def _told(happened: Happened, fault: Fault, stage: Stage) -> str:
+def _describe_fault(happened: FaultRun, fault: Fault, stage: ChaosStage) -> str:
     after = (
         f"it was {happened.recovered:.1f} s until work went on"
         if happened.recovered is not None
@@ -183,8 +185,8 @@ def _told(happened: Happened, fault: Fault, stage: Stage) -> str:
     return f"{fault.name}: {fault.does}; {after}; {stage.watch.ended:,} jobs have ended"
 
 
-def _enqueuer(stage: Stage, plan: Plan, first: int) -> Child:
-    load = Load(
+def _enqueuer(stage: ChaosStage, plan: ChaosPlan, first: int) -> FleetProcess:
+    load = OrderLoad(
         first=first,
         step=ENQUEUERS,
         orders=-(-plan.orders // ENQUEUERS),
@@ -195,7 +197,7 @@ def _enqueuer(stage: Stage, plan: Plan, first: int) -> Child:
     return stage.fleet.run(["-m", "pgqueue.chaos.load", msgspec.json.encode(load).decode()])
 
 
-def _finish(stage: Stage, enqueuers: Sequence[Child], plan: Plan) -> None:
+def _finish(stage: ChaosStage, enqueuers: Sequence[FleetProcess], plan: ChaosPlan) -> None:
     """Wait until the enqueuers have added all orders; without a number, tell them to stop."""
     while plan.orders and any(one.status is None for one in enqueuers):
         stage.hold(LOOK_EVERY)
@@ -205,7 +207,7 @@ def _finish(stage: Stage, enqueuers: Sequence[Child], plan: Plan) -> None:
             stage.fleet.surprises.append(f"an enqueuer ended with status {status}: {one.last_words()}")
 
 
-def _drain(stage: Stage) -> None:
+def _drain(stage: ChaosStage) -> None:
     """Stop the schedule, and wait until all jobs have ended, or none has for STALLED_AFTER seconds."""
     with closing(PgQueue(stage.dsn, schema=SCHEMA)) as queue, suppress(psycopg.Error, PgQueueError):
         queue.schedules.pause(TICK)
@@ -220,12 +222,12 @@ def _drain(stage: Stage) -> None:
                 return
 
 
-def account(stage: Stage, outcome: Outcome) -> None:
+def account(stage: ChaosStage, outcome: RunOutcome) -> None:
     """Compare the log with the tables."""
     names: dict[int, str] = {}
     with stage.connection() as connection:
         outcome.left = tables.live(connection)
-        outcome.orders_without_jobs, outcome.jobs_without_orders = tables.uncoupled(connection)
+        outcome.orders_without_jobs, outcome.jobs_without_orders = tables.count_uncoupled(connection)
         outcome.judged = judge(
             lines(stage.folder),
             tables.last_look(connection, names),

@@ -12,9 +12,9 @@ from uuid import UUID
 import psycopg
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from pgqueue.chaos.cluster import Cluster
-from pgqueue.chaos.fleet import Child, Fleet
-from pgqueue.chaos.log import Watch
+from pgqueue.chaos.cluster import PostgresCluster
+from pgqueue.chaos.fleet import Fleet, FleetProcess
+from pgqueue.chaos.log import LogWatch
 from pgqueue.chaos.proxy import Proxy
 from pgqueue.chaos.tasks import SCHEMA
 from pgqueue.errors import ConnectionFailed, PgQueueError
@@ -33,7 +33,7 @@ CONNECTS_WITHIN = 30.0
 """Seconds in which a fault has to get a connection; later the run ends with an error."""
 
 
-class Held(NamedTuple):
+class HeldJobs(NamedTuple):
     """Jobs that a worker held when it was lost."""
 
     jobs: list[int]
@@ -41,7 +41,7 @@ class Held(NamedTuple):
 
 
 @dataclass
-class Stage:
+class ChaosStage:
     """What a fault may use.
 
     Attributes:
@@ -66,22 +66,22 @@ class Stage:
     dsn: str
     proxied: str
     fleet: Fleet
-    watch: Watch
+    watch: LogWatch
     proxy: Proxy
     folder: Path
     lease: float
     sweep: float
     concurrency: int
     chance: random.Random
-    cluster: Cluster | None = None
-    lost: list[Held] = field(default_factory=list)
+    cluster: PostgresCluster | None = None
+    lost: list[HeldJobs] = field(default_factory=list)
     forgotten: list[tuple[float, float]] = field(default_factory=list)
     crashes: list[tuple[float, float]] = field(default_factory=list)
     faults: list[tuple[float, float]] = field(default_factory=list)
     taken_over_at: float = 0.0
 
     @property
-    def own(self) -> Cluster:
+    def own(self) -> PostgresCluster:
         """The servers of the run's own.
 
         Raises:
@@ -92,7 +92,7 @@ class Stage:
         return self.cluster
 
     @property
-    def a_worker(self) -> Child:
+    def a_worker(self) -> FleetProcess:
         """One of the workers."""
         return self.chance.choice(self.fleet.workers)
 
@@ -114,10 +114,10 @@ class Stage:
         with ExitStack() as opened:
             yield wait(lambda: opened.enter_context(self.connection()))
 
-    def remember_jobs_of(self, worker: Child) -> None:
+    def remember_jobs_of(self, worker: FleetProcess) -> None:
         """Have the recovery wait until no job is held any longer by a worker that is lost now."""
         with suppress(psycopg.Error, PgQueueError), self.connection() as connection:
-            self.lost += [Held(*row) for row in connection.execute(HELD, [worker.pid])]
+            self.lost += [HeldJobs(*row) for row in connection.execute(HELD, [worker.pid])]
 
     def taken_over(self, *, within: float) -> bool:
         """Wait until other workers have taken over the jobs of lost ones; False: they have not in time."""
@@ -149,6 +149,6 @@ class Stage:
             time.sleep(min(LOOK_EVERY, left))
 
 
-def _holds(connection: Connection, held: Held) -> bool:
+def _holds(connection: Connection, held: HeldJobs) -> bool:
     (count,) = connection.execute(STILL_HELD, [held.jobs, held.worker]).fetchone() or (0,)
     return bool(count)

@@ -10,13 +10,13 @@ from pathlib import Path
 from psycopg.conninfo import make_conninfo
 
 from pgqueue.chaos import tables
-from pgqueue.chaos.cluster import Cluster, cluster
+from pgqueue.chaos.cluster import PostgresCluster, cluster
 from pgqueue.chaos.faults import DISK, REPLICA, Fault
 from pgqueue.chaos.faults_of_servers import APPLICATION
 from pgqueue.chaos.fleet import GRACE, Fleet
-from pgqueue.chaos.log import Watch
+from pgqueue.chaos.log import LogWatch
 from pgqueue.chaos.proxy import Proxy, addresses_of, through
-from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.stage import ChaosStage
 from pgqueue.chaos.tasks import SCHEMA
 from pgqueue.store.connections.database import Database
 from pgqueue.store.schema import schema
@@ -34,7 +34,7 @@ def staged(
     lease: float,
     seed: int,
     kept: Callable[[str], object] | None = None,
-) -> Iterator[Stage]:
+) -> Iterator[ChaosStage]:
     """Make everything that a run needs; nothing but the logs, if they are kept, is left behind.
 
     Args:
@@ -61,11 +61,11 @@ def staged(
         with Database(direct, schema=SCHEMA).connect() as connection:
             tables.make(connection)
         proxied = make_conninfo(through(direct, proxy.ports), application_name=APPLICATION)
-        yield Stage(
+        yield ChaosStage(
             dsn=direct,
             proxied=proxied,
             fleet=opened.enter_context(Fleet(proxied, folder, _words(lease))),
-            watch=Watch(folder),
+            watch=LogWatch(folder),
             proxy=proxy,
             folder=folder,
             lease=lease,
@@ -77,7 +77,7 @@ def staged(
 
 
 @contextmanager
-def _servers(faults: Sequence[Fault]) -> Iterator[Cluster]:
+def _servers(faults: Sequence[Fault]) -> Iterator[PostgresCluster]:
     """Servers for these faults."""
     needs = {need for fault in faults for need in fault.needs}
     with cluster(replica=REPLICA in needs, disks=DISK in needs) as made:

@@ -69,7 +69,7 @@ def last_look(connection: Connection, ids: dict[int, str]) -> Iterator[Event]:
                 yield Effect(at=at, job=job, attempt=attempt)
 
 
-def uncoupled(connection: Connection) -> tuple[int, int]:
+def count_uncoupled(connection: Connection) -> tuple[int, int]:
     """Orders without jobs, and jobs without orders: they commit together, so there must be none."""
     orders, jobs = connection.execute(COUPLED).fetchone() or (0, 0)
     return int(orders), int(jobs)

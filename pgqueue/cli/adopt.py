@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.app import Settings
+from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.output import json_option, print_json, print_table
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.moving.adoption import Judge
 from pgqueue.store import adopt as plans
 from pgqueue.store.plan import Plan
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 HEADS = ("task", "queue", "jobs", "outcome")
 
 
-class Line(msgspec.Struct, omit_defaults=True):
+class AdoptionLine(msgspec.Struct, omit_defaults=True):
     """Jobs of one task and queue, and their outcome."""
 
     task: str
@@ -37,7 +37,7 @@ class Line(msgspec.Struct, omit_defaults=True):
         return f"copied to task {self.new_task} in queue {self.new_queue}"
 
 
-class Report(msgspec.Struct):
+class AdoptionReport(msgspec.Struct):
     """What was done, or in a dry run would be.
 
     Of the copied jobs, ``clamped`` had a priority out of range, ``tried`` had earlier attempts, which are not counted,
@@ -45,23 +45,23 @@ class Report(msgspec.Struct):
     """
 
     dry_run: bool
-    copied: list[Line]
-    left: list[Line]
+    copied: list[AdoptionLine]
+    left: list[AdoptionLine]
     clamped: int
     tried: int
     without_headers: int
 
 
-class Undone(Exception):
+class DryRunRollback(Exception):
     """Rolls a dry run back."""
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def adopt() -> None:
     """Move waiting jobs from the tables of Procrastinate or PgQueuer in the same database."""
 
 
-def _adopting(verb: F) -> F:
+def _adopt_options(verb: F) -> F:
     """The options of both verbs."""
     for add in (
         json_option,
@@ -90,19 +90,19 @@ def _adopting(verb: F) -> F:
 
 
 @adopt.command()
-@_adopting
+@_adopt_options
 @click.option(
     "--queue", "queues", multiple=True, help="Only jobs of this queue; give it again for more queues."
 )
 @click.option("--without-locks", is_flag=True, help="Move jobs that have a lock, too, without the lock.")
 @click.pass_obj
-def procrastinate(settings: Settings, /, **given: Any) -> None:  # noqa: ANN401 - the options above
+def procrastinate(settings: CommandOptions, /, **given: Any) -> None:  # noqa: ANN401 - the options above
     """Move waiting jobs from Procrastinate. The exit code is 1 if one was left there."""
     _adopt(settings, plans.from_procrastinate, Unique(until="started"), **given)
 
 
 @adopt.command()
-@_adopting
+@_adopt_options
 @click.option("--payload-as", metavar="PARAMETER", help="Give the payload to this parameter.")
 @click.option(
     "--payload-is",
@@ -111,7 +111,7 @@ def procrastinate(settings: Settings, /, **given: Any) -> None:  # noqa: ANN401 
     help="How to read the payload.  [default: json]",
 )
 @click.pass_obj
-def pgqueuer(settings: Settings, /, *, payload_as: str | None, payload_is: str, **given: Any) -> None:  # noqa: ANN401 - the options above
+def pgqueuer(settings: CommandOptions, /, *, payload_as: str | None, payload_is: str, **given: Any) -> None:  # noqa: ANN401 - the options above
     """Move waiting jobs from PgQueuer. The exit code is 1 if one was left there."""
     if payload_as is None and payload_is != "json":
         raise click.UsageError(
@@ -121,8 +121,8 @@ def pgqueuer(settings: Settings, /, *, payload_as: str | None, payload_is: str, 
 
 
 def _adopt(
-    settings: Settings,
-    plan: Callable[[plans.Adoption], Plan[plans.Tally]],
+    settings: CommandOptions,
+    plan: Callable[[plans.Adoption], Plan[plans.AdoptionTally]],
     unique: Unique,
     *,
     tasks: tuple[str, ...],
@@ -139,7 +139,7 @@ def _adopt(
         queue=queue,
         unique=unique,
         tasks=None if settings.app is None else queue.tasks,
-        rename=_renamed(renames),
+        rename=_parse_renames(renames),
         **rules,
     )
     adoption = plans.Adoption(
@@ -151,17 +151,17 @@ def _adopt(
         click.get_current_context().exit(1)
 
 
-def _run(queue: PgQueue, plan: Plan[plans.Tally], *, dry_run: bool) -> plans.Tally:
+def _run(queue: PgQueue, plan: Plan[plans.AdoptionTally], *, dry_run: bool) -> plans.AdoptionTally:
     """Move all jobs or none; a dry run moves them and then rolls back."""
-    tally = plans.Tally()
-    with suppress(Undone), queue.database.transaction() as connection:
+    tally = plans.AdoptionTally()
+    with suppress(DryRunRollback), queue.database.transaction() as connection:
         tally = queue.database.run(plan, connection)
         if dry_run:
-            raise Undone
+            raise DryRunRollback
     return tally
 
 
-def _renamed(renames: tuple[str, ...]) -> Mapping[str, str]:
+def _parse_renames(renames: tuple[str, ...]) -> Mapping[str, str]:
     pairs = [rename.partition("=") for rename in renames]
     for old, _, new in pairs:
         if not (old and new):
@@ -171,17 +171,18 @@ def _renamed(renames: tuple[str, ...]) -> Mapping[str, str]:
     return {old: new for old, _, new in pairs}
 
 
-def _report(tally: plans.Tally, *, dry_run: bool) -> Report:
+def _report(tally: plans.AdoptionTally, *, dry_run: bool) -> AdoptionReport:
     copied = [
-        Line(one.task, one.queue, count, one.new_task, one.new_queue) for one, count in tally.copied.items()
+        AdoptionLine(one.task, one.queue, count, one.new_task, one.new_queue)
+        for one, count in tally.copied.items()
     ]
-    left = [Line(one.task, one.queue, count, why=one.why) for one, count in tally.left.items()]
+    left = [AdoptionLine(one.task, one.queue, count, why=one.why) for one, count in tally.left.items()]
     for lines in (copied, left):
         lines.sort(key=lambda line: (line.task, line.queue or "", line.words()))
-    return Report(dry_run, copied, left, tally.clamped, tally.tried, tally.headers)
+    return AdoptionReport(dry_run, copied, left, tally.clamped, tally.tried, tally.headers)
 
 
-def _print(report: Report) -> None:
+def _print(report: AdoptionReport) -> None:
     lines = [*report.copied, *report.left]
     print_table(
         HEADS, [(one.task, one.queue, one.jobs, one.words()) for one in lines], empty="no job waits there"

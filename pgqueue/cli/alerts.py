@@ -9,12 +9,12 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import Length
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 
 NAME = click.argument("name")
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def alerts() -> None:
     """List the alerts that code declares, and silence them."""
 

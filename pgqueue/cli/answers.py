@@ -8,7 +8,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.output import spelled_out
 from pgqueue.errors import JobNotFound
-from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
 from pgqueue.values.jobs.job import JobState
 
 REMEDIES = "cancel that job, or wait until it has ended, and retry again; or retry without the key: pgqueue dead retry --without-key"
@@ -16,7 +16,7 @@ REMEDIES = "cancel that job, or wait until it has ended, and retry again; or ret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CommandAnswer:
     """Whether the command changed the job, and what it did or why not."""
 
     done: bool
@@ -27,41 +27,43 @@ _OTHER_VERB = {
     JobState.DEAD: "; `pgqueue dead retry {}` makes it ready again",
     JobState.SCHEDULED: "; `pgqueue jobs run-now {}` starts it before its time",
 }
-READY = Answer(done=True, words="ready")
+READY = CommandAnswer(done=True, words="ready")
 
 
-def not_changed(queue: PgQueue, job_id: int) -> Answer:
+def not_changed(queue: PgQueue, job_id: int) -> CommandAnswer:
     """Why the command did not change a job: the job's state."""
     try:
         job = queue.job(job_id)
     except JobNotFound:
-        return Answer(done=False, words="there is no record of it")
-    return Answer(
+        return CommandAnswer(done=False, words="there is no record of it")
+    return CommandAnswer(
         done=False, words=f"not changed: {job.state}{_OTHER_VERB.get(job.state, '').format(job_id)}"
     )
 
 
-def retried(queue: PgQueue, done: Retried) -> Iterator[tuple[int, Answer]]:
+def retry_answers(queue: PgQueue, done: Retried) -> Iterator[tuple[int, CommandAnswer]]:
     """What a retry did to each job."""
     yield from ((job_id, READY) for job_id in done)
-    yield from ((one.id, Answer(done=False, words=f"stays dead: {held(one)}")) for one in done.held)
+    yield from (
+        (one.id, CommandAnswer(done=False, words=f"stays dead: {why_held(one)}")) for one in done.held
+    )
     words = "stays dead: its arguments are no JSON object that PostgreSQL can hold; enqueue the job again"
-    yield from ((job_id, Answer(done=False, words=words)) for job_id in done.unreadable)
+    yield from ((job_id, CommandAnswer(done=False, words=words)) for job_id in done.unreadable)
     words = (
         "stays dead: its flow has ended, and another flow of its key has not; wait for that one, or cancel it"
     )
-    yield from ((job_id, Answer(done=False, words=words)) for job_id in done.out_of_turn)
+    yield from ((job_id, CommandAnswer(done=False, words=words)) for job_id in done.out_of_turn)
     yield from ((job_id, not_changed(queue, job_id)) for job_id in done.not_dead)
 
 
-def held(one: Held) -> str:
+def why_held(one: BlockedRetry) -> str:
     """Why a dead job stays dead, and what can be done."""
     if one.twin is None:
         return f"a live job had its unique key {one.unique_key!r}, and has ended since; retry again"
     return f"live job {one.twin} has its unique key {one.unique_key!r}; {REMEDIES}"
 
 
-def report(answers: Mapping[int, Answer]) -> None:
+def report(answers: Mapping[int, CommandAnswer]) -> None:
     """Print a line per job; end with exit code 1 if a job was not changed."""
     for job_id, outcome in answers.items():
         click.echo(f"{job_id}: {spelled_out(outcome.words)}", err=not outcome.done)

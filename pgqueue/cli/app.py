@@ -13,7 +13,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.connections.replica import Replicated, with_replica
+from pgqueue.store.connections.replica import ReplicatedDatabase, with_replica
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +23,7 @@ FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class CommandOptions:
     """The options of every command; None or False: not given. ``arguments`` is the whole command line."""
 
     OPTIONS: ClassVar = ("app", "dsn", "schema", "behind_pooler", "direct_dsn", "replica_dsn")
@@ -77,7 +77,7 @@ def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
     """Give a command its queue, and close the queue's connections afterwards."""
 
     @click.pass_obj
-    def call(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(settings: CommandOptions, /, *args: P.args, **kwargs: P.kwargs) -> R:
         queue = settings.queue()
         click.get_current_context().call_on_close(queue.close)
         try:
@@ -91,7 +91,7 @@ def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
 
 def _tell_of_replica(queue: PgQueue) -> None:
     """Say on stderr how old what was shown may be, where a replica was to answer."""
-    if isinstance(queue.database, Replicated) and queue.database.asked:
+    if isinstance(queue.database, ReplicatedDatabase) and queue.database.asked:
         click.echo(f"note: {queue.database.replica_status()}", err=True)
 
 

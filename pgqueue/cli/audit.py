@@ -8,13 +8,13 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.bulk import run
 from pgqueue.cli.output import json_option, print_json, print_table, zone
 from pgqueue.cli.values import JOB_ID
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.bulk.operation import AuditEntry
 
 HEADS = ("id", f"time ({zone()})", "by", "action", "target", "jobs", "state", "details")
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def audit() -> None:
     """List what operators did; continue an operation on many jobs."""
 

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from pgqueue.bench import place, report
-from pgqueue.bench.figures import FORMAT, Report
-from pgqueue.bench.loads import LOADS, Load
-from pgqueue.bench.place import SCHEMA
-from pgqueue.bench.processes import Crew
+from pgqueue.bench import bench_schema, report
+from pgqueue.bench.bench_schema import SCHEMA
+from pgqueue.bench.figures import FORMAT, BenchReport
+from pgqueue.bench.loads import LOADS, BenchLoad
+from pgqueue.bench.processes import BenchProcesses
 from pgqueue.bench.run import measured
-from pgqueue.bench.stage import FULL, SMALL, Stage
-from pgqueue.cli.app import Settings
+from pgqueue.bench.stage import FULL, SMALL, BenchStage
+from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.bars import bar
 from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.signals import end_like_an_interrupt
@@ -48,14 +48,14 @@ def bench() -> None:
 
 @click.command()
 @click.pass_obj
-def clean(settings: Settings, /) -> None:
+def clean(settings: CommandOptions, /) -> None:
     """Drop the bench's schema, if an earlier bench could not."""
-    with place.alone(_database(settings).dsn) as connection:
-        dropped = place.drop(connection)
+    with bench_schema.alone(_database(settings).dsn) as connection:
+        dropped = bench_schema.drop(connection)
     click.echo(f'schema "{SCHEMA}" is dropped' if dropped else f'there is no schema "{SCHEMA}"')
 
 
-def _loads(value: str) -> list[Load]:
+def _loads(value: str) -> list[BenchLoad]:
     """Names of loads, with commas between them."""
     return [_load(name) for name in dict.fromkeys(names(value))]
 
@@ -70,7 +70,7 @@ def _size(
     return click.option(option, name, type=type_, metavar="N", help=f"{words} [default: {shown}]")
 
 
-def _load(name: str) -> Load:
+def _load(name: str) -> BenchLoad:
     if name in LOADS:
         return LOADS[name]
     known = {one.upper(): one for one in LOADS}
@@ -79,10 +79,10 @@ def _load(name: str) -> Load:
     raise click.BadParameter(f"there is no load {name!r}.{hint} The loads: {', '.join(LOADS)}.")
 
 
-def _earlier(path: str) -> Report:
+def _earlier(path: str) -> BenchReport:
     """A file with what ``pgqueue bench run --json`` printed."""
     try:
-        found = msgspec.json.decode(Path(path).read_bytes(), type=Report)
+        found = msgspec.json.decode(Path(path).read_bytes(), type=BenchReport)
     except OSError as error:
         raise click.BadParameter(f"{path!r}: {error.strerror}.") from None
     except msgspec.MsgspecError as error:
@@ -120,14 +120,14 @@ def _earlier(path: str) -> Report:
 @_size("idle_seconds", "M: for how long to watch an idle worker.", type_=click.FloatRange(min=0.1))
 @click.pass_obj
 def run(
-    settings: Settings,
+    settings: CommandOptions,
     /,
     *,
-    chosen: Sequence[Load],
+    chosen: Sequence[BenchLoad],
     rounds: int | None,
     small: bool,
     as_json: bool,
-    compare: Report | None,
+    compare: BenchReport | None,
     no_floor: bool,
     **given: Any,  # noqa: ANN401 - sizes
 ) -> None:
@@ -141,7 +141,7 @@ def run(
     )
     rounds = rounds or (SMALL_ROUNDS if small else ROUNDS)
     with (
-        staged(settings, concurrency=sizes.concurrency, floor=not no_floor) as stage,
+        open_stage(settings, concurrency=sizes.concurrency, floor=not no_floor) as stage,
         bar(rounds * len(chosen)) as progress,
     ):
         found = measured(stage, chosen, sizes, rounds, progress=progress, warn=warn_of_others)
@@ -151,7 +151,7 @@ def run(
         report.show(found, compare)
 
 
-def _database(settings: Settings) -> Database:
+def _database(settings: CommandOptions) -> Database:
     """Which database the command line means.
 
     Raises:
@@ -170,7 +170,9 @@ def _database(settings: Settings) -> Database:
 
 
 @contextmanager
-def staged(settings: Settings, *, concurrency: int = 20, floor: bool = True) -> Iterator[Stage]:
+def open_stage(
+    settings: CommandOptions, *, concurrency: int = 20, floor: bool = True
+) -> Iterator[BenchStage]:
     """Have the stage for the length of the block; nothing is left behind, however it ends.
 
     An interrupt (Ctrl-C, SIGTERM, SIGHUP) ends the command with exit code 130.
@@ -179,10 +181,10 @@ def staged(settings: Settings, *, concurrency: int = 20, floor: bool = True) -> 
     try:
         with (
             end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP),
-            place.opened(dsn) as opened,
-            Crew(opened.dsn) as crew,
+            bench_schema.open_schema(dsn) as opened,
+            BenchProcesses(opened.dsn) as crew,
         ):
-            yield Stage(opened, crew, concurrency=concurrency, floor=floor)
+            yield BenchStage(opened, crew, concurrency=concurrency, floor=floor)
     except KeyboardInterrupt:
         click.echo("pgqueue: interrupted; the bench's schema is dropped", err=True)
         click.get_current_context().exit(INTERRUPTED)

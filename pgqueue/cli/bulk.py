@@ -90,7 +90,7 @@ _OPTIONS = {"everything": "all", "as_json": "json"}
 _CRITERIA = {**_ALL, "state": _STATE, "older_than": _OLDER}
 
 
-def selecting(*, dead: bool) -> Callable[[F], F]:
+def selection_options(*, dead: bool) -> Callable[[F], F]:
     """The options that say which jobs, and how the command is run."""
     options = [
         *(option for _, option in _ALL.values()),
@@ -140,7 +140,7 @@ def refuse_both(given: Mapping[str, Any]) -> None:
         raise click.UsageError(f"Give IDs or criteria, not both: {named}.")
 
 
-def spoken(given: Mapping[str, Any], jobs: str) -> str:
+def describe_selection(given: Mapping[str, Any], jobs: str) -> str:
     """The selection in words: ``the dead jobs of task sell``."""
     words = []
     for name, (phrase, _) in _CRITERIA.items():
@@ -248,7 +248,7 @@ def _run(found: Preview, do: Callable[[OnProgress], BulkResult], done: str) -> B
 def _progress(total: int, done: str) -> Iterator[OnProgress]:
     """A bar on a terminal; else a line a second."""
     if not sys.stderr.isatty():
-        yield _Lines(done).tell
+        yield _ProgressLines(done).tell
         return
     with click.progressbar(length=total, file=sys.stderr, show_pos=True) as bar:
 
@@ -258,7 +258,7 @@ def _progress(total: int, done: str) -> Iterator[OnProgress]:
         yield tell
 
 
-class _Lines:
+class _ProgressLines:
     def __init__(self, done: str) -> None:
         self._done = done.partition(":")[0]
         self._told = time.monotonic()

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 import click
 
 from pgqueue.chaos import report
-from pgqueue.chaos.faults import FAULTS, Fault, chosen, missing
-from pgqueue.chaos.run import Outcome, Plan, run
-from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.faults import FAULTS, Fault, choose_faults, missing_tools
+from pgqueue.chaos.run import ChaosPlan, RunOutcome, run
+from pgqueue.chaos.stage import ChaosStage
 from pgqueue.chaos.staging import staged
 from pgqueue.chaos.tasks import SCHEMA
-from pgqueue.cli.app import Settings
+from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.own_schema import own_schema
 from pgqueue.cli.signals import end_like_an_interrupt
@@ -96,10 +96,10 @@ def chaos(
     pgqueue_chaos of that database, which it makes and drops: use a staging database. Faults that would reach
     other programs are left out then. The last line is the verdict, and the exit code is 1 if a promise was broken.
     """
-    dsn = (ctx.find_object(Settings) or Settings()).dsn
-    absent = missing(own_server=dsn is None)
+    dsn = (ctx.find_object(CommandOptions) or CommandOptions()).dsn
+    absent = missing_tools(own_server=dsn is None)
     names = [name.strip() for name in faults.split(",") if name.strip()]
-    wanted = [] if overload else chosen(names)
+    wanted = [] if overload else choose_faults(names)
     possible = [fault for fault in wanted if not set(fault.needs) & set(absent)]
     left_out = {fault.name: _why(fault, absent) for fault in wanted if fault not in possible}
     if lists:
@@ -110,8 +110,11 @@ def chaos(
     if not possible and not overload:
         raise ConfigurationError("no fault can happen here, so there is nothing to check; --list says why")
     seed = secrets.randbelow(1_000_000) if seed is None else seed
-    plan = Plan(seconds, jobs, rate, workers, possible, seed, rounds, pause, overload)
-    with end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP), _staged(dsn, plan, lease, keep=keep) as stage:
+    plan = ChaosPlan(seconds, jobs, rate, workers, possible, seed, rounds, pause, overload)
+    with (
+        end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP),
+        _open_stage(dsn, plan, lease, keep=keep) as stage,
+    ):
         outcome = run(stage, plan, _tell)
     _show(outcome, seed, left_out, as_json=as_json)
     if report.complaints(outcome):
@@ -124,7 +127,7 @@ def _why(fault: Fault, absent: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def _staged(dsn: str | None, plan: Plan, lease: float, *, keep: bool) -> Iterator[Stage]:
+def _open_stage(dsn: str | None, plan: ChaosPlan, lease: float, *, keep: bool) -> Iterator[ChaosStage]:
     """Everything that a run needs, in a schema of its own if the database is the user's."""
     kept = _tell if keep else None
     if dsn is None:
@@ -155,7 +158,7 @@ def _list(absent: Mapping[str, str]) -> None:
     print_table(("FAULT", "WHAT HAPPENS", ""), rows, empty="")
 
 
-def _show(outcome: Outcome, seed: int, left_out: dict[str, str], *, as_json: bool) -> None:
+def _show(outcome: RunOutcome, seed: int, left_out: dict[str, str], *, as_json: bool) -> None:
     """Print what happened; the verdict is the last line."""
     complaints = report.complaints(outcome)
     if as_json:

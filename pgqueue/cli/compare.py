@@ -8,9 +8,9 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, lasted, local, print_json, print_table, zone
+from pgqueue.cli.output import json_option, local, print_json, print_table, short_duration, zone
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant
-from pgqueue.values.insight.comparison import Compared, Comparison
+from pgqueue.values.insight.comparison import Comparison, ComparisonLine
 from pgqueue.values.insight.series import Spread
 
 HEADS = ("changed", "run p50", "run p95", "failed", "wait p95", "attempts")
@@ -77,7 +77,7 @@ def _windows(found: Comparison) -> str:
     return f"before: {before}; after: {local(found.after_since)} to {local(found.after_until)} ({zone()})"
 
 
-def _row(one: Compared, by: str) -> Sequence[object]:
+def _row(one: ComparisonLine, by: str) -> Sequence[object]:
     return (
         f"other {by}s" if one.name is None else one.name,
         ", ".join(one.changes) or ("too few to tell" if one.few else ""),
@@ -90,7 +90,7 @@ def _row(one: Compared, by: str) -> Sequence[object]:
 
 
 def _times(before: Spread | None, after: Spread | None, which: str) -> str:
-    said = (lasted(None if one is None else getattr(one, which)) or "-" for one in (before, after))
+    said = (short_duration(None if one is None else getattr(one, which)) or "-" for one in (before, after))
     return " -> ".join(said)
 
 

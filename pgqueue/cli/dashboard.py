@@ -15,7 +15,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.shards.sharded import ShardedDatabase
 
 THREADS: Final = 8
 PORT: Final = 8765
@@ -86,7 +86,7 @@ def dashboard(
 
 
 @contextmanager
-def served(queue: PgQueue) -> Iterator[str]:
+def serve_dashboard(queue: PgQueue) -> Iterator[str]:
     """A dashboard of a queue for the length of a block, for users of this machine, who can change nothing.
 
     Args:
@@ -137,7 +137,7 @@ def _app(
 
 def _shards(queue: PgQueue) -> dict[str, PgQueue]:
     """The queue on each of its shards that answers; empty: it has no shards."""
-    if not isinstance(queue.database.itself, Sharded):
+    if not isinstance(queue.database.itself, ShardedDatabase):
         return {}
     numbers = sorted(one.state.number for one in queue.shards() if one.state is not None)
     return {f"shard {number}": queue.shard(number) for number in numbers}

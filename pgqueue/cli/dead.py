@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import report, retried
+from pgqueue.cli.answers import report, retry_answers
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.bulk import criteria, operate, refuse_both, selecting, spoken
+from pgqueue.cli.bulk import criteria, describe_selection, operate, refuse_both, selection_options
 from pgqueue.cli.output import zone
-from pgqueue.cli.pages import attempts, last_error, paged, print_page
+from pgqueue.cli.pages import attempts, last_error, page_options, print_page
 from pgqueue.cli.values import JOB_ID
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.jobs import control
 from pgqueue.values.jobs.job import Job, JobState
 
@@ -19,13 +19,13 @@ HEADS = ("id", "queue", "task", "attempts", f"died ({zone()})", "reason", "last 
 _ids = click.argument("job_ids", metavar="[ID]...", type=JOB_ID, nargs=-1)
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def dead() -> None:
     """List, retry or delete dead jobs. `pgqueue jobs show` shows one."""
 
 
 @dead.command("list")
-@paged
+@page_options
 @with_queue
 def list_dead(
     queue: PgQueue,
@@ -46,7 +46,7 @@ def list_dead(
 
 @dead.command()
 @_ids
-@selecting(dead=True)
+@selection_options(dead=True)
 @click.option(
     "--without-key", is_flag=True, help="Drop their unique keys: they run beside live jobs of their keys."
 )
@@ -60,7 +60,7 @@ def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...], without_key: bool, **g
     if job_ids:
         refuse_both(given)
         done = queue.database.run(control.retry_dead(job_ids, without_key=without_key))
-        report(dict(retried(queue, done)))
+        report(dict(retry_answers(queue, done)))
         return
     chosen = queue.control.dead(**criteria(queue, given))
     operate(
@@ -69,14 +69,14 @@ def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...], without_key: bool, **g
         preview=chosen.preview,
         do=lambda progress: chosen.retry(without_key=without_key, progress=progress),
         what="make {} dead jobs ready again",
-        done=f"ready again: {spoken(given, 'dead jobs')}",
+        done=f"ready again: {describe_selection(given, 'dead jobs')}",
         asks=False,
     )
 
 
 @dead.command()
 @_ids
-@selecting(dead=True)
+@selection_options(dead=True)
 @with_queue
 def purge(queue: PgQueue, /, *, job_ids: tuple[int, ...], **given: Any) -> None:  # noqa: ANN401 - the criteria
     """Delete dead jobs for ever, with their arguments and errors.
@@ -86,7 +86,7 @@ def purge(queue: PgQueue, /, *, job_ids: tuple[int, ...], **given: Any) -> None:
     if job_ids:
         refuse_both(given)
     chosen = queue.control.dead(**({"ids": job_ids} if job_ids else criteria(queue, given)))
-    jobs = f"dead jobs {', '.join(map(str, job_ids))}" if job_ids else spoken(given, "dead jobs")
+    jobs = f"dead jobs {', '.join(map(str, job_ids))}" if job_ids else describe_selection(given, "dead jobs")
     done = operate(
         queue,
         given,

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from pgqueue.cli.app import Settings
+from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.known import look_up
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant, json_object
 from pgqueue.values.jobs.job import Outcome
@@ -30,7 +30,7 @@ WORDS = {
 @click.option("--max-attempts", type=int, help="The job is dead after this many failed attempts.")
 @click.pass_obj
 def enqueue(
-    settings: Settings,
+    settings: CommandOptions,
     /,
     *,
     task: str,

@@ -5,7 +5,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.values import names
-from pgqueue.store.schema.grants import EXTRAS, ROLES, Role, granting, revoking
+from pgqueue.store.schema.grants import EXTRAS, ROLES, Role, grant_statements, revoke_statements
 
 
 @click.command()
@@ -36,9 +36,11 @@ def grants(
             raise click.UsageError(
                 "--revoke takes all rights away; give it without --queues, --also and --sql-only"
             )
-        statements = revoking(role, name, schema=schema)
+        statements = revoke_statements(role, name, schema=schema)
     else:
-        statements = granting(role, name, schema=schema, queues=queues, also=also or (), sql_alone=sql_only)
+        statements = grant_statements(
+            role, name, schema=schema, queues=queues, also=also or (), sql_alone=sql_only
+        )
     script = "".join(f"{statement};\n" for statement in statements)
     click.echo(script, nl=False)
     if apply:

@@ -6,22 +6,22 @@ from typing import Any
 import click
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import READY, Answer, not_changed, report
+from pgqueue.cli.answers import READY, CommandAnswer, not_changed, report
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.bulk import criteria, operate, refuse_both, selecting, spoken
+from pgqueue.cli.bulk import criteria, describe_selection, operate, refuse_both, selection_options
 from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
-from pgqueue.cli.pages import attempts, last_error, paged, print_page
+from pgqueue.cli.pages import attempts, last_error, page_options, print_page
 from pgqueue.cli.progress import watch
-from pgqueue.cli.record import show_record, shown
+from pgqueue.cli.record import record_options, show_record
 from pgqueue.cli.values import JOB_ID, LENGTH
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.jobs.job import Job, JobState
 
 HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()})", "last error")
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def jobs() -> None:
     """List or show jobs, see where they are in their code; run, cancel, purge, move or reprioritise them."""
 
@@ -34,7 +34,7 @@ def jobs() -> None:
     help="Only jobs in this state; give it again for more states.",
 )
 @click.option("--unique-key", help="Only jobs with this unique key.")
-@paged
+@page_options
 @with_queue
 def list_jobs(
     queue: PgQueue,
@@ -55,7 +55,7 @@ def list_jobs(
 
 
 @jobs.command()
-@shown
+@record_options
 @click.option("--watch", "watched", is_flag=True, help="First show how far it is, until it has ended.")
 @with_queue
 def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool, as_pytest: bool) -> None:
@@ -88,7 +88,7 @@ def stack(queue: PgQueue, /, *, job_id: int, timeout: timedelta, by: str | None,
 
 @jobs.command()
 @click.argument("job_ids", metavar="[ID]...", type=JOB_ID, nargs=-1)
-@selecting(dead=False)
+@selection_options(dead=False)
 @with_queue
 def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...], **given: Any) -> None:  # noqa: ANN401 - the criteria
     """Cancel jobs: waiting jobs end at once, and workers are asked to stop running ones.
@@ -98,7 +98,7 @@ def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...], **given: Any) -> None
     """
     if job_ids:
         refuse_both(given)
-        report({job_id: _cancelled(queue, job_id) for job_id in job_ids})
+        report({job_id: _cancel_answer(queue, job_id) for job_id in job_ids})
         return
     chosen = queue.control.jobs(**criteria(queue, given))
     operate(
@@ -107,12 +107,12 @@ def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...], **given: Any) -> None
         preview=lambda: chosen.preview("cancel"),
         do=lambda progress: chosen.cancel(progress=progress),
         what="cancel {} jobs",
-        done=f"cancelled: {spoken(given, 'live jobs')}",
+        done=f"cancelled: {describe_selection(given, 'live jobs')}",
     )
 
 
 @jobs.command()
-@selecting(dead=False)
+@selection_options(dead=False)
 @with_queue
 def purge(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - the criteria
     """Cancel jobs that wait, and their flows with them; those that run are left alone.
@@ -126,13 +126,13 @@ def purge(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - the criter
         preview=lambda: chosen.preview("purge"),
         do=lambda progress: chosen.purge(progress=progress),
         what="cancel {} waiting jobs",
-        done=f"cancelled: {spoken(given, 'waiting jobs')}",
+        done=f"cancelled: {describe_selection(given, 'waiting jobs')}",
     )
 
 
 @jobs.command()
 @click.option("--to", metavar="QUEUE", required=True, help="Into which queue.")
-@selecting(dead=False)
+@selection_options(dead=False)
 @with_queue
 def move(queue: PgQueue, /, *, to: str, **given: Any) -> None:  # noqa: ANN401 - the criteria
     """Move jobs that wait to another queue; those that run are left alone."""
@@ -144,7 +144,7 @@ def move(queue: PgQueue, /, *, to: str, **given: Any) -> None:  # noqa: ANN401 -
         preview=lambda: chosen.preview("move", to=to),
         do=lambda progress: chosen.move(to, progress=progress),
         what=f"move {{}} waiting jobs to {to}",
-        done=f"moved to {to}: {spoken(given, 'waiting jobs')}",
+        done=f"moved to {to}: {describe_selection(given, 'waiting jobs')}",
     )
     note_unknown()
 
@@ -153,7 +153,7 @@ def move(queue: PgQueue, /, *, to: str, **given: Any) -> None:  # noqa: ANN401 -
 @click.option(
     "--priority", type=int, required=True, help="The new priority: -100 to 100, higher runs sooner."
 )
-@selecting(dead=False)
+@selection_options(dead=False)
 @with_queue
 def reprioritise(queue: PgQueue, /, *, priority: int, **given: Any) -> None:  # noqa: ANN401 - the criteria
     """Give jobs that wait another priority; those that run are left alone."""
@@ -164,7 +164,7 @@ def reprioritise(queue: PgQueue, /, *, priority: int, **given: Any) -> None:  # 
         preview=lambda: chosen.preview("reprioritise", priority=priority),
         do=lambda progress: chosen.reprioritise(priority, progress=progress),
         what=f"give {{}} waiting jobs the priority {priority}",
-        done=f"got priority {priority}: {spoken(given, 'waiting jobs')}",
+        done=f"got priority {priority}: {describe_selection(given, 'waiting jobs')}",
     )
 
 
@@ -179,18 +179,18 @@ def run_now(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
     report({job_id: _ready(queue, job_id) for job_id in job_ids})
 
 
-def _ready(queue: PgQueue, job_id: int) -> Answer:
+def _ready(queue: PgQueue, job_id: int) -> CommandAnswer:
     return READY if queue.control.run_now(job_id) else not_changed(queue, job_id)
 
 
-def _cancelled(queue: PgQueue, job_id: int) -> Answer:
+def _cancel_answer(queue: PgQueue, job_id: int) -> CommandAnswer:
     match queue.cancel(job_id):
         case None:
             return not_changed(queue, job_id)
         case JobState.RUNNING:
-            return Answer(done=True, words="running; its worker is asked to stop it")
+            return CommandAnswer(done=True, words="running; its worker is asked to stop it")
         case state:
-            return Answer(done=True, words=str(state))
+            return CommandAnswer(done=True, words=str(state))
 
 
 def _row(job: Job) -> list[object]:

@@ -6,12 +6,12 @@ from urllib.parse import quote
 import click
 
 from pgqueue.cli.output import spelled_out
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import InvalidOption
 from pgqueue.values.jobs.options import check_text
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def keys() -> None:
     """Make keys for encryption; list the names of those that are set."""
 

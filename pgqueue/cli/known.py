@@ -12,7 +12,7 @@ from pgqueue.values.nearest import did_you_mean
 def look_up(queue: PgQueue, *names: str) -> Callable[[], None]:
     """Find out which of these queues no declaration, task, worker or job names; the returned function prints it on stderr."""
     declared = queue.queues is not None  # then a name that is not declared has raised an error already
-    known = set(names) if declared or not names else _known(queue)
+    known = set(names) if declared or not names else _known_queues(queue)
     notes = [
         f"note: no job, no worker's --queues and no task of the app names the queue {name!r}{did_you_mean(name, known)}"
         for name in names
@@ -26,7 +26,7 @@ def look_up(queue: PgQueue, *names: str) -> Callable[[], None]:
     return tell
 
 
-def _known(queue: PgQueue) -> set[str]:
+def _known_queues(queue: PgQueue) -> set[str]:
     counts, paused = queue.insight.counts()
     served = queue.database.run(control.worker_queues())
     of_tasks = [task.options.queue for task in queue.tasks.values()]

@@ -9,7 +9,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import Length
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.limits.limit import Limit, Rate
 
 SHOWN = 200
@@ -18,7 +18,7 @@ LOST = 1
 """The exit code of a recount that found places which lost workers hold."""
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def limits() -> None:
     """List limits and rates, show who holds their places, change their numbers."""
 

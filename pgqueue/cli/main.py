@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 import psycopg
 
-from pgqueue.cli.app import Settings
+from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.signals import no_interrupt_lost
 from pgqueue.cli.verbs import LazyGroup, Verb
 from pgqueue.errors import PgQueueError
@@ -63,7 +63,7 @@ HELP = "A durable job queue on the PostgreSQL you already run."
 NO_NOTES: Mapping[str, str] = {}
 
 
-class Refusal(click.ClickException):
+class ErrorLine(click.ClickException):
     """An error of pgqueue in one line, in place of a traceback."""
 
     exit_code = 2
@@ -87,13 +87,13 @@ class Root(LazyGroup):
             with no_interrupt_lost():
                 return super().invoke(ctx)
         except PgQueueError as error:
-            raise Refusal(str(error)) from error
+            raise ErrorLine(str(error)) from error
         except psycopg.errors.InsufficientPrivilege as error:
-            raise Refusal(
+            raise ErrorLine(
                 f"the database refused: {error}; `pgqueue grants` prints the rights of a worker, producer, reader or operator"
             ) from error
         except psycopg.Error as error:
-            raise Refusal(f"the database refused: {error}") from error
+            raise ErrorLine(f"the database refused: {error}") from error
 
 
 def _root(function: Callable[..., None]) -> Root:
@@ -159,7 +159,7 @@ def main(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the opt
 
     A length of time is a number of seconds, or a number with s, m, h, d or w: 30, 5m, 2h.
     """
-    ctx.obj = Settings(arguments=tuple(ctx.meta[ARGUMENTS]), **given)
+    ctx.obj = CommandOptions(arguments=tuple(ctx.meta[ARGUMENTS]), **given)
 
 
 def command_of(app: str, *, notes: Mapping[str, str] = NO_NOTES) -> Root:
@@ -177,7 +177,7 @@ def command_of(app: str, *, notes: Mapping[str, str] = NO_NOTES) -> Root:
     @_about_the_database(hidden=True)
     @click.pass_context
     def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the options above
-        ctx.obj = Settings(arguments=("--app", app, *ctx.meta[ARGUMENTS]), app=app, **given)
+        ctx.obj = CommandOptions(arguments=("--app", app, *ctx.meta[ARGUMENTS]), app=app, **given)
 
     command.help = HELP
     command.notes = notes

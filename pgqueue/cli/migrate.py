@@ -8,7 +8,7 @@ from pgqueue.errors import SchemaError
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import without_secrets
 from pgqueue.store.schema import schema
-from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.shards.sharded import ShardedDatabase
 
 
 @click.command()
@@ -30,7 +30,7 @@ def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> Non
     if sql:
         schema.upgrade_script(schema=database.catalogue.schema, revision=revision)
         return
-    several = database.databases if isinstance(database, Sharded) else []
+    several = database.databases if isinstance(database, ShardedDatabase) else []
     for one in several or [database]:
         where = f"{without_secrets(one.dsn)}: " if several else ""
         if check:

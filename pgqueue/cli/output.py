@@ -69,7 +69,7 @@ def local(instant: datetime) -> str:
     return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-def lasted(seconds: float | None) -> str:
+def short_duration(seconds: float | None) -> str:
     """A length of time, short: ``340 ms``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
     if seconds is None:
         return ""

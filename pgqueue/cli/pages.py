@@ -7,13 +7,13 @@ import click
 
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.values import JOB_ID
-from pgqueue.values.insight.now import Found
+from pgqueue.values.insight.now import SearchPage
 from pgqueue.values.jobs.job import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def paged(verb: F) -> F:
+def page_options(verb: F) -> F:
     """The options of every list of jobs: the filters, the page, and JSON."""
     for add in (
         json_option,
@@ -32,7 +32,7 @@ def paged(verb: F) -> F:
 
 
 def print_page(
-    found: Found,
+    found: SearchPage,
     heads: Sequence[str],
     row: Callable[[Job], Sequence[object]],
     *,

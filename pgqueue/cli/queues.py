@@ -13,7 +13,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, local, print_json, print_table, spelled_out
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.jobs import control
 from pgqueue.store.queues import queues as store
 from pgqueue.values.pattern import is_pattern, stands_for
@@ -21,7 +21,7 @@ from pgqueue.values.queues.settings import EXISTING, WHEN_FULL, Existing, QueueS
 from pgqueue.values.queues.standing import QueueStanding
 
 if TYPE_CHECKING:
-    from pgqueue.app.queues import Settings
+    from pgqueue.app.control import QueueSettingOptions
 
 HEADS = (
     "queue",
@@ -43,7 +43,7 @@ _several = click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 why_option = click.option("--why", help="Why, for people to read.")
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def queues() -> None:
     """List queues, pause or drain them, change their settings. `pgqueue jobs` moves or cancels their jobs."""
 
@@ -189,9 +189,9 @@ def set_queue(
         raise click.UsageError("--existing declares all settings; --unset changes one: give one of the two.")
     unset = tuple(one.replace("-", "_") for one in unset)
     held = (
-        queue.control.set(name, unset=unset, **cast("Settings", chosen))
+        queue.control.set(name, unset=unset, **cast("QueueSettingOptions", chosen))
         if existing is None
-        else queue.control.declare(name, existing=existing, **cast("Settings", chosen))
+        else queue.control.declare(name, existing=existing, **cast("QueueSettingOptions", chosen))
     )
     if as_json:
         print_json(held)

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.reproducing import written_test
+from pgqueue.app.reproduction import written_test
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.progress import words
 from pgqueue.cli.values import JOB_ID
@@ -17,7 +17,7 @@ from pgqueue.values.jobs.job import AttemptError, Job
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def shown(verb: F) -> F:
+def record_options(verb: F) -> F:
     """Which job, and how it is shown."""
     for add in (
         json_option,
@@ -53,16 +53,16 @@ def show_record(queue: PgQueue, job: Job, *, as_json: bool, as_pytest: bool) -> 
     for name in job.__struct_fields__:
         value = getattr(job, name)
         if name != "errors" and value is not None:
-            click.echo(f"{name:<13}{_shown(name, value)}")
+            click.echo(f"{name:<13}{_show_value(name, value)}")
     if progress is not None:
-        click.echo(f"{'progress':<13}{words(progress)}, at {_shown('at', progress.at)}")
+        click.echo(f"{'progress':<13}{words(progress)}, at {_show_value('at', progress.at)}")
     if not job.state.ended:
         click.echo(f"{'now':<13}{spelled_out(queue.why(job.id).sentence)}")
     for error in job.errors:
         _show_error(error)
 
 
-def _shown(name: str, value: object) -> str:
+def _show_value(name: str, value: object) -> str:
     if isinstance(value, datetime):
         return f"{local(value)} {zone()}"
     text = msgspec.json.encode(value).decode() if name in {"args", "result", "meta"} else str(value)

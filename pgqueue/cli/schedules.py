@@ -6,18 +6,18 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from pgqueue.app.operator import signed
+from pgqueue.app.operator import operator_name
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.app import Settings, with_queue
+from pgqueue.cli.app import CommandOptions, with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import LENGTH, instant, json_object
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.schedules.record import Schedule
 from pgqueue.values.schedules.zone import find_zone
-from pgqueue.values.workers.lease import spoken
+from pgqueue.values.workers.lease import duration_text
 
 if TYPE_CHECKING:
-    from pgqueue.app.schedules.declaring import TimingOptions
+    from pgqueue.app.schedules.declared_schedules import TimingOptions
 
 LATE = 60.0
 """Seconds. A schedule that is later than this is named below the list."""
@@ -28,7 +28,7 @@ limit_option = click.option(
 )
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def schedules() -> None:
     """List, add, pause or fire schedules. Instants are shown in your time zone."""
 
@@ -43,7 +43,7 @@ def list_schedules(queue: PgQueue, /, *, task: str | None, after: str, limit: in
     """List the schedules by name: the rule, the last and the next tick."""
     found = queue.schedules.find(task=task, after=after, limit=limit)
     if as_json:
-        print_json([_shown(one) for one in found])
+        print_json([_schedule_fields(one) for one in found])
         return
     heads = ("name", "task", "rule", "state", "last", f"next ({zone()})")
     rows = [(one.name, one.task, one.rule, one.state, one.last, one.next) for one in found]
@@ -53,7 +53,9 @@ def list_schedules(queue: PgQueue, /, *, task: str | None, after: str, limit: in
             click.echo(spelled_out(f"{one.name}: set aside: {one.error}"))
     for late in queue.insight.schedules(limit=limit):
         if late.lag > LATE and late.name in {one.name for one in found}:
-            click.echo(spelled_out(f"{late.name}: late: its next tick has been due for {spoken(late.lag)}"))
+            click.echo(
+                spelled_out(f"{late.name}: late: its next tick has been due for {duration_text(late.lag)}")
+            )
 
 
 @schedules.command()
@@ -65,11 +67,11 @@ def show(queue: PgQueue, /, *, name: str, limit: int, as_json: bool) -> None:
     """Show a schedule and its latest runs."""
     found, runs = queue.schedules.get(name), queue.schedules.runs(name, limit=limit)
     if as_json:
-        print_json({**_shown(found), "runs": runs})
+        print_json({**_schedule_fields(found), "runs": runs})
         return
     print_table(
         ("field", "value"),
-        [(field, value) for field, value in _shown(found).items() if value is not None],
+        [(field, value) for field, value in _schedule_fields(found).items() if value is not None],
         empty="",
     )
     click.echo()
@@ -97,7 +99,7 @@ def show(queue: PgQueue, /, *, name: str, limit: int, as_json: bool) -> None:
 @by_option
 @click.pass_obj
 def add(
-    settings: Settings,
+    settings: CommandOptions,
     /,
     *,
     name: str,
@@ -117,9 +119,9 @@ def add(
     chosen = queue.find_task(task).using(queue=queue_name, priority=priority, max_attempts=max_attempts)
     timing: TimingOptions = {key: value for key, value in given.items() if value is not None}  # type: ignore[assignment]  # by name
     if replace:
-        said = str(queue.schedules.put(name, chosen.call(**arguments), cron, by=signed(by), **timing))
+        said = str(queue.schedules.put(name, chosen.call(**arguments), cron, by=operator_name(by), **timing))
     else:
-        queue.schedules.add(name, chosen.call(**arguments), cron, by=signed(by), **timing)
+        queue.schedules.add(name, chosen.call(**arguments), cron, by=operator_name(by), **timing)
         said = "added"
     click.echo(f"{spelled_out(name)}: {said}")
 
@@ -206,7 +208,7 @@ def backfill(queue: PgQueue, /, *, name: str, start: datetime, end: datetime, by
     click.echo(spelled_out(f"{name}: {len(runs)} ticks"))
 
 
-def _shown(one: Schedule) -> dict[str, object]:
+def _schedule_fields(one: Schedule) -> dict[str, object]:
     """A schedule for people and programs: the timing's options without those at their defaults."""
     shown: dict[str, object] = {
         name: getattr(one, name)

@@ -7,17 +7,17 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.shards import sharded_database
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.shards import resharding
-from pgqueue.store.shards.places import Shard
+from pgqueue.store.shards.shard_databases import Shard
 from pgqueue.store.shards.shards import remaining
 from pgqueue.values.shards import ShardState
 
 HEADS = ("shard", "where", "state", "keys that move")
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def shards() -> None:
     """List the shards of a queue; declare them, add one."""
 
@@ -27,7 +27,7 @@ def shards() -> None:
 @with_queue
 def list_shards(queue: PgQueue, /, *, as_json: bool) -> None:
     """List the databases of the app's PgQueue(shards=[...]), and whether keys move."""
-    found = [(one, _left(one)) for one in queue.shards()]
+    found = [(one, _keys_to_move(one)) for one in queue.shards()]
     if as_json:
         print_json(
             [
@@ -84,7 +84,7 @@ def _tell(found: list[ShardState]) -> None:
         click.echo(f"shard {one.number} of {members}{': keys move to the last' if one.moving else ''}")
 
 
-def _left(one: Shard) -> int | None:
+def _keys_to_move(one: Shard) -> int | None:
     """How many keys are to move from a shard; None: it does not answer, or no key moves."""
     if one.state is None or not one.state.moving:
         return None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from pgqueue.cli.app import Settings
+from pgqueue.cli.app import CommandOptions
 from pgqueue.values.nearest import nearest
 
 LONGEST_SUMMARY = 200
@@ -26,7 +26,7 @@ class Verb(NamedTuple):
     summary: str
 
 
-class Group(click.Group):
+class VerbGroup(click.Group):
     """A group whose commands take the options that name the app and the database; it suggests the nearest name."""
 
     def resolve_command(
@@ -51,7 +51,7 @@ class Group(click.Group):
         return "" if command is None else command.get_short_help_str(LONGEST_SUMMARY)
 
 
-class LazyGroup(Group):
+class LazyGroup(VerbGroup):
     """A group that imports a command's module when that command is called; its help imports none.
 
     Attributes:
@@ -84,7 +84,9 @@ class LazyGroup(Group):
 
 def _with_settings(command: click.Command, root: click.Command) -> click.Command:
     """The command, with the root's options added: hidden, so that ``--help`` shows the command's own options."""
-    shared = [one for one in root.params if isinstance(one, click.Option) and one.name in Settings.OPTIONS]
+    shared = [
+        one for one in root.params if isinstance(one, click.Option) and one.name in CommandOptions.OPTIONS
+    ]
     taking = copy.copy(command)
     taking.params = [*command.params, *map(_after_the_name, shared)]
     shown = ", ".join(one.opts[0] for one in shared if not one.hidden)
@@ -105,5 +107,5 @@ def _after_the_name(option: click.Option) -> click.Option:
 def _override(ctx: click.Context, option: click.Parameter, value: Any) -> None:  # noqa: ANN401 - any option's value
     """Let an option after a command's name replace the same option before it."""
     if value:
-        settings = ctx.find_object(Settings) or Settings()
+        settings = ctx.find_object(CommandOptions) or CommandOptions()
         ctx.obj = replace(settings, **{str(option.name): value})

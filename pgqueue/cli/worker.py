@@ -19,11 +19,11 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
-from pgqueue.cli.app import Settings
+from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.metrics import LOOPBACK, require
 from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
-from pgqueue.values.queues.serving import ORDERS
+from pgqueue.values.queues.served_queues import ORDERS
 from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.worker.sharded import ShardedWorker, worker_of
 from pgqueue.worker.worker import Worker
@@ -115,7 +115,7 @@ def _seconds(length: timedelta) -> str:
 @click.option("--supervisor", type=int, hidden=True, help="Stop when this process is no longer the parent.")
 @click.pass_obj
 def worker(
-    settings: Settings,
+    settings: CommandOptions,
     /,
     *,
     processes: int,

@@ -9,7 +9,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import concurrency as as_concurrency
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.workers.worker import ALL, SHOWN, Steered, WorkerStatus
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,7 +17,7 @@ NOTHING_ASKED = 1
 """The exit code if no worker could be asked."""
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def workers() -> None:
     """List workers, or ask them to change their slots, to drain, stop or restart.
 
@@ -43,7 +43,7 @@ def list_workers(queue: PgQueue, /, *, as_json: bool) -> None:
     """List the workers: their state, slots and queues, at the last heartbeat."""
     found = queue.workers.list()
     if as_json:
-        print_json([_shown(one) for one in found])
+        print_json([_worker_fields(one) for one in found])
         return
     heads = ("id", "worker", "state", "slots", "chosen from", "queues", f"started ({zone()})", "version")
     print_table(heads, [_row(one) for one in found], empty="no workers", shortened={"worker", "queues"})
@@ -58,7 +58,7 @@ def list_workers(queue: PgQueue, /, *, as_json: bool) -> None:
 @with_queue
 def show(queue: PgQueue, /, *, worker: str, as_json: bool) -> None:
     """Show a worker, and what it was asked to do."""
-    shown = _shown(queue.workers.get(worker))
+    shown = _worker_fields(queue.workers.get(worker))
     if as_json:
         print_json(shown)
         return
@@ -155,7 +155,7 @@ def _row(one: WorkerStatus) -> tuple[object, ...]:
     )
 
 
-def _shown(one: WorkerStatus) -> dict[str, object]:
+def _worker_fields(one: WorkerStatus) -> dict[str, object]:
     asked = one.asked
     return {
         "id": str(one.id),

@@ -8,10 +8,10 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, zone
 from pgqueue.cli.values import JOB_ID
-from pgqueue.cli.verbs import Group
+from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import FlowError
-from pgqueue.values.flows.drawing import drawn, mermaid
-from pgqueue.values.flows.record import FlowRecord, FlowState, counted
+from pgqueue.values.flows.drawing import draw_flow, mermaid
+from pgqueue.values.flows.record import FlowRecord, FlowState, describe_counts
 from pgqueue.values.flows.retry import WHAT, What
 from pgqueue.values.flows.svg import svg
 
@@ -20,7 +20,7 @@ BY = click.option("--by", help="Who does it; without it you, as user@host.")
 FLOW = click.argument("flow_id", metavar="ID", type=FLOW_ID)
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def workflows() -> None:
     """List, show, cancel or retry chains, groups and workflows."""
 
@@ -93,7 +93,7 @@ def show(queue: PgQueue, /, *, flow_id: int, as_mermaid: bool, svg_file: Path | 
         svg_file.write_text(svg(found), encoding="utf-8")
         click.echo(f"{svg_file}: written", err=True)
     else:
-        click.echo(drawn(found))
+        click.echo(draw_flow(found))
 
 
 @workflows.command()
@@ -139,5 +139,5 @@ def retry(queue: PgQueue, /, *, flow_id: int, what: What, by: str | None) -> Non
 
 
 def _row(one: FlowRecord) -> tuple[object, ...]:
-    jobs = "more than 10,000 nodes" if one.counts is None else counted(one.counts)
+    jobs = "more than 10,000 nodes" if one.counts is None else describe_counts(one.counts)
     return one.id, one.kind, one.name, one.key, one.state, one.created_at, one.ended_at, jobs

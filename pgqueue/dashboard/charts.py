@@ -86,7 +86,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 def svg(chart: Chart) -> Markup:
     """A chart as an SVG element."""
-    tops = _stacked(chart) if chart.stacked else [curve.values for curve in chart.curves]
+    tops = _stack_curves(chart) if chart.stacked else [curve.values for curve in chart.curves]
     ticks = _ticks(
         max((value for top in tops for value in top if value is not None), default=0.0), chart.unit
     )
@@ -106,25 +106,27 @@ def svg(chart: Chart) -> Markup:
         h=HEIGHT,
         n=f"chart-{chart.name}",
         title=chart.title,
-        text=described(chart),
+        text=describe_chart(chart),
         parts=Markup("").join(parts),
     )
 
 
-def described(chart: Chart) -> str:
+def describe_chart(chart: Chart) -> str:
     """A chart in words: between which values each of its curves is."""
     said = []
     for curve in chart.curves:
         values = [value for value in curve.values if value is not None]
         if values:
-            low, high, last = (shown(one, chart.unit) for one in (min(values), max(values), values[-1]))
+            low, high, last = (
+                format_figure(one, chart.unit) for one in (min(values), max(values), values[-1])
+            )
             said.append(f"{curve.name}: from {low} to {high}, at last {last}")
         else:
             said.append(f"{curve.name}: no figures")
     return f"{'. '.join(said)}. Times are UTC."
 
 
-def shown(value: float | None, unit: Unit) -> str:
+def format_figure(value: float | None, unit: Unit) -> str:
     """A figure with its unit."""
     if value is None:
         return "—"
@@ -138,7 +140,7 @@ def shown(value: float | None, unit: Unit) -> str:
     return f"{value:.3g} s"
 
 
-def _stacked(chart: Chart) -> list[tuple[float, ...]]:
+def _stack_curves(chart: Chart) -> list[tuple[float, ...]]:
     steps = zip(*(curve.values for curve in chart.curves), strict=True)
     return [*zip(*(tuple(accumulate(value or 0.0 for value in step)) for step in steps), strict=True)]
 
@@ -179,7 +181,7 @@ def _grid(ticks: Sequence[float], down: Callable[[float], float], unit: Unit) ->
             LEFT,
             WIDTH - RIGHT,
             LEFT - 6,
-            _compact(tick) if unit == "count" or not tick else shown(tick, unit),
+            _compact(tick) if unit == "count" or not tick else format_figure(tick, unit),
             y=down(tick),
             text=down(tick) + 4,
         )
@@ -266,7 +268,7 @@ def _tips(chart: Chart, across: Callable[[float], float]) -> Iterator[Markup]:
     gap = across(1) - across(0)
     for step, at in enumerate(chart.at):
         figures = "\n".join(
-            f"{curve.name}: {shown(curve.values[step], chart.unit)}" for curve in chart.curves
+            f"{curve.name}: {format_figure(curve.values[step], chart.unit)}" for curve in chart.curves
         )
         yield Markup(
             '<rect class="tip" x="{:.1f}" y="{}" width="{:.1f}" height="{}"><title>{}\n{}</title></rect>'

@@ -30,11 +30,11 @@ from pgqueue.dashboard.guard import (
     check_host,
     check_values,
     cookie_path,
-    secured,
     set_cookie,
+    with_headers,
 )
 from pgqueue.dashboard.operations import Operations
-from pgqueue.dashboard.page import Action, Content, Download, Page
+from pgqueue.dashboard.page import Content, Download, Page, PageAction
 from pgqueue.dashboard.pages import ACTIONS, PAGES
 from pgqueue.dashboard.redaction import SECRETS, Redaction
 from pgqueue.dashboard.rendering import as_json, templates
@@ -114,7 +114,7 @@ class Dashboard:
         self._hosts = hosts
         self._operations = Operations()
         self._pages: Mapping[str, Page] = {one.name: one for one in PAGES}
-        self._actions: Mapping[str, Action] = {one.name: one for one in ACTIONS}
+        self._actions: Mapping[str, PageAction] = {one.name: one for one in ACTIONS}
         self.urls = Map([*self._rules()], strict_slashes=False)
         self._app: WSGIApplication = self._respond
         if trust_proxy:
@@ -157,13 +157,13 @@ class Dashboard:
             if endpoint == "static":
                 return _static(values["name"])
             visit = self._visit(request, urls, endpoint, values, self._user(request))
-            return secured(self._dispatch(visit))
+            return with_headers(self._dispatch(visit))
         except RequestRedirect as error:
-            return secured(redirect(error.new_url, error.code))
+            return with_headers(redirect(error.new_url, error.code))
         except HTTPException as error:
-            return secured(self._refused(visit, error))
+            return with_headers(self._refused(visit, error))
         except Exception as error:  # noqa: BLE001 - a person gets a page, whatever happened
-            return secured(self._refused(visit, _as_answer(error)))
+            return with_headers(self._refused(visit, _as_answer(error)))
 
     def _visit(
         self, request: Request, urls: MapAdapter, endpoint: str, values: Mapping[str, Any], user: User | None
@@ -224,7 +224,7 @@ class Dashboard:
             response.delete_cookie(SAID, path=cookie_path(visit.request))
         return response
 
-    def _act(self, visit: Visit, action: Action) -> Response:
+    def _act(self, visit: Visit, action: PageAction) -> Response:
         if not (self.actions and visit.can(action.right)):
             raise Forbidden(
                 f"You do not have the right {action.right.value!r}."
@@ -244,7 +244,7 @@ class Dashboard:
         )
         return response
 
-    def _asked(self, visit: Visit, action: Action, wrong: str | None = None) -> Response:
+    def _asked(self, visit: Visit, action: PageAction, wrong: str | None = None) -> Response:
         question = action.ask(visit, **visit.values)
         response = self._render(
             visit, "question.html", under=action.under, page=None, question=question, wrong=wrong
@@ -358,7 +358,7 @@ def _static(name: str) -> Response:
     kind = KINDS.get(name.rpartition(".")[2])
     if kind is None or "/" in name or "\\" in name or not (STATIC / name).is_file():
         raise NotFound
-    return secured(Response((STATIC / name).read_bytes(), mimetype=kind), cached=True)
+    return with_headers(Response((STATIC / name).read_bytes(), mimetype=kind), cached=True)
 
 
 _STAMP: Final = hashlib.sha256(

@@ -20,7 +20,7 @@ LONGEST_JSON: Final = 10_000
 _PAIR: Final = re.compile(r"([\w.-]+)\s*=\s*(.+)", re.DOTALL)
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class ChosenFilters(msgspec.Struct, frozen=True, kw_only=True):
     """What an address says of jobs; None or empty: nothing.
 
     Attributes:
@@ -51,14 +51,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 NAMES: Final = ("state", "queue", "task", "key", "args", "after", "until", "error", "died")
 
 
-def chosen_filter(visit: Visit) -> Chosen:
+def chosen_filter(visit: Visit) -> ChosenFilters:
     """What the address says.
 
     Raises:
         InvalidOption: a parameter cannot be read, or would look for a hidden field.
     """
     args = visit.request.args
-    return Chosen(
+    return ChosenFilters(
         states=tuple(map(_state, visit.texts("state"))),
         queue=visit.text("queue"),
         task=visit.text("task"),
@@ -72,7 +72,7 @@ def chosen_filter(visit: Visit) -> Chosen:
     )
 
 
-def searched(visit: Visit, wanted: Chosen, *, state: Any, limit: int) -> dict[str, Any]:  # noqa: ANN401 - states as a search takes them
+def search_page(visit: Visit, wanted: ChosenFilters, *, state: Any, limit: int) -> dict[str, Any]:  # noqa: ANN401 - states as a search takes them
     """A page of the jobs that match: ``jobs``, ``older`` for the next page, and ``looked_to`` if the search stopped before."""
     found = visit.queue.insight.search(
         state=state,
@@ -119,7 +119,7 @@ def spoken_filter(visit: Visit, jobs: str) -> str:
     )
 
 
-def _criteria(wanted: Chosen, **others: Any) -> dict[str, Any]:  # noqa: ANN401 - criteria of any type
+def _criteria(wanted: ChosenFilters, **others: Any) -> dict[str, Any]:  # noqa: ANN401 - criteria of any type
     given = {
         "queue": wanted.queue,
         "task": wanted.task,

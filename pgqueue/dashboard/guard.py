@@ -97,7 +97,7 @@ def form_key(request: Request) -> str:
     return known if len(known) == len(_new_key()) and known.isalnum() else _new_key()
 
 
-def secured(response: Response, *, cached: bool = False) -> Response:
+def with_headers(response: Response, *, cached: bool = False) -> Response:
     """The answer with the headers that every answer has."""
     for name, value in HEADERS.items():
         response.headers[name] = value

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pgqueue.app.bulk import OnProgress
-from pgqueue.dashboard.page import Done
+from pgqueue.dashboard.page import ActionResult
 from pgqueue.dashboard.visit import Visit
 from pgqueue.values.bulk.operation import BulkResult, Preview, SkipReason
 
@@ -23,18 +23,20 @@ def query(visit: Visit) -> dict[str, Any]:
     return visit.request.args.to_dict(flat=False)
 
 
-def counted(jobs: int) -> str:
+def count_text(jobs: int) -> str:
     """Like ``1,200 jobs``."""
     return f"{jobs:,} job{'' if jobs == 1 else 's'}"
 
 
-def grouped(preview: Preview) -> tuple[Sequence[str], Sequence[Sequence[object]]] | None:
+def preview_table(preview: Preview) -> tuple[Sequence[str], Sequence[Sequence[object]]] | None:
     """A preview as a table."""
     rows = [(one.queue, one.task, str(one.state), one.count) for one in preview.groups]
     return (HEADS, rows) if rows else None
 
 
-def begun(visit: Visit, run: Callable[[OnProgress], BulkResult], *, done: str, back: str) -> Done:
+def begin_operation(
+    visit: Visit, run: Callable[[OnProgress], BulkResult], *, done: str, back: str
+) -> ActionResult:
     """Begin an operation: say its result if it ends soon, else show its page.
 
     Args:
@@ -45,15 +47,15 @@ def begun(visit: Visit, run: Callable[[OnProgress], BulkResult], *, done: str, b
     """
     state = visit.operations.run(visit.queue, run)
     if state.result is None:
-        return Done("The operation began. The audit shows how far it is.", back)
+        return ActionResult("The operation began. The audit shows how far it is.", back)
     if state.ended and state.error is None:
-        return Done(said(state.result, done), back, well=not state.result.skipped)
-    return Done("The operation goes on.", visit.url("operation", number=state.result.operation))
+        return ActionResult(describe_result(state.result, done), back, well=not state.result.skipped)
+    return ActionResult("The operation goes on.", visit.url("operation", number=state.result.operation))
 
 
-def said(result: BulkResult, done: str) -> str:
+def describe_result(result: BulkResult, done: str) -> str:
     """What an operation did, in a sentence."""
-    words = [f"{counted(result.done)} {done}"]
+    words = [f"{count_text(result.done)} {done}"]
     if result.asked:
         words.append(f"workers asked to stop {result.asked:,}")
     words += [f"{number:,} skipped: {WHY[why]}" for why, number in result.skipped.items()]

@@ -24,7 +24,7 @@ LONGEST_PORTION: Final = 30.0
 """Seconds. After this time without a first portion the person is sent to the audit."""
 
 
-class State(msgspec.Struct):
+class OperationProgress(msgspec.Struct):
     """How far an operation is.
 
     Attributes:
@@ -46,7 +46,7 @@ class Operations:
         self._changed = threading.Condition()
         self._running: set[int] = set()
 
-    def run(self, queue: PgQueue, do: Callable[[OnProgress], BulkResult]) -> State:
+    def run(self, queue: PgQueue, do: Callable[[OnProgress], BulkResult]) -> OperationProgress:
         """Begin an operation; wait until it has ended, or goes on and has a number.
 
         Args:
@@ -56,7 +56,7 @@ class Operations:
         Raises:
             Exception: what it raised before its first portion.
         """
-        state = State()
+        state = OperationProgress()
         thread = threading.Thread(
             target=self._do, args=(queue, do, state), name="pgqueue-dashboard", daemon=True
         )
@@ -73,7 +73,7 @@ class Operations:
         with self._changed:
             return operation in self._running
 
-    def _do(self, queue: PgQueue, do: Callable[[OnProgress], BulkResult], state: State) -> None:
+    def _do(self, queue: PgQueue, do: Callable[[OnProgress], BulkResult], state: OperationProgress) -> None:
         def note(result: BulkResult) -> None:
             with self._changed:
                 state.result = result

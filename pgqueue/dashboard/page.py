@@ -69,7 +69,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     required: bool = False
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ActionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """What a person is asked before an action is done.
 
     Attributes:
@@ -97,7 +97,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     possible: bool = True
 
 
-class Done(msgspec.Struct, frozen=True):
+class ActionResult(msgspec.Struct, frozen=True):
     """What an action did.
 
     Attributes:
@@ -111,7 +111,7 @@ class Done(msgspec.Struct, frozen=True):
     well: bool = True
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class PageAction(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a person can do.
 
     Attributes:
@@ -126,6 +126,6 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     right: Right
-    ask: Callable[..., Question]
-    do: Callable[..., Done]
+    ask: Callable[..., ActionQuestion]
+    do: Callable[..., ActionResult]
     under: str

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from pgqueue.dashboard import charts
 from pgqueue.values.version import __version__
-from pgqueue.values.workers.lease import spoken, spoken_bytes
+from pgqueue.values.workers.lease import duration_text, spoken_bytes
 
 EXACT: Final = 2**53 - 1
 """The largest whole number that JavaScript reads exactly."""
@@ -83,7 +83,7 @@ def duration(seconds: float | timedelta | None) -> str:
     """A length of time in words."""
     if seconds is None:
         return "—"
-    return spoken(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
+    return duration_text(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
 
 
 def breakable(name: str) -> Markup:
@@ -108,7 +108,7 @@ def templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_show_value,
     )
     environment.filters |= {
         "breakable": breakable,
@@ -118,7 +118,7 @@ def templates() -> jinja2.Environment:
         "cut": cut,
         "duration": duration,
         "moment": moment,
-        "figure": charts.shown,
+        "figure": charts.format_figure,
         "instant": charts.instant,
         "pretty": pretty,
         "svg": charts.svg,
@@ -127,7 +127,7 @@ def templates() -> jinja2.Environment:
     return environment
 
 
-def _shown(value: Any) -> Any:  # noqa: ANN401 - what a template prints
+def _show_value(value: Any) -> Any:  # noqa: ANN401 - what a template prints
     if isinstance(value, Markup):
         return value
     return spelled_out(value) if isinstance(value, str) else "" if value is None else value

@@ -8,7 +8,7 @@ from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.insight.depth import Depths
 from pgqueue.values.insight.series import Figures, Series
-from pgqueue.values.workers.lease import spoken
+from pgqueue.values.workers.lease import duration_text
 
 WINDOWS: Final = {
     "1h": timedelta(hours=1),
@@ -48,7 +48,7 @@ def chosen_depths(visit: Visit, *, queue: str | None = None) -> Depths:
 def deep_charts(depths: Depths) -> list[Chart]:
     """How many jobs there were over time, and how long the oldest ready one had waited."""
     at = tuple(point.at for point in depths.points)
-    each = f"the most in each {_named(depths.step)}"
+    each = f"the most in each {_step_name(depths.step)}"
 
     oldest = tuple(
         None if point.depth is None else point.depth.oldest_ready or 0.0 for point in depths.points
@@ -80,7 +80,7 @@ def charts(series: Series) -> list[Chart]:
     points = [one for one in series.lines[0].points if one.at < told] if series.lines else []
     figures = [point.figures for point in points]
     at = tuple(point.at for point in points)
-    each = f"in each {_named(series.step)}"
+    each = f"in each {_step_name(series.step)}"
 
     def chart(name: str, title: str, *curves: Curve, stacked: bool = False) -> Chart:
         unit: Unit = "seconds" if name in {"wait", "run"} else "count"
@@ -92,27 +92,27 @@ def charts(series: Series) -> list[Chart]:
         chart(
             "ended",
             f"Attempts that ended, {each}",
-            _counted("Succeeded", "good", "succeeded", figures),
-            _counted("Retried", "warn", "retried", figures),
-            _counted("Dead", "bad", "dead", figures),
+            _count_curve("Succeeded", "good", "succeeded", figures),
+            _count_curve("Retried", "warn", "retried", figures),
+            _count_curve("Dead", "bad", "dead", figures),
             stacked=True,
         ),
         chart(
             "flow",
             f"Enqueued and claimed, {each}",
-            _counted("Enqueued", "blue", "enqueued", figures),
-            _counted("Claimed", "violet", "started", figures),
+            _count_curve("Enqueued", "blue", "enqueued", figures),
+            _count_curve("Claimed", "violet", "started", figures),
         ),
         chart("wait", "Wait before a worker claims", *_spread("wait", figures)),
         chart("run", "Run time of attempts", *_spread("run", figures)),
     ]
 
 
-def _named(step: float) -> str:
-    return UNITS.get(int(step)) or spoken(step)
+def _step_name(step: float) -> str:
+    return UNITS.get(int(step)) or duration_text(step)
 
 
-def _counted(name: str, colour: Colour, field: str, figures: list[Figures]) -> Curve:
+def _count_curve(name: str, colour: Colour, field: str, figures: list[Figures]) -> Curve:
     return Curve(name, colour, tuple(float(getattr(one, field)) for one in figures))
 
 

@@ -17,12 +17,12 @@ from pgqueue.django.admin_pages import (
     ReadOnlyAdmin,
     address,
     allows,
+    filter_link,
     moment,
-    narrowed,
 )
 from pgqueue.django.admin_places import QueueAdmin, WorkerAdmin
 from pgqueue.django.admin_schedules import ScheduleAdmin
-from pgqueue.django.admin_search import HELP, Unsearchable, search
+from pgqueue.django.admin_search import HELP, UnsearchableText, search
 from pgqueue.django.admin_shares import ShareAdmin
 from pgqueue.django.admin_show import (
     SUMMARY,
@@ -31,11 +31,11 @@ from pgqueue.django.admin_show import (
     as_json,
     as_reason,
     as_state,
-    shortened,
+    shorten_text,
 )
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import DeadJob, Job, Worker
-from pgqueue.values.bulk.retried import Held
+from pgqueue.values.bulk.retry_result import BlockedRetry
 from pgqueue.values.jobs.job import ENDED, JobState
 from pgqueue.values.payloads.codec import JobPart, Kind, opened_errors, opened_value
 
@@ -57,7 +57,7 @@ LONG = ("args", "errors", "meta")
 """Fields that may be long, and so are read only for the page of one job."""
 
 
-class EnqueuedAdmin(ReadOnlyAdmin):
+class CommonJobAdmin(ReadOnlyAdmin):
     """The common part of the lists and pages of jobs and of dead jobs."""
 
     ordering = ("-id",)
@@ -78,7 +78,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
         """The rows that match the term; it makes no duplicates."""
         try:
             return search(queryset, search_term, keyed=self.keyed), False
-        except Unsearchable as error:
+        except UnsearchableText as error:
             self.message_user(request, str(error), messages.ERROR)
             return queryset.none(), False
 
@@ -89,17 +89,17 @@ class EnqueuedAdmin(ReadOnlyAdmin):
     @admin.display(description="task")
     def task_link(self, job: Job | DeadJob) -> SafeString:
         """The task; a click filters the list by it."""
-        return narrowed("task", job.task)
+        return filter_link("task", job.task)
 
     @admin.display(description="queue")
     def queue_link(self, job: Job | DeadJob) -> SafeString:
         """The queue; a click filters the list by it."""
-        return narrowed("queue", job.queue)
+        return filter_link("queue", job.queue)
 
     @admin.display(description="arguments")
     def args_summary(self, job: Any) -> str:  # noqa: ANN401 - a job with the beginning of its arguments
         """The beginning of the arguments."""
-        return shortened(job.args_start)
+        return shorten_text(job.args_start)
 
     @admin.display(description="arguments")
     def args_shown(self, job: Job | DeadJob) -> SafeString | str:
@@ -129,7 +129,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
     @admin.action(description="Retry selected %(verbose_name_plural)s", permissions=["retry"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Make dead jobs ready again, with all their attempts."""
-        held: list[Held] = []
+        held: list[BlockedRetry] = []
 
         def retry(job: Any) -> str | None:  # noqa: ANN401 - a job or a dead job
             done = project_queue().retry(job.pk)
@@ -143,7 +143,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Job)
-class JobAdmin(EnqueuedAdmin):
+class JobAdmin(CommonJobAdmin):
     """Every job that has a record."""
 
     list_display = (
@@ -232,7 +232,7 @@ class JobAdmin(EnqueuedAdmin):
 
 
 @admin.register(DeadJob)
-class DeadJobAdmin(EnqueuedAdmin):
+class DeadJobAdmin(CommonJobAdmin):
     """Jobs that will not run again unless a user retries them. To delete one is to purge it."""
 
     list_display = (
@@ -292,7 +292,7 @@ class DeadJobAdmin(EnqueuedAdmin):
     @admin.display(description="last error")
     def last_error(self, dead: Any) -> str:  # noqa: ANN401 - a dead job with the beginning of its last error
         """How the last attempt failed."""
-        return shortened(dead.error_start)
+        return shorten_text(dead.error_start)
 
     @admin.display(description="died")
     def died(self, dead: DeadJob) -> SafeString | str:
@@ -300,7 +300,7 @@ class DeadJobAdmin(EnqueuedAdmin):
         return as_ago(dead.died_at)
 
 
-def _why_held(held: Held) -> SafeString:
+def _why_held(held: BlockedRetry) -> SafeString:
     """Why a dead job stays dead, and what can be done."""
     if held.twin is None:
         return format_html(

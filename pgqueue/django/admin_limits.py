@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
 
-from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, allows, list_address, moment
+from pgqueue.django.admin_pages import ReadOnlyAdmin, UncountedPaginator, allows, list_address, moment
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Limit
 from pgqueue.errors import InvalidOption, PgQueueError
@@ -65,7 +65,7 @@ class LimitAdmin(ReadOnlyAdmin):
     list_display = ("name", "says", "running", "waiting", "set_when", "set_by")
     actions = ("unset",)
     form = LimitForm
-    page = Uncounted
+    page = UncountedPaginator
     set_when = moment("set_at", "set at")
     sections = (
         (None, ("name", "says", "code_says", "running", "waiting", "lost")),

@@ -41,7 +41,7 @@ BACK = "_pgqueue_back"
 PAGE = 100
 
 
-class Uncounted(ChangeList):
+class UncountedPaginator(ChangeList):
     """A list of one page, with the rows of its admin's ``listed``."""
 
     model_admin: "ReadOnlyAdmin"
@@ -69,7 +69,7 @@ class Uncounted(ChangeList):
         return list(self.model_admin.listed(self.queryset))
 
 
-class NewestFirst(Uncounted):
+class NewestFirst(UncountedPaginator):
     """A page of the newest rows, or of those that are older than a given one."""
 
     is_a_part = True
@@ -95,7 +95,7 @@ class ReadOnlyAdmin(ModelAdmin):
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     sortable_by = ()
-    page: type[Uncounted] = NewestFirst
+    page: type[UncountedPaginator] = NewestFirst
     asks_why = False
     sections: Sequence[tuple[str | None, Sequence[str]]] = ()
 
@@ -262,6 +262,6 @@ def list_address(model: type[Model]) -> str:
     return reverse(f"admin:pgqueue_{model.__name__.lower()}_changelist")
 
 
-def narrowed(field: str, value: str, where: str = "", text: str | None = None) -> SafeString:
+def filter_link(field: str, value: str, where: str = "", text: str | None = None) -> SafeString:
     """A link to the list, filtered by a value."""
     return format_html('<a href="{}?{}">{}</a>', where, urlencode({field: value}), text or breakable(value))

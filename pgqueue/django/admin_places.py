@@ -11,7 +11,14 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from pgqueue.django.admin_filters import queue_names
-from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, allows, list_address, moment, narrowed
+from pgqueue.django.admin_pages import (
+    ReadOnlyAdmin,
+    UncountedPaginator,
+    allows,
+    filter_link,
+    list_address,
+    moment,
+)
 from pgqueue.django.admin_queue_form import SETTINGS, Reason, SettingsForm
 from pgqueue.django.admin_show import as_ago, as_state
 from pgqueue.django.djangoqueue import project_queue
@@ -31,7 +38,7 @@ class QueueAdmin(ReadOnlyAdmin):
     action_form = Reason
     asks_why = True
     form = SettingsForm
-    page = Uncounted
+    page = UncountedPaginator
     paused = moment("paused_at", "paused at")
     drained = moment("drained_at", "drained at")
     sections = (
@@ -92,26 +99,26 @@ class QueueAdmin(ReadOnlyAdmin):
     @admin.display(description="jobs")
     def jobs(self, queue: Queue) -> SafeString:
         """A link to the list of its jobs."""
-        return narrowed("queue", queue.name, f"{list_address(Job)}", "show")
+        return filter_link("queue", queue.name, f"{list_address(Job)}", "show")
 
     @admin.action(description="Pause selected %(verbose_name_plural)s", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
         """Stop workers from claiming jobs of these queues."""
-        said = _said(request)
+        said = _actor_and_reason(request)
 
         def pause(queue: Queue) -> str:
             project_queue().control.pause(queue.name, **said)
             return "paused"
 
-        self.act(request, _selected(request), pause, "")
+        self.act(request, _selected_queues(request), pause, "")
 
     @admin.action(description="Drain selected %(verbose_name_plural)s", permissions=["pause"])
     def drain(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
         """Refuse enqueues to these queues; their jobs run."""
-        said = _said(request)
+        said = _actor_and_reason(request)
         self.act(
             request,
-            _selected(request),
+            _selected_queues(request),
             lambda queue: "drained" if project_queue().control.drain(queue.name, **said) else None,
             "drained already",
         )
@@ -121,7 +128,7 @@ class QueueAdmin(ReadOnlyAdmin):
         """Let workers claim jobs of these queues again, and accept enqueues."""
         self.act(
             request,
-            _selected(request),
+            _selected_queues(request),
             lambda queue: (
                 "resumed"
                 if project_queue().control.resume(queue.name, by=request.user.get_username())
@@ -137,7 +144,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     list_display = ("__str__", "state_shown", "serves", "slots_shown", "started", "lease", "version")
     actions = ("drain", "resume", "stop", "restart")
-    page = Uncounted
+    page = UncountedPaginator
     ordering = ("-started_at", "id")
     since = moment("started_at", "started at")
     until = moment("lease_until", "lease ends at")
@@ -237,10 +244,10 @@ class WorkerAdmin(ReadOnlyAdmin):
         return as_ago(worker.lease_until)
 
 
-def _selected(request: HttpRequest) -> list[Queue]:
+def _selected_queues(request: HttpRequest) -> list[Queue]:
     return [Queue(name=name) for name in request.POST.getlist(ACTION_CHECKBOX_NAME)]
 
 
-def _said(request: HttpRequest) -> dict[str, str | None]:
+def _actor_and_reason(request: HttpRequest) -> dict[str, str | None]:
     """Who acts, and why."""
     return {"by": request.user.get_username(), "why": request.POST.get("why", "").strip() or None}

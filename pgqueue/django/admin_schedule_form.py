@@ -14,13 +14,13 @@ from django.contrib.admin.widgets import AdminSplitDateTime
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from pgqueue.app.schedules.storing import require_stored
+from pgqueue.app.schedules.schedule_encoder import require_stored
 from pgqueue.app.task import Call
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Schedule as Row
 from pgqueue.errors import InvalidOption, PgQueueError
 from pgqueue.values.payloads.readable import UNREADABLE
-from pgqueue.values.schedules.record import Change, Schedule
+from pgqueue.values.schedules.record import Schedule, ScheduleChange
 from pgqueue.values.schedules.rule import Gap, Repeat
 from pgqueue.values.schedules.schedule import Missed, NewSchedule, Overlap, Timing
 
@@ -33,7 +33,7 @@ LENGTH = "Such as 30 (seconds), 00:10:00 or 1 00:00:00 (a day)."
 AS_CRON = [("", "as cron does")]
 
 
-class Arguments(forms.JSONField):
+class ArgumentsField(forms.JSONField):
     """A JSON object."""
 
     def to_python(self, value: Any) -> Any:  # noqa: ANN401 - any text
@@ -83,7 +83,9 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
     """A schedule: when it ticks, and the job of each tick. What is left as it is keeps its stored value to the microsecond."""
 
     task = forms.ChoiceField(help_text="A task of this project.")
-    arguments = Arguments(required=False, initial=dict, help_text='A JSON object, such as {"region": "eu"}.')
+    arguments = ArgumentsField(
+        required=False, initial=dict, help_text='A JSON object, such as {"region": "eu"}.'
+    )
     queue = forms.CharField(required=False, help_text="Empty: the task's own.")
     priority = forms.IntegerField(
         required=False, help_text="From -100 to 100; a job with a higher one runs sooner."
@@ -136,7 +138,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         row = kwargs.get("instance")
         self._stored: Schedule | None = None if row is None else project_queue().schedules.get(row.name)
         if self._stored is not None:
-            kwargs["initial"] = {name: _shown(value) for name, value in _values(self._stored).items()}
+            kwargs["initial"] = {name: _initial_value(value) for name, value in _values(self._stored).items()}
         super().__init__(*args, **kwargs)
         if "task" in self.fields:  # not on a page that only shows the schedule
             tasks = sorted(project_queue().tasks)
@@ -157,7 +159,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
             self._show(str(error))
         return given
 
-    def store(self, by: str) -> Change | None:
+    def store(self, by: str) -> ScheduleChange | None:
         """Store what was entered. None: it was added.
 
         Args:
@@ -195,7 +197,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         self.add_error(field, ValidationError(said))
 
 
-def _shown(value: object) -> object:
+def _initial_value(value: object) -> object:
     """A value as a field shows it: a project without time zones shows the times of its own."""
     if isinstance(value, datetime) and not settings.USE_TZ:
         return timezone.make_naive(value)

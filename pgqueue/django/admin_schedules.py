@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
 from django.utils.safestring import SafeString
 
-from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, allows, list_address, moment
+from pgqueue.django.admin_pages import ReadOnlyAdmin, UncountedPaginator, allows, list_address, moment
 from pgqueue.django.admin_schedule_form import ScheduleForm
 from pgqueue.django.admin_show import as_ago, as_json, as_state
 from pgqueue.django.djangoqueue import project_queue
@@ -40,7 +40,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
     list_display = ("name", "task", "rule", "state_shown", "next_tick")
     search_fields = ("name", "task")
     actions = ("pause", "resume", "fire")
-    page = Uncounted
+    page = UncountedPaginator
     form = ScheduleForm
     ordering = ("name",)
     created = moment("created_at", "added at")
@@ -69,7 +69,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401 - Django's call
         """Who may edit schedules; those that cannot be edited are shown."""
-        return allows(request, "change_schedule") and (obj is None or _fixed(obj) is None)
+        return allows(request, "change_schedule") and (obj is None or _why_not_editable(obj) is None)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401 - Django's call
         """Who may delete schedules; code removes those that it declares."""
@@ -150,7 +150,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
     @admin.display(description="made")
     def origin(self, schedule: Schedule) -> str:
         """Who made it, and why it cannot be edited here."""
-        return _fixed(schedule) or "at run time"
+        return _why_not_editable(schedule) or "at run time"
 
     @admin.display(description="arguments")
     def args_shown(self, schedule: Schedule) -> SafeString | str:
@@ -191,7 +191,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
         )
 
 
-def _fixed(schedule: Schedule) -> str | None:
+def _why_not_editable(schedule: Schedule) -> str | None:
     """Why a schedule cannot be edited; None: it can."""
     if schedule.module is not None:
         return (

@@ -14,7 +14,7 @@ LONGEST_ID = 19
 HELP = "A job's id, its unique key, a part of its task's name, or some of its arguments: {\"order_id\": 42}"
 
 
-class Unsearchable(Exception):
+class UnsearchableText(Exception):
     """A term that cannot be searched for; the message says why."""
 
 
@@ -34,7 +34,7 @@ def search(rows: QuerySet[Any], term: str, *, keyed: Q) -> QuerySet[Any]:
         return rows
     if term.isascii() and term.isdigit():
         if len(term) > LONGEST_ID:
-            raise Unsearchable(f"No job has an id of {len(term)} digits.")
+            raise UnsearchableText(f"No job has an id of {len(term)} digits.")
         return rows.filter(pk=int(term))
     arguments = _json_object(term)
     if arguments is not None:
@@ -51,5 +51,5 @@ def _json_object(term: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     except RecursionError:
-        raise Unsearchable("This JSON is nested too deeply to be searched for.") from None
+        raise UnsearchableText("This JSON is nested too deeply to be searched for.") from None
     return value if isinstance(value, dict) else None

@@ -12,14 +12,14 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from pgqueue.django.admin_pages import PAGE, ReadOnlyAdmin, Uncounted, allows, moment
+from pgqueue.django.admin_pages import PAGE, ReadOnlyAdmin, UncountedPaginator, allows, moment
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Share
 from pgqueue.errors import PgQueueError
 from pgqueue.store.limits import limit_control
 from pgqueue.values.jobs.options import check_number
-from pgqueue.values.limits.limiting import share_key
-from pgqueue.values.queues.serving import WEIGHTS
+from pgqueue.values.limits.task_limits import share_key
+from pgqueue.values.queues.served_queues import WEIGHTS
 
 NAMES = " "
 """With this the names of their rows begin."""
@@ -62,7 +62,7 @@ class ShareAdmin(ReadOnlyAdmin):
     list_display = ("share", "weighs", "set_when", "set_by")
     actions = ("forget",)
     form = ShareForm
-    page = Uncounted
+    page = UncountedPaginator
     set_when = moment("set_at", "set at")
     sections = ((None, ("share", "weighs", "set_when", "set_by")),)
 

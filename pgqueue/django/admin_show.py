@@ -68,7 +68,7 @@ def breakable(name: str) -> SafeString:
     return format_html_join(SafeString(".<wbr>"), "{}", ((part,) for part in name.split(".")))
 
 
-def shortened(text: str | None) -> str:
+def shorten_text(text: str | None) -> str:
     """The beginning of a text that may be long."""
     if not text:
         return NOTHING
@@ -79,7 +79,7 @@ def as_moment(moment: datetime | None) -> SafeString | str:
     """A moment to the second, and its distance from now: for the page of one row."""
     if moment is None:
         return NOTHING
-    return format_html("{} ({})", _written(moment), as_ago(moment))
+    return format_html("{} ({})", _format_moment(moment), as_ago(moment))
 
 
 def as_ago(moment: datetime | None) -> SafeString | str:
@@ -88,7 +88,7 @@ def as_ago(moment: datetime | None) -> SafeString | str:
         return NOTHING
     seconds = (timezone.now() - moment).total_seconds()
     text = f"{_length(seconds)} ago" if seconds >= 0 else f"in {_length(-seconds)}"
-    return format_html('<span title="{}">{}</span>', _written(moment), text)
+    return format_html('<span title="{}">{}</span>', _format_moment(moment), text)
 
 
 def _error(error: object) -> tuple[object, str, str, SafeString | str]:
@@ -98,7 +98,7 @@ def _error(error: object) -> tuple[object, str, str, SafeString | str]:
     return (
         error.get("attempt"),
         _when(error.get("at")),
-        shortened(text),
+        shorten_text(text),
         _block(error.get("traceback") or text),
     )
 
@@ -109,7 +109,7 @@ def _when(at: object) -> str:
         return NOTHING
     try:
         moment = parse_datetime(str(at))
-        return str(at) if moment is None else _written(moment)
+        return str(at) if moment is None else _format_moment(moment)
     except (ValueError, OverflowError):  # such as the 45th of a month, or the last hour of the year 9999
         return str(at)
 
@@ -118,7 +118,7 @@ def _block(text: object) -> SafeString:
     return format_html('<pre class="pgqueue-block">{}</pre>', text)
 
 
-def _written(moment: datetime) -> str:
+def _format_moment(moment: datetime) -> str:
     local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
     return local.isoformat(" ", "seconds")
 

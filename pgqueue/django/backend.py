@@ -23,8 +23,8 @@ from pgqueue.django.backend_api import (
     TaskResultStatus,
     task_enqueued,
 )
-from pgqueue.django.backend_results import Call, as_instant, result_of
-from pgqueue.django.backend_tasks import Policy, adopt, declared, policy_of
+from pgqueue.django.backend_results import DjangoCall, as_instant, result_of
+from pgqueue.django.backend_tasks import Policy, adopt, find_django_task, policy_of
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.errors import ConfigurationError, InvalidOption, JobNotFound
 from pgqueue.values.jobs.job import ARGS_NOT_KEPT, Job
@@ -81,7 +81,7 @@ class TaskBackend(BaseTaskBackend):
             run_at=as_instant(task.run_after),
             max_attempts=self.policy.attempts,
         )
-        call = Call(result.args, result.kwargs, self.alias, as_instant(task.run_after))
+        call = DjangoCall(result.args, result.kwargs, self.alias, as_instant(task.run_after))
         handle = job.enqueue(*msgspec.structs.astuple(call))
         object.__setattr__(result, "id", str(handle.id))
         task_enqueued.send(type(self), task_result=result)
@@ -102,12 +102,12 @@ class TaskBackend(BaseTaskBackend):
             TaskResultDoesNotExist: there is no such job, its history was dropped, or its task is not a Django task.
         """
         job = _job(result_id)
-        if (task := declared(job.task)) is None and project_queue().load_task(job.task):
-            task = declared(job.task)
+        if (task := find_django_task(job.task)) is None and project_queue().load_task(job.task):
+            task = find_django_task(job.task)
         if task is None:
             raise TaskResultDoesNotExist(f"{result_id}: its job is of {job.task}, which is not a Django task")
         try:
-            call = Call() if ARGS_NOT_KEPT in job.args else msgspec.convert(job.args, Call)
+            call = DjangoCall() if ARGS_NOT_KEPT in job.args else msgspec.convert(job.args, DjangoCall)
         except msgspec.ValidationError as error:
             raise TaskResultDoesNotExist(
                 f"{result_id}: its job's arguments are not those of a Django task: {error}"
@@ -189,7 +189,7 @@ def _declared_at(path: str) -> AnyTask:
             f"{path} is in the main module of this program, which no worker imports: "
             "move the task into the tasks.py of an app, and import it from there"
         )
-    found = declared(path)
+    found = find_django_task(path)
     if found is None:
         raise InvalidTask(
             f"there is no task at {path}, where workers look for it; keep the name of the decorated function"

@@ -44,7 +44,7 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
             if backend_modules.loaded_object(name) is None or ADOPTER not in sys.modules or not _is_used():
                 raise
         try:
-            return self._adopted(name)
+            return self._register_imported(name)
         except PgQueueError:
             raise KeyError(name) from None
 
@@ -61,7 +61,7 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
         if not _is_used() or not backend_modules.load(name):
             return False
         try:
-            self._adopted(name)
+            self._register_imported(name)
         except (KeyError, ImproperlyConfigured):  # ImproperlyConfigured: Django's Tasks are not installed
             backend_modules.refuse(name)
         except PgQueueError:
@@ -69,11 +69,11 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
             backend_modules.refuse(name)
         return name in self
 
-    def _adopted(self, name: str) -> Task[..., Any]:
+    def _register_imported(self, name: str) -> Task[..., Any]:
         """The registered task; KeyError: there is no Django task at this path."""
         from pgqueue.django import backend_tasks  # noqa: PLC0415 - Django's Tasks may not be installed
 
-        task = backend_tasks.declared(name)
+        task = backend_tasks.find_django_task(name)
         if task is not None:
             return backend_tasks.adopt(self._queue, task)
         return self._registered[name]  # importing its module may have registered it

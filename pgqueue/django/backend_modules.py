@@ -53,7 +53,7 @@ def load(name: str, *, now: float | None = None) -> bool:
     if now - _refused.get(name, -AGAIN_AFTER) < AGAIN_AFTER:
         return False
     module = name.rpartition(".")[0]
-    if (module in sys.modules or _may_be_imported(name)) and _imported(module):
+    if (module in sys.modules or _may_be_imported(name)) and _import_module(module):
         return True
     refuse(name, now=now)
     return False
@@ -71,12 +71,12 @@ def forget() -> None:
     _refused.clear()
 
 
-def kept() -> int:
+def count_refused_names() -> int:
     """The number of refused names."""
     return len(_refused)
 
 
-def _imported(module: str) -> bool:
+def _import_module(module: str) -> bool:
     """Import a module, or wait for the thread that imports it; returns whether it is loaded."""
     try:
         import_module(module)
@@ -127,7 +127,7 @@ def _declares(spec: ModuleSpec, function: str) -> bool:
     """Whether a module's source decorates such a function as a task; a module without source declares nothing."""
     try:
         source = spec.loader.get_source(spec.name)  # type: ignore[union-attr]  # a spec without a loader raises, which is caught
-        body = _parsed(source or "").body
+        body = _parse_source(source or "").body
     except Exception:
         log.warning(
             "the source of a task's module cannot be read: the module is not imported",
@@ -143,7 +143,7 @@ def _declares(spec: ModuleSpec, function: str) -> bool:
     )
 
 
-def _parsed(source: str) -> ast.Module:
+def _parse_source(source: str) -> ast.Module:
     """The syntax tree of a source.
 
     Python 3.11 fails now and then where two threads parse at once (https://github.com/python/cpython/issues/106905). Ours

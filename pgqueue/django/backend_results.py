@@ -38,7 +38,7 @@ CANCELLED = TaskError(
 WORKER_LOST = "WorkerLost"
 
 
-class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DjangoCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of a Django task's job; the parameters of the function that the worker calls.
 
     Attributes:
@@ -54,7 +54,7 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run_after: datetime | None = None
 
 
-def result_of(job: Job, call: Call, task: AnyTask) -> AnyResult:
+def result_of(job: Job, call: DjangoCall, task: AnyTask) -> AnyResult:
     """A job's record, as a result.
 
     Args:
@@ -81,7 +81,7 @@ def result_of(job: Job, call: Call, task: AnyTask) -> AnyResult:
     return result
 
 
-def as_enqueued(task: AnyTask, job: Job, call: Call) -> AnyTask:
+def as_enqueued(task: AnyTask, job: Job, call: DjangoCall) -> AnyTask:
     """The task with the options of the enqueue.
 
     They were valid then. ``task.using`` would check them again, and raise an error for a job whose queue is no longer in

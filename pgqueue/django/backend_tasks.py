@@ -69,7 +69,7 @@ def policy_of(options: Mapping[str, Any]) -> Policy:
     return Policy(**options)
 
 
-def declared(path: str) -> AnyTask | None:
+def find_django_task(path: str) -> AnyTask | None:
     """The Django task at an import path in a loaded module, or None."""
     found = loaded_object(path)
     return found if isinstance(found, Task) else None

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from pgqueue.app.context import Context
-from pgqueue.app.jobs import Jobs
+from pgqueue.app.job_methods import JobMethods
 from pgqueue.django.backend_api import (
     DEFAULT_TASK_BACKEND_ALIAS,
     AnyResult,
@@ -27,25 +27,25 @@ from pgqueue.django.backend_api import (
     task_finished_logger,
     task_started,
 )
-from pgqueue.django.backend_results import Call, result_of, task_error
+from pgqueue.django.backend_results import DjangoCall, result_of, task_error
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.verdict import describe, note_logged
 
 
-def work_of(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
-    """The function to register for a Django task; its parameters are the fields of ``Call``.
+def work_of(task: AnyTask, jobs: JobMethods) -> Callable[..., Any]:
+    """The function to register for a Django task; its parameters are the fields of ``DjangoCall``.
 
     Args:
         task: whose function is run.
         jobs: where to ask about a job that has failed before.
     """
-    run = _awaited(task, jobs) if inspect.iscoroutinefunction(task.func) else _plain(task, jobs)
+    run = _awaitable_function(task, jobs) if inspect.iscoroutinefunction(task.func) else _plain(task, jobs)
     run.__module__, run.__qualname__ = task.func.__module__, task.func.__qualname__
     run.__doc__ = task.func.__doc__
     return run
 
 
-def _plain(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
+def _plain(task: AnyTask, jobs: JobMethods) -> Callable[..., Any]:
     def run(
         ctx: Context,
         args: tuple[Any, ...] = (),
@@ -53,8 +53,8 @@ def _plain(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
         backend: str = DEFAULT_TASK_BACKEND_ALIAS,
         run_after: datetime | None = None,
     ) -> object:
-        job = _claimed(ctx) if ctx.attempt == 1 else jobs.job(ctx.job.id)
-        attempt = _Attempt(ctx, task, job, Call(args, kwargs or {}, backend, run_after))
+        job = _job_of_claim(ctx) if ctx.attempt == 1 else jobs.job(ctx.job.id)
+        attempt = _DjangoAttempt(ctx, task, job, DjangoCall(args, kwargs or {}, backend, run_after))
         try:
             task_started.send(attempt.sender, task_result=attempt.result)
             value = normalize_json(attempt.result.task.call(*attempt.args, **attempt.result.kwargs))
@@ -70,7 +70,7 @@ def _plain(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
     return run
 
 
-def _awaited(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
+def _awaitable_function(task: AnyTask, jobs: JobMethods) -> Callable[..., Any]:
     # Not asend_robust: its receivers would not see the error that is being handled, and error monitors look for it.
     finished = sync_to_async(task_finished.send_robust)
 
@@ -81,8 +81,8 @@ def _awaited(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
         backend: str = DEFAULT_TASK_BACKEND_ALIAS,
         run_after: datetime | None = None,
     ) -> object:
-        job = _claimed(ctx) if ctx.attempt == 1 else await jobs.ajob(ctx.job.id)
-        attempt = _Attempt(ctx, task, job, Call(args, kwargs or {}, backend, run_after))
+        job = _job_of_claim(ctx) if ctx.attempt == 1 else await jobs.ajob(ctx.job.id)
+        attempt = _DjangoAttempt(ctx, task, job, DjangoCall(args, kwargs or {}, backend, run_after))
         try:
             await task_started.asend(attempt.sender, task_result=attempt.result)
             value = normalize_json(await attempt.result.task.acall(*attempt.args, **attempt.result.kwargs))
@@ -100,10 +100,10 @@ def _awaited(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
     return run
 
 
-class _Attempt:
+class _DjangoAttempt:
     """One attempt: the result that the context and the signals have, updated as the attempt runs."""
 
-    def __init__(self, ctx: Context, task: AnyTask, job: Job, call: Call) -> None:
+    def __init__(self, ctx: Context, task: AnyTask, job: Job, call: DjangoCall) -> None:
         self.result: AnyResult = result_of(job, call, task)
         self.sender = type(self.result.task.get_backend())
         self._ctx = ctx
@@ -138,7 +138,7 @@ def _note_logged(error: BaseException) -> None:
         note_logged(error)
 
 
-def _claimed(ctx: Context) -> Job:
+def _job_of_claim(ctx: Context) -> Job:
     """The job of a first attempt, made from its claim, without a query."""
     claim = ctx.job
     return Job(

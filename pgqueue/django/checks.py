@@ -21,7 +21,7 @@ PAGE = "The page on Django in pgqueue's reference (docs/reference/django.md)"
 def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's own
     """E004: a key of ``settings.PGQUEUE`` is unknown. E005: a value is out of its range."""
     try:
-        given = conf.written()
+        given = conf.raw_settings()
     except InvalidOption as error:
         return [_error(5, error, f"PGQUEUE is one dict, its keys in capitals. {PAGE} has them.")]
     unknown = [key for key in given if key not in conf.OPTIONS | conf.OURS]
@@ -88,7 +88,7 @@ def _is_migrating() -> bool:
 
 def _alias() -> str:
     try:
-        return str(conf.written().get("DATABASE", conf.DEFAULT_ALIAS))
+        return str(conf.raw_settings().get("DATABASE", conf.DEFAULT_ALIAS))
     except InvalidOption:
         return conf.DEFAULT_ALIAS
 

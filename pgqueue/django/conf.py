@@ -71,7 +71,7 @@ def read() -> Configuration:
         ConfigurationError: there are no Django settings, or a key is unknown.
         InvalidOption: a value is of the wrong type.
     """
-    given = written()
+    given = raw_settings()
     for key in given:
         require_known(key)
     for key, value in given.items():
@@ -84,7 +84,7 @@ def read() -> Configuration:
     )
 
 
-def written() -> dict[str, Any]:
+def raw_settings() -> dict[str, Any]:
     """``settings.PGQUEUE``, unchecked; an empty dict if it is not set.
 
     Raises:
@@ -126,7 +126,7 @@ def require_kind(key: str, value: object) -> None:
     if kind is None or (value is None and key in MAY_BE_NONE):
         return
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use {_named(key, kind)}")
+        raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use {_named_object(key, kind)}")
     if key == "HEALTH_MIN_WORKERS" and isinstance(value, int) and value < 0:
         raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a number from zero")
     if key == "HEALTH_MAX_WAIT" and isinstance(value, timedelta) and value <= timedelta(0):
@@ -137,13 +137,13 @@ def _option(key: str, value: Any) -> Any:  # noqa: ANN401 - any option's value
     """The option's value for a setting: middleware and a codec may be given as dotted paths of classes."""
     match key:
         case "MIDDLEWARE":
-            return [_made(key, one) for one in value]
+            return [_make_object(key, one) for one in value]
         case "CODEC":
-            return _made(key, value)
+            return _make_object(key, value)
     return value
 
 
-def _made(key: str, given: Any) -> Any:  # noqa: ANN401 - any option's value
+def _make_object(key: str, given: Any) -> Any:  # noqa: ANN401 - any option's value
     """An object of the class at a dotted path; what is no path is the object itself."""
     if not isinstance(given, str):
         return given
@@ -154,7 +154,7 @@ def _made(key: str, given: Any) -> Any:  # noqa: ANN401 - any option's value
     return make()
 
 
-def _named(key: str, kind: type | tuple[type, ...]) -> str:
+def _named_object(key: str, kind: type | tuple[type, ...]) -> str:
     if isinstance(kind, tuple):
         lists = {"MIDDLEWARE": "a list of classes' dotted paths", "CODEC": "the dotted path of a class"}
         return lists.get(key, "a list of names")

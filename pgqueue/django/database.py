@@ -141,7 +141,7 @@ class DjangoDatabase(Database):
         )  # with a DSN, not Django's
 
 
-class Misconfigured(DjangoDatabase):
+class MisconfiguredDatabase(DjangoDatabase):
     """The database of a queue whose settings cannot be read: every use raises the error.
 
     Tasks can still be registered, so Django starts, and its checks can report what is wrong.

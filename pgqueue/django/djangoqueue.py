@@ -19,7 +19,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.django import conf
 from pgqueue.django.backend_imported import ImportedTasks
-from pgqueue.django.database import DjangoDatabase, Misconfigured
+from pgqueue.django.database import DjangoDatabase, MisconfiguredDatabase
 from pgqueue.django.recycling import Recycling, closing_connections
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
@@ -117,7 +117,7 @@ def _make() -> DjangoQueue:
         return DjangoQueue.from_settings()
     except ConfigurationError as error:
         queue = DjangoQueue()
-        queue.database = Misconfigured(error)
+        queue.database = MisconfiguredDatabase(error)
         return queue
 
 

@@ -23,7 +23,7 @@ class TimeField(ReadsTime):
     def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:  # noqa: ANN401 - Django's call
         """The column as it is selected."""
         del compiler
-        schema = conf.written().get("SCHEMA", "pgqueue")
+        schema = conf.raw_settings().get("SCHEMA", "pgqueue")
         return f'"{schema}".as_datetime({sql})', params
 
 

@@ -14,7 +14,7 @@ from pgqueue.django.database import DjangoDatabase
 from pgqueue.errors import DatabaseError
 from pgqueue.store.jobs import control
 from pgqueue.store.schema import schema
-from pgqueue.values.queues.standing import UnknownTask
+from pgqueue.values.queues.standing import UnknownTaskJobs
 from pgqueue.values.workers.health import BLOCKED_FOR_LONG
 
 
@@ -39,7 +39,7 @@ class Health:
     revision: str | None = None
     workers: int | None = None
     oldest_ready: float | None = None
-    unknown: tuple[UnknownTask, ...] = ()
+    unknown: tuple[UnknownTaskJobs, ...] = ()
 
 
 def examine() -> Health:
@@ -70,7 +70,7 @@ def examine() -> Health:
     )
 
 
-def _too_few(pulse: control.Pulse, least: int) -> tuple[str, ...]:
+def _too_few(pulse: control.QueueSummary, least: int) -> tuple[str, ...]:
     idle = [worker for worker in pulse.worker_problems if not worker.serves]
     if pulse.workers - len(idle) >= least:
         return ()

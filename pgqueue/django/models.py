@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def table(name: str) -> str:
     """A table of ours as Django's ``db_table``: it leaves alone what is quoted already, the schema included."""
-    schema = conf.written().get("SCHEMA", "pgqueue")
+    schema = conf.raw_settings().get("SCHEMA", "pgqueue")
     return f'"{schema}"."{name}"'
 
 
@@ -32,30 +32,30 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
 
     def update(self, **_given: Any) -> NoReturn:  # noqa: ANN401 - any value
         """Refuse."""
-        raise _refused(self.model)
+        raise _refusal(self.model)
 
     def delete(self) -> NoReturn:
         """Refuse."""
-        raise _refused(self.model)
+        raise _refusal(self.model)
 
     def bulk_create(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - any value
         """Refuse."""
-        raise _refused(self.model)
+        raise _refusal(self.model)
 
 
-class Reader(models.Manager.from_queryset(ReadOnlyQuerySet)):  # type: ignore[misc]  # made by Django, from a class
+class QueueManager(models.Manager.from_queryset(ReadOnlyQuerySet)):  # type: ignore[misc]  # made by Django, from a class
     """Reads from the database that ``PGQUEUE['DATABASE']`` names, unless another is asked for."""
 
     def get_queryset(self) -> ReadOnlyQuerySet:
         """All rows."""
         rows: ReadOnlyQuerySet = super().get_queryset()
-        return rows if self._db else rows.using(conf.written().get("DATABASE", conf.DEFAULT_ALIAS))
+        return rows if self._db else rows.using(conf.raw_settings().get("DATABASE", conf.DEFAULT_ALIAS))
 
 
 class ReadOnly(models.Model):
     """A row that is written by the queue, never by the ORM."""
 
-    objects = Reader()
+    objects = QueueManager()
 
     class Meta:
         """A base of models."""
@@ -64,14 +64,14 @@ class ReadOnly(models.Model):
 
     def save(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - any value
         """Refuse."""
-        raise _refused(type(self))
+        raise _refusal(type(self))
 
     def delete(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - any value
         """Refuse."""
-        raise _refused(type(self))
+        raise _refusal(type(self))
 
 
-class Enqueued(ReadOnly):
+class CommonJob(ReadOnly):
     """What live, dead and ended jobs have in common."""
 
     id: "models.BigIntegerField[int, int]" = models.BigIntegerField(primary_key=True)
@@ -100,7 +100,7 @@ class Enqueued(ReadOnly):
         return f"{self.pk} {self.task}"
 
 
-class Job(Enqueued):
+class Job(CommonJob):
     """A job, live or ended. ``state`` is one of ``JobState``."""
 
     state: "models.TextField[str, str]" = models.TextField()
@@ -117,7 +117,7 @@ class Job(Enqueued):
         permissions = (("retry_job", "Can retry job"), ("cancel_job", "Can cancel job"))
 
 
-class DeadJob(Enqueued):
+class DeadJob(CommonJob):
     """A job that will not run again unless a caller retries it."""
 
     died_at: "models.DateTimeField[datetime, datetime]" = TimeField()
@@ -281,7 +281,7 @@ class Share(Limit):
         return str(self.name).strip()
 
 
-def _refused(model: type[models.Model]) -> PgQueueError:
+def _refusal(model: type[models.Model]) -> PgQueueError:
     return PgQueueError(
         f"pgqueue.{model.__name__} is there to be read; enqueue, cancel, retry and purge jobs with the queue's "
         "own methods: from pgqueue.django import queue"

@@ -68,7 +68,7 @@ class AesGcm(Codec):
         if ring is None:
             raise PayloadNotEncodable(f"the tenant {tenant!r:.80} has no keys here")
         marker, name = SHARED if tenant is None else OF_TENANT, ring.newest
-        sealed = ring.sealers[name].seal(data, _bound(marker, name, part, tenant))
+        sealed = ring.sealers[name].seal(data, _associated_data(marker, name, part, tenant))
         return f"{VERSION}:{marker}:{name}:{b64encode(sealed).decode()}"
 
     def decode(self, text: str, part: JobPart) -> bytes:
@@ -77,7 +77,7 @@ class AesGcm(Codec):
         Raises:
             PayloadNotDecodable: the key is not here, or the text was changed or belongs to another part, task or tenant.
         """
-        marker, name, sealed = _parsed(text)
+        marker, name, sealed = _parse_text(text)
         tenant = self._tenant_of(part) if marker == OF_TENANT else None
         ring = self._keys.ring if marker == SHARED else self._ring_of(tenant)
         if ring is None:
@@ -86,7 +86,7 @@ class AesGcm(Codec):
         if sealer is None:
             raise PayloadNotDecodable(f"it needs the key {name!r:.80}; here are {', '.join(ring)}")
         try:
-            return sealer.open(sealed, _bound(marker, name, part, tenant))
+            return sealer.open(sealed, _associated_data(marker, name, part, tenant))
         except InvalidTag:
             raise PayloadNotDecodable(
                 f"it does not decrypt with the key {name!r:.80}: another key has this name, it was changed, or it belongs to "
@@ -117,7 +117,7 @@ class AesGcm(Codec):
         return None if tenant is None else self._keys.of(tenant)
 
 
-def _parsed(text: str) -> tuple[str, str, bytes]:
+def _parse_text(text: str) -> tuple[str, str, bytes]:
     """Marker, name and sealed data of a stored text, which anyone may have written."""
     version, *rest = text.split(":", 3)
     if version == VERSION and len(rest) == len(("marker", "name", "data")) and rest[0] in {SHARED, OF_TENANT}:
@@ -130,6 +130,6 @@ def _parsed(text: str) -> tuple[str, str, bytes]:
     raise PayloadNotDecodable("AesGcm did not encrypt it, or it is cut off")
 
 
-def _bound(marker: str, name: str, part: JobPart, tenant: str | None) -> bytes:
+def _associated_data(marker: str, name: str, part: JobPart, tenant: str | None) -> bytes:
     """What a text is bound to."""
     return msgspec.json.encode([VERSION, marker, name, part.kind, part.task, tenant])

@@ -25,7 +25,7 @@ FILE_VARIABLE: Final = "PGQUEUE_KEYS_FILE"
 MAKE: Final = "`pgqueue keys new` prints one"
 
 
-class Hidden:
+class SecretBytes:
     """The bytes of a key, which no ``repr`` shows: programs that report errors send the variables of frames."""
 
     __slots__ = ("value",)
@@ -61,7 +61,7 @@ class KeyRing:
         """
         if not isinstance(keys, Mapping) or not keys:
             raise ConfigurationError(f"a key ring needs a key: give {{name: 32 bytes}}; {MAKE}")
-        self.sealers = {checked_name(name): Sealer(_decoded(key, name)) for name, key in keys.items()}
+        self.sealers = {checked_name(name): Sealer(_decode_key(key, name)) for name, key in keys.items()}
         self.newest: str = next(iter(self.sealers))
 
     def __iter__(self) -> Iterator[str]:
@@ -96,7 +96,7 @@ class Keys:
                 f"Keys(...): the first argument is of type {type(ring).__name__}, not a KeyRing"
             )
         self.ring = ring
-        self.lookup = Hidden(_decoded(lookup, LOOKUP))
+        self.lookup = SecretBytes(_decode_key(lookup, LOOKUP))
         self.tenants = tenants
 
     def __repr__(self) -> str:
@@ -216,7 +216,7 @@ def _items(text: str) -> Iterator[str]:
             yield from re.split(r"[\s,]+", line.strip(" \t,")) if line.strip(" \t,") else ()
 
 
-def _decoded(given: object, name: object) -> bytes:
+def _decode_key(given: object, name: object) -> bytes:
     """The bytes of a key.
 
     Raises:

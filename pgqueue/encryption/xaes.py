@@ -32,7 +32,7 @@ class Sealer:
         Args:
             secret: 32 bytes.
         """
-        self._blocks = _Blocks(secret)
+        self._blocks = _AesBlocks(secret)
         doubled = int.from_bytes(self._blocks.encryptor.update(bytes(16))) << 1
         self._subkey = (doubled ^ _REDUCTION if doubled >> 128 else doubled) & ((1 << 128) - 1)
 
@@ -68,7 +68,7 @@ class Sealer:
         return (int.from_bytes(bytes((0, place, ord("X"), 0)) + half) ^ self._subkey).to_bytes(16)
 
 
-class _Blocks(local):
+class _AesBlocks(local):
     """AES of single blocks; each thread that uses it gets an encryptor of its own, which has no state between blocks."""
 
     encryptor: CipherContext

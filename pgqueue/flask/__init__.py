@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.flask.command import find_queue
 from pgqueue.flask.extension import PgQueueFlask
-from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 
 if TYPE_CHECKING:
     queue: PgQueue

@@ -11,7 +11,7 @@ PREFIX = "PGQUEUE_"
 SQLALCHEMY_DSN = "SQLALCHEMY_DATABASE_URI"
 
 
-class Kind(NamedTuple):
+class OptionKind(NamedTuple):
     """An option's types, and their description for messages."""
 
     types: tuple[type, ...]
@@ -19,19 +19,19 @@ class Kind(NamedTuple):
 
 
 OPTIONS = {
-    "dsn": Kind((str,), "a DSN, for example postgresql://user@localhost/app"),
-    "schema": Kind((str,), "the name of a schema"),
-    "queues": Kind((list, tuple, set, frozenset), "a list of names"),
-    "history": Kind((timedelta,), "a timedelta; for a number of days, PGQUEUE_HISTORY_DAYS"),
-    "history_days": Kind((int,), "a whole number of days"),
-    "dead": Kind((timedelta,), "a timedelta; for a number of days, PGQUEUE_DEAD_DAYS"),
-    "dead_days": Kind((int,), "a whole number of days"),
-    "history_args": Kind((int,), "a whole number of bytes"),
-    "max_payload": Kind((int,), "a whole number of bytes"),
-    "behind_pooler": Kind((bool,), "True or False"),
-    "direct_dsn": Kind((str,), "a DSN, for example postgresql://user@localhost/app"),
-    "pool_size": Kind((int,), "a whole number"),
-    "session": Kind((bool, Callable), "True, False, or a function that returns the session"),  # type: ignore[arg-type]  # isinstance takes it
+    "dsn": OptionKind((str,), "a DSN, for example postgresql://user@localhost/app"),
+    "schema": OptionKind((str,), "the name of a schema"),
+    "queues": OptionKind((list, tuple, set, frozenset), "a list of names"),
+    "history": OptionKind((timedelta,), "a timedelta; for a number of days, PGQUEUE_HISTORY_DAYS"),
+    "history_days": OptionKind((int,), "a whole number of days"),
+    "dead": OptionKind((timedelta,), "a timedelta; for a number of days, PGQUEUE_DEAD_DAYS"),
+    "dead_days": OptionKind((int,), "a whole number of days"),
+    "history_args": OptionKind((int,), "a whole number of bytes"),
+    "max_payload": OptionKind((int,), "a whole number of bytes"),
+    "behind_pooler": OptionKind((bool,), "True or False"),
+    "direct_dsn": OptionKind((str,), "a DSN, for example postgresql://user@localhost/app"),
+    "pool_size": OptionKind((int,), "a whole number"),
+    "session": OptionKind((bool, Callable), "True, False, or a function that returns the session"),  # type: ignore[arg-type]  # isinstance takes it
 }
 
 
@@ -51,7 +51,7 @@ def read(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     for name, kind in OPTIONS.items():
         value = config.get(_key(name))
         if value is not None:
-            options[name] = _checked(_key(name), value, kind)
+            options[name] = _check_option(_key(name), value, kind)
     for name in ("history", "dead"):
         if (days := options.pop(f"{name}_days", None)) is not None:
             options[name] = _days(name, days, options.get(name))
@@ -74,7 +74,7 @@ def _refuse_unknown(config: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"app.config[{key!r}] is no setting of pgqueue; {hint}")
 
 
-def _checked(key: str, value: object, kind: Kind) -> object:
+def _check_option(key: str, value: object, kind: OptionKind) -> object:
     if not isinstance(value, kind.types) or (isinstance(value, bool) and bool not in kind.types):
         raise InvalidOption(f"app.config[{key!r}] = {value!r}: use {kind.words}")
     return value

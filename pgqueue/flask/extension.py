@@ -19,17 +19,17 @@ from flask import Flask, has_app_context
 from flask.globals import app_ctx
 
 from pgqueue.app.context import Context
+from pgqueue.app.database_for_tests import database_for_tests
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
-from pgqueue.app.pgqueue import PgQueue, Rules
-from pgqueue.app.undertest import under_test
+from pgqueue.app.pgqueue import PgQueue, QueueOptions
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
 from pgqueue.flask.session import FlaskDatabase
-from pgqueue.flask.uncommitted import counted, report_lost_jobs, watch
+from pgqueue.flask.uncommitted import count_jobs, report_lost_jobs, watch
 from pgqueue.store.connections.database import Database
-from pgqueue.store.flows.flows import Added
+from pgqueue.store.flows.flows import AddedFlow
 from pgqueue.store.plan import Plan
 from pgqueue.values.flows.flow import NewFlow
 from pgqueue.values.jobs.job import NewJob
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 NAME = "pgqueue"
 
 
-class Place(NamedTuple):
+class DatabaseLocation(NamedTuple):
     """Where an app's database is: apps of one place share its connections."""
 
     dsn: str | None = None
@@ -114,8 +114,8 @@ class PgQueueFlask(PgQueue):
             "pool_size": pool_size,
             "session": session,
         }
-        self._places: WeakKeyDictionary[Flask, Place] = WeakKeyDictionary()
-        self._databases: dict[Place, Database] = {}
+        self._places: WeakKeyDictionary[Flask, DatabaseLocation] = WeakKeyDictionary()
+        self._databases: dict[DatabaseLocation, Database] = {}
         self._latest: Flask | None = None
         self._only: Flask | None = None
         self._unbound: Database | None = None
@@ -139,15 +139,19 @@ class PgQueueFlask(PgQueue):
                 f"the Flask app {app.name!r} has a queue already: import and use that one"
             )
         options = read(app.config, self._given)
-        rules = Rules.checked(**{name: options[name] for name in Rules._fields if name in options})
-        place = Place(**{name: options[name] for name in Place._fields if name in options})
+        rules = QueueOptions.checked(
+            **{name: options[name] for name in QueueOptions._fields if name in options}
+        )
+        place = DatabaseLocation(
+            **{name: options[name] for name in DatabaseLocation._fields if name in options}
+        )
         database = self._databases.get(place) or FlaskDatabase(**place._asdict())
         self._share(rules)
         self._places[app], self._latest = place, app
         if place not in self._databases:
             self._databases[place] = database
             with app.app_context():
-                self.database = under_test(self, self.database)
+                self.database = database_for_tests(self, self.database)
         if app.extensions.get(NAME) is None:
             report_lost_jobs(app)
         app.extensions[NAME] = self
@@ -213,14 +217,14 @@ class PgQueueFlask(PgQueue):
             return await super()._aadd(jobs, connection)
         return await asyncio.to_thread(self._enqueue_in, session, jobs)  # the session's driver blocks
 
-    def _add_flow(self, flow: NewFlow, connection: object = None) -> Added:
+    def _add_flow(self, flow: NewFlow, connection: object = None) -> AddedFlow:
         """Add a flow, in the app's session unless a connection is given."""
         session = self._session(connection)
         if session is None:
             return super()._add_flow(flow, connection)
         return self._add_flow_in(session, flow)
 
-    async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> Added:
+    async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> AddedFlow:
         """Add a flow, in the app's session unless a connection is given."""
         session = None if self.database.joins(connection) else self._session(connection)
         if session is None:
@@ -256,11 +260,11 @@ class PgQueueFlask(PgQueue):
 
     def _enqueue_in(self, session: "Session", jobs: Iterable[NewJob]) -> list[JobHandle[Any]]:
         tasks: Counter[str] = Counter()
-        handles = super()._add(counted(jobs, tasks), session)
+        handles = super()._add(count_jobs(jobs, tasks), session)
         watch(session, [handle.id for handle in handles], tasks)
         return handles
 
-    def _add_flow_in(self, session: "Session", flow: NewFlow) -> Added:
+    def _add_flow_in(self, session: "Session", flow: NewFlow) -> AddedFlow:
         added = super()._add_flow(flow, session)
         watch(session, added.jobs, Counter(job.task for job in flow.jobs))
         return added
@@ -287,7 +291,7 @@ class PgQueueFlask(PgQueue):
             )
         return app
 
-    def _share(self, wanted: Rules) -> None:
+    def _share(self, wanted: QueueOptions) -> None:
         """Set the options that all apps share; raise an error if an app has others."""
         for name, value in wanted._asdict().items():
             if self._latest is not None and value != getattr(self, name):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("pgqueue.flask")
 
 TALLY = "pgqueue_uncommitted"
-"""In a session's ``info``: the :class:`Tally` of its transaction."""
+"""In a session's ``info``: the :class:`UncommittedJobs` of its transaction."""
 LOST = "pgqueue_lost"
 """In ``flask.g``: the tallies of sessions that were closed without a commit."""
 ANSWERED_ERROR = "pgqueue_answered_error"
@@ -29,7 +29,7 @@ ANSWERED_ERROR = "pgqueue_answered_error"
 SHOWN_IDS = 5
 
 
-class Tally:
+class UncommittedJobs:
     """The jobs that one transaction has added.
 
     Attributes:
@@ -42,9 +42,9 @@ class Tally:
         self.tasks: Counter[str] = Counter()
         self.ids: list[int] = []
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "UncommittedJobs") -> "UncommittedJobs":
         """The jobs of both."""
-        both = Tally()
+        both = UncommittedJobs()
         both.tasks, both.ids = self.tasks + other.tasks, self.ids + other.ids
         return both
 
@@ -56,12 +56,12 @@ class Tally:
         return f"{jobs} {'job' if jobs == 1 else 'jobs'} ({tasks}; {'id' if jobs == 1 else 'ids'} {ids})"
 
 
-def counted(jobs: Iterable[NewJob], tasks: Counter[str]) -> Iterable[NewJob]:
+def count_jobs(jobs: Iterable[NewJob], tasks: Counter[str]) -> Iterable[NewJob]:
     """The same jobs; each job's task is counted when the job is read."""
     if isinstance(jobs, Sequence):
         tasks.update(job.task for job in jobs)
         return jobs
-    return _counting(jobs, tasks)
+    return _count_each(jobs, tasks)
 
 
 def watch(session: "Session", ids: Sequence[int], tasks: Counter[str]) -> None:
@@ -77,9 +77,9 @@ def watch(session: "Session", ids: Sequence[int], tasks: Counter[str]) -> None:
     if TALLY not in session.info:
         event.listen(session, "after_commit", _committed_or_rolled_back)
         event.listen(session, "after_rollback", _committed_or_rolled_back)
-        event.listen(session, "after_transaction_end", _ended)
-        session.info[TALLY] = Tally()
-    tally: Tally = session.info[TALLY]
+        event.listen(session, "after_transaction_end", _forget_transaction)
+        session.info[TALLY] = UncommittedJobs()
+    tally: UncommittedJobs = session.info[TALLY]
     tally.tasks.update(tasks)
     tally.ids.extend(ids[: SHOWN_IDS - len(tally.ids)])
 
@@ -92,7 +92,7 @@ def report_lost_jobs(app: Flask) -> None:
     )  # the first in this list is called last, after Flask-SQLAlchemy's has closed the session
 
 
-def _counting(jobs: Iterable[NewJob], tasks: Counter[str]) -> Iterator[NewJob]:
+def _count_each(jobs: Iterable[NewJob], tasks: Counter[str]) -> Iterator[NewJob]:
     for job in jobs:
         tasks[job.task] += 1
         yield job
@@ -100,13 +100,13 @@ def _counting(jobs: Iterable[NewJob], tasks: Counter[str]) -> Iterator[NewJob]:
 
 def _committed_or_rolled_back(session: "Session") -> None:
     if not session.in_nested_transaction():
-        session.info[TALLY] = Tally()
+        session.info[TALLY] = UncommittedJobs()
 
 
-def _ended(session: "Session", transaction: "SessionTransaction") -> None:
+def _forget_transaction(session: "Session", transaction: "SessionTransaction") -> None:
     if transaction.parent is not None or not session.info[TALLY].tasks:
         return
-    lost, session.info[TALLY] = session.info[TALLY], Tally()
+    lost, session.info[TALLY] = session.info[TALLY], UncommittedJobs()
     if has_app_context():
         g.setdefault(LOST, []).append(lost)
     else:
@@ -120,20 +120,20 @@ def _note_errors(response: Response) -> Response:
 
 
 def _report(error: BaseException | None) -> None:
-    found: list[Tally] = g.pop(LOST, [])
+    found: list[UncommittedJobs] = g.pop(LOST, [])
     if not found or error is not None or ANSWERED_ERROR in g:
         return
-    lost = sum(found, Tally())
+    lost = sum(found, UncommittedJobs())
     if current_app.debug or current_app.testing:
         raise DatabaseError(_message(lost))
     _log(lost)
 
 
-def _log(lost: Tally) -> None:
+def _log(lost: UncommittedJobs) -> None:
     log.warning(_message(lost), extra={"jobs": lost.tasks.total(), "tasks": sorted(lost.tasks)})
 
 
-def _message(lost: Tally) -> str:
+def _message(lost: UncommittedJobs) -> str:
     was, lost_is = ("was", "it is") if lost.tasks.total() == 1 else ("were", "they are")
     return (
         f"{lost} {was} enqueued in db.session, which was closed without a commit: {lost_is} lost. Call "

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable
-from pgqueue.store.adopt import Waiting
+from pgqueue.store.adopt import WaitingJob
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import PRIORITIES, JobOptions, check_name
 from pgqueue.values.jobs.unique import Unique
@@ -53,7 +53,7 @@ class Judge:
     payload_as: str | None = None
     payload_is: PayloadKind = "json"
 
-    def __call__(self, waiting: Waiting) -> NewJob | str:
+    def __call__(self, waiting: WaitingJob) -> NewJob | str:
         """The job to add, or why the waiting job stays."""
         name = self.rename.get(waiting.task, waiting.task)
         task = (self.tasks or {}).get(name)
@@ -72,7 +72,7 @@ class Judge:
             return f"its arguments do not fit the task: {error}"
         return job if self.queue.codec is None else encoded_job(self.queue.codec, job)
 
-    def _job(self, name: str, waiting: Waiting, defaults: JobOptions) -> NewJob:
+    def _job(self, name: str, waiting: WaitingJob, defaults: JobOptions) -> NewJob:
         options = JobOptions(
             queue=self.into or waiting.queue or defaults.queue,
             priority=min(max(waiting.priority, PRIORITIES[0]), PRIORITIES[-1]),

@@ -31,7 +31,7 @@ from pgqueue.moving.celery_options import (
     TASK_REMEDIES,
     TaskOptions,
 )
-from pgqueue.moving.strict import honoured, require_faithful
+from pgqueue.moving.strict import honoured_options, require_faithful
 from pgqueue.values.jobs.job import JobState
 
 P = ParamSpec("P")
@@ -82,7 +82,7 @@ class Celery:
         Raises:
             InvalidOption: an option is not honoured; the message says what to do instead.
         """
-        chosen = TaskOptions(**honoured("Celery", options, TASK_OPTIONS, TASK_REMEDIES))
+        chosen = TaskOptions(**honoured_options("Celery", options, TASK_OPTIONS, TASK_REMEDIES))
 
         def register(decorated: Callable[..., Any]) -> CeleryTask[..., Any]:
             run = _with_self(decorated, chosen) if chosen.bind else decorated
@@ -179,7 +179,7 @@ class CeleryTask(Generic[P, R]):
             InvalidOption: an option is not honoured; the message says what to do instead.
             PayloadNotEncodable: an argument would arrive as another value.
         """
-        chosen = honoured("Celery", options, CALL_OPTIONS, CALL_REMEDIES)
+        chosen = honoured_options("Celery", options, CALL_OPTIONS, CALL_REMEDIES)
         countdown = chosen.get("countdown")
         task = self.task.using(
             queue=chosen.get("queue"),
@@ -274,14 +274,14 @@ class AsyncResult(Generic[R]):
             self._queue.cancel(int(self.id))
 
 
-class Request(NamedTuple):
+class CeleryRequest(NamedTuple):
     """``self.request``: the job's id, and the number of its retries."""
 
     id: str | None
     retries: int
 
 
-class Bound:
+class BoundTask:
     """The ``self`` of a task with ``bind=True``.
 
     Attributes:
@@ -295,11 +295,11 @@ class Bound:
         self._retry_delay = retry_delay
 
     @property
-    def request(self) -> Request:
+    def request(self) -> CeleryRequest:
         """The attempt."""
         if self._context is None:
-            return Request(None, 0)
-        return Request(str(self._context.job.id), self._context.attempt - 1)
+            return CeleryRequest(None, 0)
+        return CeleryRequest(str(self._context.job.id), self._context.attempt - 1)
 
     def retry(
         self,
@@ -322,7 +322,7 @@ class Bound:
             InvalidOption: an option is not honoured.
             ConfigurationError: this is no attempt: the function was called directly.
         """
-        honoured("Celery", options, (), RETRY_REMEDIES)
+        honoured_options("Celery", options, (), RETRY_REMEDIES)
         if not throw:
             raise InvalidOption(
                 "throw=False: a retry always ends the attempt at this line; write raise self.retry(...)"
@@ -346,7 +346,7 @@ def _with_self(function: Callable[..., Any], options: TaskOptions) -> Callable[.
 
     @wraps(function)
     def run(context: Context | None, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - the function's own
-        return function(Bound(name, context, options.default_retry_delay), *args, **kwargs)
+        return function(BoundTask(name, context, options.default_retry_delay), *args, **kwargs)
 
     signature = inspect.signature(function)
     first, *others = signature.parameters.values()

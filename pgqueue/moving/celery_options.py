@@ -8,7 +8,7 @@ from tenacity.retry import retry_if_exception_type
 from tenacity.stop import stop_after_attempt
 from tenacity.wait import WaitBaseT, wait_exponential, wait_fixed, wait_random_exponential
 
-from pgqueue.moving.strict import FOR_EVER, honoured
+from pgqueue.moving.strict import FOR_EVER, honoured_options
 from pgqueue.values.jobs.retry import Retry
 
 RESULTS = "results are kept with the job's history; omit it, or keep none with PgQueue(history=timedelta(0))"
@@ -80,7 +80,7 @@ class TaskOptions:
 
     def __post_init__(self) -> None:
         """Check ``retry_kwargs``."""
-        honoured("Celery", self.retry_kwargs, ("max_retries", "countdown"), RETRY_REMEDIES)
+        honoured_options("Celery", self.retry_kwargs, ("max_retries", "countdown"), RETRY_REMEDIES)
 
     @property
     def attempts(self) -> int:

@@ -23,7 +23,7 @@ from tenacity.wait import wait_fixed
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobFailed, JobNotDone, JobNotFound
-from pgqueue.moving.strict import FOR_EVER, honoured, path_of, registered, require_faithful
+from pgqueue.moving.strict import FOR_EVER, honoured_options, path_of, require_faithful, require_task
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.retry import Retry
 
@@ -59,7 +59,7 @@ ONCE = "O"
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedTask:
     """A task that has ended, as ``fetch`` returns it.
 
     Attributes:
@@ -166,10 +166,10 @@ class Cluster:
         if given.get("schedule_type", ONCE) != ONCE:
             raise InvalidOption(f"schedule_type={given['schedule_type']!r}: {RECURRING}")
         given.pop("repeats", None)  # it means nothing for a schedule that is due once
-        options = honoured("Django-Q", given, SCHEDULE_KNOWN, SCHEDULE_REMEDIES)
+        options = honoured_options("Django-Q", given, SCHEDULE_KNOWN, SCHEDULE_REMEDIES)
         return self._enqueue(func, args, rest, queue=options.get("cluster"), run_at=options.get("next_run"))
 
-    def fetch(self, task_id: str | int, wait: int = 0) -> Fetched | None:
+    def fetch(self, task_id: str | int, wait: int = 0) -> FetchedTask | None:
         """A job that has ended; None: it has not ended.
 
         Args:
@@ -189,7 +189,7 @@ class Cluster:
             return None
         except JobFailed:
             pass  # a failed job has ended, too
-        return _fetched(self.queue.job(int(task_id)))
+        return _fetch_task(self.queue.job(int(task_id)))
 
     def result(self, task_id: str | int, wait: int = 0) -> Any:  # noqa: ANN401 - any JSON
         """What the function returned; if it failed, the traceback; None before it has ended.
@@ -208,9 +208,9 @@ class Cluster:
         kwargs: Mapping[str, Any],
         **options: Any,  # noqa: ANN401 - those of Task.using
     ) -> str:
-        task = registered(self.queue, function, "cluster.register(function) makes it known to workers").using(
-            **options
-        )
+        task = require_task(
+            self.queue, function, "cluster.register(function) makes it known to workers"
+        ).using(**options)
         require_faithful(self.queue, task, args, kwargs)
         return str(task.enqueue(*args, **kwargs).id)
 
@@ -219,7 +219,7 @@ def _without_options(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
     """Django-Q's options, and the function's keyword arguments."""
     given, rest = _split(kwargs, {*KNOWN, *REMEDIES, "q_options"})
     grouped = given.pop("q_options", None) or {}
-    return honoured("Django-Q", {**given, **grouped}, KNOWN, REMEDIES), rest
+    return honoured_options("Django-Q", {**given, **grouped}, KNOWN, REMEDIES), rest
 
 
 def _split(kwargs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -227,10 +227,10 @@ def _split(kwargs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], 
     return given, {name: value for name, value in kwargs.items() if name not in names}
 
 
-def _fetched(job: Job) -> Fetched:
+def _fetch_task(job: Job) -> FetchedTask:
     failure = (job.errors[-1].traceback or job.errors[-1].message) if job.errors else str(job.state)
     success = job.state is JobState.SUCCEEDED
-    return Fetched(
+    return FetchedTask(
         id=str(job.id),
         func=job.task,
         success=success,

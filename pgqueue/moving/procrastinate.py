@@ -23,7 +23,7 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import InvalidOption, JobError
-from pgqueue.moving.strict import FOR_EVER, honoured
+from pgqueue.moving.strict import FOR_EVER, honoured_options
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.unique import Unique
 
@@ -101,7 +101,7 @@ class App:
         Raises:
             InvalidOption: an option is not honoured; the message says what to do instead.
         """
-        chosen = honoured("Procrastinate", options, TASK_OPTIONS, TASK_REMEDIES)
+        chosen = honoured_options("Procrastinate", options, TASK_OPTIONS, TASK_REMEDIES)
         policy = policy_of(chosen.get("retry", False))
 
         def register(decorated: Callable[..., Any]) -> ProcrastinateTask[..., Any]:
@@ -212,7 +212,7 @@ class Deferrer:
         Raises:
             InvalidOption: an option is not honoured, or out of its range.
         """
-        chosen = honoured("Procrastinate", options, JOB_OPTIONS, JOB_REMEDIES)
+        chosen = honoured_options("Procrastinate", options, JOB_OPTIONS, JOB_REMEDIES)
         schedule_in = chosen.get("schedule_in")
         return replace(
             self,

@@ -26,7 +26,7 @@ from tenacity.wait import wait_none
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption
-from pgqueue.moving.strict import honoured, path_of, registered, require_faithful
+from pgqueue.moving.strict import honoured_options, path_of, require_faithful, require_task
 from pgqueue.values.jobs import job as values
 from pgqueue.values.jobs import retry as policies
 from pgqueue.values.jobs.job import JobState
@@ -191,7 +191,7 @@ class Queue:
         **due: Any,  # noqa: ANN401 - those of Task.using
     ) -> "Job":
         options, args, kwargs = _without_options(args, kwargs)
-        task = registered(
+        task = require_task(
             self.connection, function, "register(queue, function) makes it known to workers"
         ).using(
             queue=self.name,
@@ -337,7 +337,7 @@ def job(
     Raises:
         InvalidOption: an option is not honoured; the message says what to do instead.
     """
-    honoured("RQ", options, (), REMEDIES)
+    honoured_options("RQ", options, (), REMEDIES)
     target = Queue(queue, connection) if isinstance(queue, str) else queue
 
     def decorate(function: Callable[P, R]) -> JobFunction[P, R]:
@@ -359,7 +359,7 @@ def _without_options(
                 f"args={rest.get('args')!r}: give positional arguments in one of the two ways"
             )
         args, rest = tuple(rest.get("args") or ()), dict(rest.get("kwargs") or {})
-    return honoured("RQ", given, KNOWN, REMEDIES), args, rest
+    return honoured_options("RQ", given, KNOWN, REMEDIES), args, rest
 
 
 def _attempts(retry: "Retry | int | None") -> int:

@@ -19,7 +19,7 @@ FOR_EVER = 32_767
 """The most attempts that a job can have: for "retry without end"."""
 
 
-def honoured(
+def honoured_options(
     system: str, given: Mapping[str, Any], known: Collection[str], remedies: Mapping[str, str]
 ) -> dict[str, Any]:
     """The given options that are honoured.
@@ -67,18 +67,18 @@ def require_faithful(
     data = task.signature.encode(args, kwargs, limit=queue.max_payload)
     seen_args, seen_kwargs = task.signature.decode(data, injected)
     whole = inspect.signature(task.function)
-    seen = _bound(whole, seen_args, seen_kwargs)
+    seen = _bind_arguments(whole, seen_args, seen_kwargs)
     payload = [p for name, p in whole.parameters.items() if seen[name] is not injected]
-    given = _bound(whole.replace(parameters=payload), args, kwargs)
+    given = _bind_arguments(whole.replace(parameters=payload), args, kwargs)
     for name, value in given.items():
-        if _listed(value) != _listed(seen[name]):
+        if _tuples_to_lists(value) != _tuples_to_lists(seen[name]):
             raise PayloadNotEncodable(
                 f"{task.name}: {name}={value!r} would arrive as {seen[name]!r}; "
                 f"annotate the parameter as {type(value).__name__}, or send a plain value"
             )
 
 
-def registered(
+def require_task(
     queue: PgQueue, function: Callable[..., Any] | Task[..., Any] | str, remedy: str
 ) -> Task[..., Any]:
     """The task of a function, of its dotted path, or of something with a ``task``.
@@ -106,18 +106,18 @@ def path_of(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def _bound(signature: inspect.Signature, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - any arguments
+def _bind_arguments(signature: inspect.Signature, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - any arguments
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments
 
 
-def _listed(value: object) -> object:
+def _tuples_to_lists(value: object) -> object:
     """The value with lists in place of tuples."""
     match value:
         case list() | tuple():
-            return [_listed(one) for one in value]
+            return [_tuples_to_lists(one) for one in value]
         case dict():
-            return {key: _listed(one) for key, one in value.items()}
+            return {key: _tuples_to_lists(one) for key, one in value.items()}
         case _:
             return value

@@ -20,7 +20,7 @@ from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.hidden import named_in, require_shown
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay
-from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.steps import log_step
 from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
@@ -57,7 +57,7 @@ OWN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckResult:
     """The result of a check of a day.
 
     Attributes:
@@ -89,7 +89,7 @@ def check(
     checks: Sequence[Check] = (),
     *,
     days: Collection[date] | None = None,
-) -> list[Checked]:
+) -> list[CheckResult]:
     """Check the days of the lake that changed since they were checked, and write the results to its table ``checks``.
 
     Args:
@@ -112,17 +112,17 @@ def check(
     for one in checks:
         require_shown(one.where, lake.choice)
     rules = hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]
-    found: list[Checked] = []
+    found: list[CheckResult] = []
     with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         made = {entry.day: entry.made_from for entry in lake.entries(CHECKS)}
-        with logged(lake, "check") as size:
+        with log_step(lake, "check") as size:
             for entry in lake.days():
                 assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
                 made_from = {ENDED: str(entry.generation), "rules": rules}
                 is_due = entry.day in days if days is not None else made.get(entry.day) != made_from
                 if is_due:
-                    results = _checked(lake, entry, wanted)
+                    results = _run_checks(lake, entry, wanted)
                     lock.require_held()
                     rows = pa.Table.from_pylist([_row(one) for one in results], SCHEMA)
                     lake.replace_days(CHECKS, [entry.day], rows, made_from={entry.day: made_from})
@@ -143,7 +143,7 @@ def _require(one: Check) -> None:
         ConfigurationError: the message says why.
     """
     try:
-        _counted(ENDED_TABLE.empty_table(), [one])
+        _count_jobs(ENDED_TABLE.empty_table(), [one])
     except duckdb.Error as error:
         said = str(error).partition("\n")[0]
         raise ConfigurationError(
@@ -152,13 +152,13 @@ def _require(one: Check) -> None:
         ) from error
 
 
-def _checked(lake: Lake, entry: EndedDay, wanted: Sequence[Check]) -> list[Checked]:
+def _run_checks(lake: Lake, entry: EndedDay, wanted: Sequence[Check]) -> list[CheckResult]:
     assert entry.day is not None  # noqa: S101 - as above
     now = datetime.now(UTC)
     with in_duckdb.errors():
-        counts = _counted(lake.dataset(ENDED, ENDED_TABLE, [entry.day]), wanted)
+        counts = _count_jobs(lake.dataset(ENDED, ENDED_TABLE, [entry.day]), wanted)
     return [
-        Checked(
+        CheckResult(
             day=entry.day,
             name=one.name,
             task=one.task,
@@ -173,7 +173,7 @@ def _checked(lake: Lake, entry: EndedDay, wanted: Sequence[Check]) -> list[Check
     ]
 
 
-def _counted(rows: object, wanted: Iterable[Check]) -> list[tuple[int, int, int | None]]:
+def _count_jobs(rows: object, wanted: Iterable[Check]) -> list[tuple[int, int, int | None]]:
     """For each check: the jobs that it looks at, those that meet its condition, and the lowest id of these."""
     figures, values = [], []
     for one in wanted:
@@ -191,5 +191,5 @@ def _counted(rows: object, wanted: Iterable[Check]) -> list[tuple[int, int, int 
     return [tuple(found[place : place + 3]) for place in range(0, len(found), 3)]
 
 
-def _row(one: Checked) -> dict[str, object]:
+def _row(one: CheckResult) -> dict[str, object]:
     return {name: getattr(one, name) for name in SCHEMA.names}

@@ -160,7 +160,7 @@ def parse(text: str) -> Config:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"this is no TOML: {error}") from error
-    top = _Table("", said, ("lake", "tenant", "cost", "slo", "check", "export"))
+    top = _ConfigTable("", said, ("lake", "tenant", "cost", "slo", "check", "export"))
     return Config(
         lake=top.text("lake"),
         tenant=_tenant(top.text("tenant")),
@@ -171,7 +171,7 @@ def parse(text: str) -> Config:
     )
 
 
-class _Table:
+class _ConfigTable:
     """A table of the file: reads its values by type, and names its place in messages."""
 
     def __init__(self, place: str, values: object, known: tuple[str, ...]) -> None:
@@ -235,27 +235,27 @@ def _tenant(path: str | None) -> str | None:
     return path
 
 
-def _cost(top: _Table) -> Cost | None:
+def _cost(top: _ConfigTable) -> Cost | None:
     if "cost" not in top.values:
         return None
-    table = _Table("cost: ", top.values["cost"], ("per_run_second", "currency"))
+    table = _ConfigTable("cost: ", top.values["cost"], ("per_run_second", "currency"))
     price = table.number("per_run_second")
     if not 0 <= price < float("inf"):
         raise table.refused("per_run_second", "use a price of zero or more")
     return Cost(per_run_second=price, currency=table.text("currency") or "")
 
 
-def _hide(top: _Table) -> HiddenColumns | None:
+def _hide(top: _ConfigTable) -> HiddenColumns | None:
     if "export" not in top.values:
         return None
-    table = _Table("export: ", top.values["export"], ("leave_out", "hash"))
+    table = _ConfigTable("export: ", top.values["export"], ("leave_out", "hash"))
     left_out, hashed = table.names("leave_out", LEFT_OUT), table.names("hash", HASHED)
     if both := set(left_out) & set(hashed):
         raise ConfigurationError(f"export: {min(both)} is in leave_out and in hash; keep one of them")
     return HiddenColumns(left_out, hashed)
 
 
-def _slos(top: _Table) -> Iterator[Slo]:
+def _slos(top: _ConfigTable) -> Iterator[Slo]:
     tables = _tables(top, "slo", "promise")
     seen: dict[tuple[str, str | None], int] = {}
     for number, values in enumerate(tables, start=1):
@@ -266,7 +266,7 @@ def _slos(top: _Table) -> Iterator[Slo]:
 
 
 def _slo(place: str, values: Any) -> Slo:  # noqa: ANN401 - any TOML value
-    table = _Table(place, values, ("queue", "task", "wait", "run", "objective"))
+    table = _ConfigTable(place, values, ("queue", "task", "wait", "run", "objective"))
     queue = table.text("queue")
     if queue is None:
         raise ConfigurationError(f"{place}queue is missing; name the queue of the promise")
@@ -279,11 +279,11 @@ def _slo(place: str, values: Any) -> Slo:  # noqa: ANN401 - any TOML value
     return Slo(queue=queue, task=table.text("task"), wait=wait, run=run, objective=objective)
 
 
-def _checks(top: _Table) -> Iterator[Check]:
+def _checks(top: _ConfigTable) -> Iterator[Check]:
     seen: dict[str, int] = {}
     for number, values in enumerate(_tables(top, "check", "check"), start=1):
         place = f"check {number}: "
-        table = _Table(place, values, ("name", "where", "task", "most"))
+        table = _ConfigTable(place, values, ("name", "where", "task", "most"))
         name, where = table.text("name"), table.text("where")
         if name is None or where is None:
             raise ConfigurationError(f"{place}{'where' if name else 'name'} is missing")
@@ -297,7 +297,7 @@ def _checks(top: _Table) -> Iterator[Check]:
         yield Check(name=name, where=where, task=table.text("task"), most=most)
 
 
-def _tables(top: _Table, key: str, what: str) -> list[Any]:
+def _tables(top: _ConfigTable, key: str, what: str) -> list[Any]:
     tables = top.values.get(key, [])
     if not isinstance(tables, list):
         raise ConfigurationError(f"{key}: write [[{key}]], with two brackets, once for every {what}")

@@ -8,9 +8,9 @@ from datetime import date
 
 from pgqueue.errors import ConfigurationError
 from pgqueue.spark.config import Config
-from pgqueue.spark.lake.erase import Condition, Erased, erase
+from pgqueue.spark.lake.erase import EraseCondition, ErasedDay, erase
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.verify import Verified, verify
+from pgqueue.spark.lake.verify import VerifyResult, verify
 from pgqueue.spark.rollup.in_duckdb import path_of
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
@@ -21,7 +21,7 @@ NAMING = "failures"
 """A roll-up of every day; it holds messages of jobs."""
 
 
-def of_tenant(tenant: str, config: Config) -> Condition:
+def of_tenant(tenant: str, config: Config) -> EraseCondition:
     """The jobs of a tenant.
 
     Raises:
@@ -32,7 +32,7 @@ def of_tenant(tenant: str, config: Config) -> Condition:
             'jobs have no tenants: write tenant = "$.customer_id", with your own path, into the file that --config names'
         )
     values = {"tenant": tenant, "path": str(path_of(config.tenant))}
-    return Condition("json_extract_string(args, $path) = $tenant", values)
+    return EraseCondition("json_extract_string(args, $path) = $tenant", values)
 
 
 def erase_everywhere(
@@ -40,12 +40,12 @@ def erase_everywhere(
     database: Database,
     lake: Lake,
     config: Config,
-    condition: Condition,
+    condition: EraseCondition,
     *,
     reason: str = "",
     days: Collection[date] | None = None,
-    tell: Callable[[Erased], object] = lambda _: None,
-) -> tuple[list[Erased], list[Verified]]:
+    tell: Callable[[ErasedDay], object] = lambda _: None,
+) -> tuple[list[ErasedDay], list[VerifyResult]]:
     """Erase jobs, verify the changed days, and make their roll-ups again.
 
     Args:

@@ -113,7 +113,7 @@ def register(
     where = lake or config.lake
     if where is None:
         raise ConfigurationError('no lake: say register(lake=...), or write lake = "..." into the file')
-    chain = _Chain(
+    chain = _PipelineChain(
         queue=queue,
         lake=Lake(where),
         config=config,
@@ -146,7 +146,7 @@ def start(tasks: Mapping[str, Task[[], None]], *, connection: object = None) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Chain:
+class _PipelineChain:
     """What the steps share."""
 
     queue: PgQueue
@@ -225,10 +225,10 @@ def _rollup(given: Surroundings) -> str:
 
 
 def _report(given: Surroundings) -> str:
-    from pgqueue.spark.lake.steps import logged  # noqa: PLC0415 - needs PyArrow
+    from pgqueue.spark.lake.steps import log_step  # noqa: PLC0415 - needs PyArrow
     from pgqueue.spark.report.report import report  # noqa: PLC0415 - needs PySpark
 
-    with logged(given.lake, "report"):
+    with log_step(given.lake, "report"):
         return report(given.session(), given.lake, given.config)
 
 

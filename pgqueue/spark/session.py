@@ -71,17 +71,17 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
     """
     if find_spec("pyspark") is None:
         raise SparkMissing("PySpark is not installed: pip install 'pgqueue[spark]'")
-    found = _running() or _started(master, settings or {})
+    found = _running_session() or _start_session(master, settings or {})
     _register(found)
     if all(found.conf.get(name, None) == value for name, value in RELIED_ON.items()):
         return found
-    beside = _copied(found)
+    beside = _copy_session(found)
     for name, value in RELIED_ON.items():
         beside.conf.set(name, value)
     return beside
 
 
-def _running() -> "SparkSession | None":
+def _running_session() -> "SparkSession | None":
     """The session that this thread or this process already has."""
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - heavy
     from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy import
@@ -117,7 +117,7 @@ def _register(found: "SparkSession") -> None:
                 java.SparkSession.setActiveSession(active._jsparkSession)  # noqa: SLF001
 
 
-def _copied(found: "SparkSession") -> "SparkSession":
+def _copy_session(found: "SparkSession") -> "SparkSession":
     """A session of the same application, with the settings, temporary views and data sources of this one."""
     if hasattr(found, "cloneSession"):  # Spark Connect has it for Python, too
         copied: SparkSession = found.cloneSession()
@@ -125,7 +125,7 @@ def _copied(found: "SparkSession") -> "SparkSession":
     return type(found)(found.sparkContext, found._jsparkSession.cloneSession())  # noqa: SLF001 - as newSession() does
 
 
-def _started(master: str | None, settings: Mapping[str, str]) -> "SparkSession":
+def _start_session(master: str | None, settings: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
 
     builder = SparkSession.builder.appName("pgqueue")

@@ -50,7 +50,7 @@ PGQUEUER = {
 }
 
 
-class Waiting(NamedTuple):
+class WaitingJob(NamedTuple):
     """A job that waits in another queue: what the ``adopt_*_waiting`` statements return, in their order.
 
     Attributes:
@@ -96,7 +96,7 @@ class Stay(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class AdoptionTally:
     """Counts the waiting jobs by what happened to them.
 
     Attributes:
@@ -113,14 +113,14 @@ class Tally:
     tried: int = 0
     headers: int = 0
 
-    def add(self, waiting: Waiting, job: NewJob) -> None:
+    def add(self, waiting: WaitingJob, job: NewJob) -> None:
         """Count a copied job."""
         self.copied[Move(waiting.task, waiting.queue, job.task, job.queue)] += 1
         self.clamped += waiting.priority != job.priority
         self.tried += waiting.attempts > 0
         self.headers += waiting.has_headers
 
-    def leave(self, waiting: Waiting, why: str) -> None:
+    def leave(self, waiting: WaitingJob, why: str) -> None:
         """Count a job that stays."""
         self.left[Stay(waiting.task, waiting.queue, why)] += 1
 
@@ -136,7 +136,7 @@ class Adoption:
         from_schema: the schema of the other package's tables; None: on the connection's search path.
     """
 
-    judge: Callable[[Waiting], NewJob | str]
+    judge: Callable[[WaitingJob], NewJob | str]
     tasks: Sequence[str] | None = None
     queues: Sequence[str] | None = None
     from_schema: str | None = None
@@ -150,7 +150,7 @@ class Adoption:
 
 
 @plan(transaction=True)
-def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> Steps[Tally]:
+def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> Steps[AdoptionTally]:
     """Move the waiting jobs of Procrastinate's table.
 
     Args:
@@ -173,7 +173,7 @@ def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> St
 
 
 @plan(transaction=True)
-def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Steps[Tally]:
+def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Steps[AdoptionTally]:
     """Move the waiting jobs of PgQueuer's table.
 
     Args:
@@ -222,10 +222,10 @@ def _move(
     *,
     waiting: Callable[[Mapping[str, object]], Statement],
     remove: Callable[[Mapping[str, object]], Statement],
-) -> Steps[Tally]:
-    tally, after = Tally(), BEFORE_ALL
+) -> Steps[AdoptionTally]:
+    tally, after = AdoptionTally(), BEFORE_ALL
     while rows := (yield waiting({"after": after, "limit": BATCH, "now": now, **adoption.filters()})):
-        found = [Waiting(*row) for row in rows]
+        found = [WaitingJob(*row) for row in rows]
         copied = yield from _copy(found, adoption.judge, tally, now)
         if copied:
             ((removed,),) = yield remove({"ids": copied})
@@ -239,10 +239,13 @@ def _move(
 
 
 def _copy(
-    found: Sequence[Waiting], judge: Callable[[Waiting], NewJob | str], tally: Tally, now: datetime | None
+    found: Sequence[WaitingJob],
+    judge: Callable[[WaitingJob], NewJob | str],
+    tally: AdoptionTally,
+    now: datetime | None,
 ) -> Steps[list[int]]:
     """Add the jobs that the judge makes of waiting ones; returns the other queue's ids of the added jobs."""
-    wanted: list[tuple[Waiting, NewJob]] = []
+    wanted: list[tuple[WaitingJob, NewJob]] = []
     for waiting in found:
         verdict = judge(waiting)
         if isinstance(verdict, str):

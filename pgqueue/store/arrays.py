@@ -25,10 +25,10 @@ def texts(values: Iterable[str | None]) -> str:
     try:
         joined = _BETWEEN.join(found)  # type: ignore[arg-type]  # None raises
     except TypeError:
-        return "{" + ",".join("NULL" if value is None else f'"{_escaped(value)}"' for value in found) + "}"
+        return "{" + ",".join("NULL" if value is None else f'"{_escape(value)}"' for value in found) + "}"
     if joined.count(_BETWEEN) != len(found) - 1:  # there is none, or NUL is in one, which PostgreSQL refuses
-        return "{" + ",".join(f'"{_escaped(value or "")}"' for value in found) + "}"
-    return '{"' + _escaped(joined).replace(_BETWEEN, '","') + '"}'
+        return "{" + ",".join(f'"{_escape(value or "")}"' for value in found) + "}"
+    return '{"' + _escape(joined).replace(_BETWEEN, '","') + '"}'
 
 
 def truths(values: Iterable[bool]) -> str:
@@ -46,5 +46,5 @@ def columns(marks: Iterable[Mark]) -> dict[str, str]:
     }
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"')

@@ -10,7 +10,7 @@ T = TypeVar("T")
 LAST = (1 << 63) - 1
 
 
-def noted(
+def audited(
     done: Plan[T],
     action: str,
     target: str,
@@ -36,8 +36,8 @@ def noted(
     )
 
 
-def doing(asked: Plan[T]) -> Plan[T]:
-    """The plan that is noted by a plan of :func:`noted`; any other plan itself."""
+def unaudited(asked: Plan[T]) -> Plan[T]:
+    """The plan that is noted by a plan of :func:`audited`; any other plan itself."""
     return asked.arguments["done"] if asked.name == "audit.with_note" else asked
 
 
@@ -52,7 +52,7 @@ def with_note(
     changed: Callable[[Any], bool],
     details: dict[str, object],
 ) -> Steps[Any]:
-    """What :func:`noted` returns, with its arguments."""
+    """What :func:`audited` returns, with its arguments."""
     result = yield from done
     if changed(result):
         yield from note(action, target, by=by, jobs=None if jobs is None else jobs(result), **details)

@@ -85,11 +85,13 @@ class _Texts(dict[str, bytes]):
 
     def read(self, folder: str) -> None:
         """Read all statements of a folder."""
-        self.update({name: in_schema(text, self._schema).encode() for name, text in _written(folder).items()})
+        self.update(
+            {name: in_schema(text, self._schema).encode() for name, text in _read_folder(folder).items()}
+        )
 
 
 @cache
-def _written(folder: str) -> dict[str, str]:
+def _read_folder(folder: str) -> dict[str, str]:
     where = shipped("sql").joinpath(folder)
     return {
         f"{folder}/{file.name.removesuffix('.sql')}": _body(file.read_text(encoding="utf-8"))

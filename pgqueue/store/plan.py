@@ -67,7 +67,7 @@ Steps: TypeAlias = Generator[Step | NeedsTransaction, Sequence[Row], T]
 """What a plan's function returns: the steps of one run."""
 
 
-class Kind(NamedTuple):
+class PlanKind(NamedTuple):
     """What all plans of one function have in common.
 
     Attributes:
@@ -94,7 +94,7 @@ class Plan(Generic[T_co]):
 
     __slots__ = ("_args", "_kwargs", "kind")
 
-    def __init__(self, kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, kind: PlanKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Remember what to do. Nothing is asked until it is run."""
         self.kind = kind
         self._args = args
@@ -130,14 +130,18 @@ class Plan(Generic[T_co]):
 
     def __iter__(self) -> Steps[T_co]:
         """Its steps as a part of another plan, for ``yield from``."""
-        return self._composed() if self.kind.transaction else self.kind.make(*self._args, **self._kwargs)
+        return (
+            self._steps_in_transaction()
+            if self.kind.transaction
+            else self.kind.make(*self._args, **self._kwargs)
+        )
 
     def __repr__(self) -> str:
         """The call that made it."""
         given = [*map(repr, self._args), *(f"{name}={value!r}" for name, value in self._kwargs.items())]
         return f"{self.name}({', '.join(given)})"
 
-    def _composed(self) -> Steps[T_co]:
+    def _steps_in_transaction(self) -> Steps[T_co]:
         yield NeedsTransaction(self.name)
         return (yield from self.steps())
 
@@ -160,12 +164,12 @@ def plan(
         reads: whether the steps only look. Then a replica may answer, if the app has one: the answer may be a moment old.
     """
     if make is None:
-        return lambda function: _planning(function, transaction=transaction, reads=reads)
-    return _planning(make, transaction=transaction, reads=reads)
+        return lambda function: _plan_factory(function, transaction=transaction, reads=reads)
+    return _plan_factory(make, transaction=transaction, reads=reads)
 
 
-def _planning(make: Callable[P, Steps[T]], *, transaction: bool, reads: bool) -> Callable[P, Plan[T]]:
-    kind = Kind(make, f"{make.__module__.rpartition('.')[2]}.{make.__qualname__}", transaction, reads)
+def _plan_factory(make: Callable[P, Steps[T]], *, transaction: bool, reads: bool) -> Callable[P, Plan[T]]:
+    kind = PlanKind(make, f"{make.__module__.rpartition('.')[2]}.{make.__qualname__}", transaction, reads)
 
     @wraps(make)
     def planned(*args: P.args, **kwargs: P.kwargs) -> Plan[T]:

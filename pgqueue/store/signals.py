@@ -12,7 +12,7 @@ No signal is lost between the attempt that begins to wait and the program that s
   signal after it is committed: :func:`admit_due`. Blocking holds a lock shared, and settling holds it alone, so that each
   blocked job is seen by settling or sees the signal. No sender holds or waits for that lock, however long its transaction is.
 
-What a task calls is in :mod:`pgqueue.app.signals.waits`, what sends in :mod:`pgqueue.app.signals.signalling`.
+What a task calls is in :mod:`pgqueue.app.signals.waits`, what sends in :mod:`pgqueue.app.signals.signal_methods`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.jobs.ending import States, states_of
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.signals import Awaited
+from pgqueue.values.signals import SignalWait
 
 ADMITTED_AT_ONCE = 1_000
 
@@ -31,7 +31,7 @@ Sent: TypeAlias = Literal["first", "repeated", "gone", "invalid", "expired"]
 ours; the token has expired."""
 
 
-class Looked(NamedTuple):
+class SignalLook(NamedTuple):
     """What an attempt finds.
 
     Attributes:
@@ -45,7 +45,7 @@ class Looked(NamedTuple):
     payload: str | None
 
 
-class Admitted(NamedTuple):
+class AdmissionResult(NamedTuple):
     """How many signals and deadlines were dealt with, and which jobs the database refused to admit."""
 
     handled: int
@@ -75,7 +75,7 @@ def resolve(token: str, payload: str | None = None, *, now: datetime | None = No
 
 
 @plan
-def callback(awaited: Awaited, *, now: datetime | None = None) -> Steps[str]:
+def callback(awaited: SignalWait, *, now: datetime | None = None) -> Steps[str]:
     """The token of a callback, valid until the deadline of its wait; the same in all attempts."""
     params = {
         "job": awaited.job_id,
@@ -89,7 +89,7 @@ def callback(awaited: Awaited, *, now: datetime | None = None) -> Steps[str]:
 
 
 @plan
-def look(awaited: Awaited, *, now: datetime | None = None) -> Steps[Looked]:
+def look(awaited: SignalWait, *, now: datetime | None = None) -> Steps[SignalLook]:
     """Whether what an attempt waits for is there, or the wait is over."""
     params = {
         "job": awaited.job_id,
@@ -99,17 +99,17 @@ def look(awaited: Awaited, *, now: datetime | None = None) -> Steps[Looked]:
         "now": now,
     }
     (row,) = yield Statement("signals/look", params)
-    return Looked(*row)
+    return SignalLook(*row)
 
 
 @plan
-def taken(target: str, name: str) -> Steps[Looked]:
+def take_signal(target: str, name: str) -> Steps[SignalLook]:
     """Whether a signal is there, for what is no job."""
-    return (yield from look(Awaited(0, name, target, None)))
+    return (yield from look(SignalWait(0, name, target, None)))
 
 
 @plan(transaction=True)
-def wait(fenced: Mapping[str, object], awaited: Sequence[Awaited]) -> Steps[States]:
+def wait(fenced: Mapping[str, object], awaited: Sequence[SignalWait]) -> Steps[States]:
     """Block jobs whose attempts wait; a job that is missing in the result has its signal, or is not held any more.
 
     Args:
@@ -132,8 +132,8 @@ def wait(fenced: Mapping[str, object], awaited: Sequence[Awaited]) -> Steps[Stat
 
 
 @plan
-def admit_due(*, now: datetime | None = None) -> Steps[Admitted]:
+def admit_due(*, now: datetime | None = None) -> Steps[AdmissionResult]:
     """Admit jobs whose signal was sent while they began to wait, and jobs whose deadline has passed, some at a time."""
     ((settled, refused),) = yield Statement("signals/settle", {"now": now, "limit": ADMITTED_AT_ONCE})
     ((lapsed, also_refused),) = yield Statement("signals/lapse", {"now": now, "limit": ADMITTED_AT_ONCE})
-    return Admitted(settled + lapsed, [*refused, *also_refused])
+    return AdmissionResult(settled + lapsed, [*refused, *also_refused])

@@ -17,7 +17,7 @@ def label(text: str) -> str:
     return text[:LONGEST].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
-class Bounded(dict[tuple[str, ...], V], Generic[V]):
+class BoundedLabels(dict[tuple[str, ...], V], Generic[V]):
     """Values by labels: at most ``most`` of them, and one for all others."""
 
     def __init__(self, width: int, *, most: int = MOST) -> None:

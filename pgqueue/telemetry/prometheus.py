@@ -27,7 +27,7 @@ def serving_worker(queue: PgQueue, vitals: Callable[[], Vitals], *, host: str, p
         ConfigurationError: it cannot listen there.
     """
     jobs, registry = JobMetrics(), CollectorRegistry()
-    for collector in (jobs, _Vitals(vitals)):
+    for collector in (jobs, _VitalsCollector(vitals)):
         registry.register(collector)
     for made in (ProcessCollector, PlatformCollector, GCCollector):
         made(registry=registry)
@@ -68,7 +68,7 @@ def _only(collector: Collector) -> CollectorRegistry:
     return registry
 
 
-class _Vitals(Collector):
+class _VitalsCollector(Collector):
     def __init__(self, vitals: Callable[[], Vitals]) -> None:
         self._vitals = vitals
 

@@ -122,7 +122,7 @@ def _workers(queue: PgQueue) -> Iterator[Metric]:
         ("blocked", sum(one.blocked is not None for one in problems)),
         ("stalled", sum(one.not_looked is not None and one.blocked is None for one in problems)),
         ("not_listening", sum(one.not_listening is not None for one in problems)),
-        ("serving", _serving(alive, problems)),
+        ("serving", _count_serving(alive, problems)),
     )
     yield _of_each("pgqueue_workers", "Workers whose lease holds, by what they are.", "state", of)
     yield _gauge(
@@ -136,7 +136,7 @@ def _workers(queue: PgQueue) -> Iterator[Metric]:
     )
 
 
-def _serving(alive: Sequence[WorkerStatus], problems: Sequence[WorkerProblem]) -> int:
+def _count_serving(alive: Sequence[WorkerStatus], problems: Sequence[WorkerProblem]) -> int:
     return max(0, sum(not one.draining for one in alive) - sum(not one.serves for one in problems))
 
 
@@ -246,7 +246,7 @@ def _store(queue: PgQueue) -> Iterator[Metric]:
 
 def _lake(queue: PgQueue) -> Iterator[Metric]:
     """The end of the last day that is verified in a lake; no value where there is no lake."""
-    last = max(queue.database.run(lake.known()), default=None)
+    last = max(queue.database.run(lake.verified_days()), default=None)
     end = None if last is None else datetime.combine(last, datetime.min.time(), UTC) + timedelta(days=1)
     yield _gauge(
         "pgqueue_lake_verified_until_timestamp_seconds",

@@ -50,9 +50,9 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         Raises:
             ConfigurationError: another program has the port, or the address is none of this machine's.
         """
-        handler: type[WSGIRequestHandler] = type("Handler", (_Quiet,), {"timeout": TIMEOUT})
+        handler: type[WSGIRequestHandler] = type("Handler", (_QuietHandler,), {"timeout": TIMEOUT})
         try:
-            self._server = _Server((host, port), handler)
+            self._server = _MetricsServer((host, port), handler)
         except OSError as error:
             raise ConfigurationError(
                 f"metrics: cannot listen on {host} port {port}: {error.strerror or error}; give another port, such as "
@@ -85,7 +85,7 @@ class Endpoint(AbstractContextManager["Endpoint"]):
             self._server.server_close()
 
 
-class _Server(socketserver.ThreadingMixIn, WSGIServer):
+class _MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
@@ -101,7 +101,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         log.debug("a request for metrics failed", exc_info=sys.exception())
 
 
-class _Quiet(WSGIRequestHandler):
+class _QuietHandler(WSGIRequestHandler):
     def log_message(self, *_: object) -> None:
         """Requests are not logged."""
 
@@ -112,15 +112,15 @@ def _app(metrics: "WSGIApplication", live: Check, ready: Check) -> "WSGIApplicat
             case "/metrics":
                 return metrics(environ, start)
             case "/healthz":
-                return _answered(live(), start)
+                return _answer_check(live(), start)
             case "/readyz":
-                return _answered(ready(), start)
+                return _answer_check(ready(), start)
         return _text("404 Not Found", "use /metrics, /healthz or /readyz", start)
 
     return app
 
 
-def _answered(problems: tuple[str, ...], start: "StartResponse") -> Iterable[bytes]:
+def _answer_check(problems: tuple[str, ...], start: "StartResponse") -> Iterable[bytes]:
     return _text("503 Service Unavailable" if problems else "200 OK", "\n".join(problems) or "ok", start)
 
 

@@ -94,7 +94,7 @@ class Tracing(Middleware):
         sent = (
             []
             if single
-            else [self._api.Link(parent) for one in jobs if (parent := self._sent(one)) is not None]
+            else [self._api.Link(parent) for one in jobs if (parent := self._sent_context(one)) is not None]
         )
         attributes = _attributes(job, "process", "process") | {
             "messaging.message.delivery_attempt": job.attempt,
@@ -104,7 +104,7 @@ class Tracing(Middleware):
             attributes["messaging.message.id"] = str(job.id)
         else:
             attributes["messaging.batch.message_count"] = len(jobs)
-        context = self._carrier.extract(_carried(job), context=_nothing()) if single else None
+        context = self._carrier.extract(_carried_headers(job), context=_nothing()) if single else None
         with self._tracer.start_as_current_span(
             f"process {job.queue}",
             context=context,
@@ -118,10 +118,10 @@ class Tracing(Middleware):
             try:
                 yield
             except BaseException as error:
-                self._failed(ctx, span, error)
+                self._record_failure(ctx, span, error)
                 raise
 
-    def _failed(self, ctx: Context, span: "Span", error: BaseException) -> None:
+    def _record_failure(self, ctx: Context, span: "Span", error: BaseException) -> None:
         if ctx.completed or isinstance(error, NO_FAILURES):
             span.set_attribute("pgqueue.outcome", type(error).__name__)
             return
@@ -130,8 +130,8 @@ class Tracing(Middleware):
         span.set_attribute("pgqueue.final", ctx.is_final(error))
         span.set_status(self._api.StatusCode.ERROR, type(error).__name__)
 
-    def _sent(self, claim: Claim) -> "SpanContext | None":
-        context = self._carrier.extract(_carried(claim), context=_nothing())
+    def _sent_context(self, claim: Claim) -> "SpanContext | None":
+        context = self._carrier.extract(_carried_headers(claim), context=_nothing())
         found = self._api.get_current_span(context).get_span_context()
         return found if found.is_valid else None
 
@@ -158,7 +158,7 @@ def _attributes(job: NewJob | Claim, name: str, kind: str) -> dict[str, str | in
     }
 
 
-def _carried(claim: Claim) -> dict[str, str]:
+def _carried_headers(claim: Claim) -> dict[str, str]:
     """What a job brought along; whatever a program has put there."""
     if claim.meta is None or "traceparent" not in claim.meta:
         return {}

@@ -13,11 +13,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pgqueue.app.hooks.observed import claimed_parts, ended_parts
+from pgqueue.app.hooks.observed_batches import claimed_parts, ended_parts
 from pgqueue.app.hooks.observer import Observer
 from pgqueue.telemetry.histogram import JOBS, SECONDS, Histogram
-from pgqueue.telemetry.labels import Bounded, label
-from pgqueue.values.jobs.job import Claim, Enqueued, NewJob, Outcome
+from pgqueue.telemetry.labels import BoundedLabels, label
+from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
 from pgqueue.values.workers.health import Vitals, not_live, not_ready
 
@@ -40,14 +40,14 @@ class JobMetrics(Observer, Collector):
 
     def __init__(self) -> None:
         """Count nothing yet."""
-        self._enqueued: Bounded[int] = Bounded(2)
-        self._waits: Bounded[Histogram] = Bounded(2)
-        self._runs: Bounded[Histogram] = Bounded(2)
-        self._outcomes: Bounded[Counter[str]] = Bounded(2)
+        self._enqueued: BoundedLabels[int] = BoundedLabels(2)
+        self._waits: BoundedLabels[Histogram] = BoundedLabels(2)
+        self._runs: BoundedLabels[Histogram] = BoundedLabels(2)
+        self._outcomes: BoundedLabels[Counter[str]] = BoundedLabels(2)
         self._claimed, self._completed = Histogram(JOBS), Histogram(JOBS)
         self._lost = self._reclaimed = 0
 
-    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[EnqueueAnswer]) -> None:
         """Count those that were added."""
         added = (
             (job.queue, job.task) for job, one in zip(jobs, results, strict=False) if one.outcome in ADDED
@@ -157,7 +157,7 @@ def of_vitals(now: Vitals) -> Iterator[Metric]:
         yield GaugeMetricFamily(f"pgqueue_worker_{name}", said, float(value))
 
 
-def _histogram(held: Bounded[Histogram], names: Labels) -> Histogram:
+def _histogram(held: BoundedLabels[Histogram], names: Labels) -> Histogram:
     return held.setdefault(held.key(names), Histogram(SECONDS))
 
 

@@ -8,12 +8,12 @@ from pgqueue.testing.asserting import (
 )
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.databases import Databases, databases
+from pgqueue.testing.drain_state import Ran
 from pgqueue.testing.draining import adrain, drain
-from pgqueue.testing.eagerly import eager
+from pgqueue.testing.eager import eager
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.modes import every_queue, in_database, in_memory, in_transaction
 from pgqueue.testing.replaying import replay
-from pgqueue.testing.shift import Ran
 from pgqueue.testing.ticking import assert_ticks
 from pgqueue.testing.trouble import Trouble, WorkerDied, dying, failing
 

@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 from pgqueue.errors import JobError, PgQueueError, as_duration
 from pgqueue.store.alerts import alerts
 from pgqueue.store.alerts.alert_readings import of_limit, of_workers
-from pgqueue.store.alerts.alerts import Due, Looked, job_of, no_alert, storable_error, told
+from pgqueue.store.alerts.alerts import AlertLook, DueAlerts, alert_to_tell, job_of, no_alert, storable_error
 from pgqueue.store.connections.database import Database
-from pgqueue.store.limits.limit_control import named
+from pgqueue.store.limits.limit_control import require_limit
 from pgqueue.testing.limits import LimitBook
-from pgqueue.testing.row import Row
+from pgqueue.testing.row import JobRow
 from pgqueue.testing.schedules import Calendar
-from pgqueue.testing.table import Table
+from pgqueue.testing.table import JobTable
 from pgqueue.values.alerts.alert import (
+    AlertCondition,
     Backlog,
-    Condition,
     DeadJobs,
     Failures,
     LateSchedule,
@@ -27,16 +27,16 @@ from pgqueue.values.alerts.alert import (
     Reading,
     SaturatedLimit,
     StalledWorkers,
-    encoded,
+    encode_condition,
     summary,
 )
 from pgqueue.values.alerts.state import EVERY, FAILED_AGAIN, OK, AlertState, AlertStatus, NewAlert, judge
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.schedules.record import Applied, Change
+from pgqueue.values.schedules.record import Applied, ScheduleChange
 
 
 @dataclass(slots=True)
-class Entry:
+class AlertEntry:
     """One alert."""
 
     new: NewAlert
@@ -60,10 +60,10 @@ class Entry:
 class AlertBook:
     """Alerts and how they stand. Each method answers the plan of its name, with the same arguments."""
 
-    def __init__(self, table: Table, calendar: Calendar, limits: LimitBook) -> None:
+    def __init__(self, table: JobTable, calendar: Calendar, limits: LimitBook) -> None:
         """Begin with no alert."""
         self._table = table
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, AlertEntry] = {}
         self._readings = Readings(table, calendar, limits)
 
     def apply(self, declared: Sequence[NewAlert], modules: Sequence[str], *, now: datetime) -> Applied:
@@ -94,21 +94,21 @@ class AlertBook:
         entry.silenced_until, entry.silenced_by = None if length is None else now + length, by
         return entry.silenced_until
 
-    def due(self, *, now: datetime) -> Due:
+    def due(self, *, now: datetime) -> DueAlerts:
         """Which are to be looked at."""
         found = [name for name, one in sorted(self._entries.items()) if one.is_due(now)]
         later = [(one.next_at - now).total_seconds() for one in self._entries.values() if one.next_at > now]
-        return Due(found, min(later, default=None))
+        return DueAlerts(found, min(later, default=None))
 
-    def look(self, name: str, *, now: datetime) -> Looked:
+    def look(self, name: str, *, now: datetime) -> AlertLook:
         """Look at one."""
         entry = self._entries.get(name)
         if entry is None or not entry.is_due(now):
-            return Looked()
+            return AlertLook()
         reading = self._readings.read(entry.new.rule, now)
         silenced = entry.silenced_until is not None and entry.silenced_until > now
         judged = judge(entry.new.terms, entry.state, holds=reading.holds, now=now, silenced=silenced)
-        alert, error = told(entry.new, reading, judged, now), None
+        alert, error = alert_to_tell(entry.new, reading, judged, now), None
         if alert is not None:
             try:
                 entry.job_id = self._table.adding.enqueue(job_of(alert, entry.new), now=now).id
@@ -118,7 +118,7 @@ class AlertBook:
         entry.reading, entry.looked_at, entry.next_at = reading, now, now + EVERY
         new = error != entry.error
         entry.error, entry.failed_at = error, None if error is None else entry.failed_at or now
-        return Looked(alert, error if new else None)
+        return AlertLook(alert, error if new else None)
 
     def fail(self, name: str, error: str, *, now: datetime) -> bool:
         """Note why a look failed."""
@@ -128,31 +128,31 @@ class AlertBook:
         entry.looked_at, entry.next_at = now, now + FAILED_AGAIN
         return new
 
-    def _put(self, new: NewAlert, now: datetime) -> Change:
+    def _put(self, new: NewAlert, now: datetime) -> ScheduleChange:
         known = self._entries.get(new.name)
         if known is None:
-            self._entries[new.name] = Entry(new, now)
-            return Change.ADDED
+            self._entries[new.name] = AlertEntry(new, now)
+            return ScheduleChange.ADDED
         if known.new.module != new.module:
-            return Change.TAKEN
+            return ScheduleChange.TAKEN
         if known.new == new:
-            return Change.UNCHANGED
+            return ScheduleChange.UNCHANGED
         known.new, known.next_at = new, now
-        return Change.CHANGED
+        return ScheduleChange.CHANGED
 
 
 class Readings:
     """What the conditions of alerts are."""
 
-    def __init__(self, table: Table, calendar: Calendar, limits: LimitBook) -> None:
+    def __init__(self, table: JobTable, calendar: Calendar, limits: LimitBook) -> None:
         """Read from these."""
         self._table = table
         self._calendar = calendar
         self._limits = limits
 
-    def read(self, rule: Condition, now: datetime) -> Reading:
+    def read(self, rule: AlertCondition, now: datetime) -> Reading:
         """What a condition is at an instant."""
-        readers: dict[type[Condition], Callable[..., Reading]] = {
+        readers: dict[type[AlertCondition], Callable[..., Reading]] = {
             OldestReady: self._oldest_ready,
             Backlog: self._backlog,
             Failures: self._failures,
@@ -163,7 +163,7 @@ class Readings:
         }
         return readers[type(rule)](rule, now)
 
-    def _rows(self, state: JobState, queue: str | None, task: str | None = None) -> list[Row]:
+    def _rows(self, state: JobState, queue: str | None, task: str | None = None) -> list[JobRow]:
         return [row for row in self._table.rows() if row.shown_state is state and row.matches(task, queue)]
 
     def _oldest_ready(self, rule: OldestReady, now: datetime) -> Reading:
@@ -205,7 +205,7 @@ class Readings:
 
     def _saturated_limit(self, rule: SaturatedLimit, now: datetime) -> Reading:
         known, counts = self._limits.places(now)
-        return of_limit(rule, named(rule.limit, known), counts)
+        return of_limit(rule, require_limit(rule.limit, known), counts)
 
 
 def look_at_due(database: Database) -> None:
@@ -226,14 +226,14 @@ async def alook_at_due(database: Database) -> None:
             await database.arun(alerts.fail(name, f"{type(error).__name__}: {error}"))
 
 
-def _status(entry: Entry, now: datetime) -> AlertStatus:
+def _status(entry: AlertEntry, now: datetime) -> AlertStatus:
     new, state, reading = entry.new, entry.state, entry.reading
     silenced = entry.silenced_until is not None and entry.silenced_until > now
     return AlertStatus(
         name=new.name,
         module=new.module,
         kind=new.rule.kind,
-        rule=encoded(new.rule),
+        rule=encode_condition(new.rule),
         task=new.task,
         queue=new.queue,
         state=state.name,

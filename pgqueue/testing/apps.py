@@ -13,7 +13,7 @@ from pgqueue.errors import ConfigurationError
 from pgqueue.values.payloads.readable import object_of
 
 
-class Declared(Protocol):
+class DjangoTask(Protocol):
     """One of Django's Tasks."""
 
     @property
@@ -24,7 +24,7 @@ class Declared(Protocol):
         """What it is enqueued with."""
 
 
-AnyTask: TypeAlias = Task[..., Any] | Declared
+AnyTask: TypeAlias = Task[..., Any] | DjangoTask
 
 
 def task_of(given: AnyTask) -> Task[..., Any]:

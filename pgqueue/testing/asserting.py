@@ -14,13 +14,13 @@ from pgqueue.testing.apps import AnyTask, app_of, arguments_of, call_of, task_of
 from pgqueue.testing.standin import StandIn
 from pgqueue.values.jobs.job import Job
 from pgqueue.values.jobs.options import LONGEST_PAGE
-from pgqueue.values.payloads.codec import encoded_key, opened
+from pgqueue.values.payloads.codec import decode_job, encoded_key
 
 SHOWN = 5
 """How many other jobs a failure shows."""
 
 
-class Expected(TypedDict, total=False):
+class ExpectedJob(TypedDict, total=False):
     """What a job is to be like; what is left out may be anything.
 
     Attributes:
@@ -49,7 +49,7 @@ def assert_enqueued(
     *,
     count: int | None = None,
     connection: object = None,
-    **expected: Unpack[Expected],
+    **expected: Unpack[ExpectedJob],
 ) -> list[Job]:
     """Jobs of a task that were enqueued as expected, in any state now.
 
@@ -57,7 +57,7 @@ def assert_enqueued(
         task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
         count: exactly how many; None: at least one.
         connection: look from here; so a test sees what its open transaction has enqueued.
-        expected: see :class:`Expected`. ``args`` and ``kwargs`` together are the whole call.
+        expected: see :class:`ExpectedJob`. ``args`` and ``kwargs`` together are the whole call.
 
     Returns:
         The matching jobs, oldest first.
@@ -67,7 +67,7 @@ def assert_enqueued(
         PayloadNotEncodable: the task cannot be called with these arguments.
     """
     app = app_of(task_of(task))
-    return _Search(app, task, expected).found(app.database.run(_everything(), connection), count)
+    return _Search(app, task, expected).found(app.database.run(_all_jobs_plan(), connection), count)
 
 
 async def aassert_enqueued(
@@ -75,7 +75,7 @@ async def aassert_enqueued(
     *,
     count: int | None = None,
     connection: object = None,
-    **expected: Unpack[Expected],
+    **expected: Unpack[ExpectedJob],
 ) -> list[Job]:
     """Jobs of a task that were enqueued as expected, in any state now.
 
@@ -83,7 +83,7 @@ async def aassert_enqueued(
         task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
         count: exactly how many; None: at least one.
         connection: look from here; so a test sees what its open transaction has enqueued.
-        expected: see :class:`Expected`. ``args`` and ``kwargs`` together are the whole call.
+        expected: see :class:`ExpectedJob`. ``args`` and ``kwargs`` together are the whole call.
 
     Returns:
         The matching jobs, oldest first.
@@ -93,27 +93,11 @@ async def aassert_enqueued(
         PayloadNotEncodable: the task cannot be called with these arguments.
     """
     app = app_of(task_of(task))
-    return _Search(app, task, expected).found(await app.database.arun(_everything(), connection), count)
+    return _Search(app, task, expected).found(await app.database.arun(_all_jobs_plan(), connection), count)
 
 
-def assert_not_enqueued(task: AnyTask, *, connection: object = None, **unexpected: Unpack[Expected]) -> None:
-    """No job of a task was enqueued that is like this.
-
-    Args:
-        task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
-        connection: as for :func:`assert_enqueued`.
-        unexpected: as for :func:`assert_enqueued`; with nothing, no job of the task at all.
-
-    Raises:
-        AssertionError: there is one; the message shows it.
-        PayloadNotEncodable: the task cannot be called with these arguments.
-    """
-    app = app_of(task_of(task))
-    _Search(app, task, unexpected).none(app.database.run(_everything(), connection))
-
-
-async def aassert_not_enqueued(
-    task: AnyTask, *, connection: object = None, **unexpected: Unpack[Expected]
+def assert_not_enqueued(
+    task: AnyTask, *, connection: object = None, **unexpected: Unpack[ExpectedJob]
 ) -> None:
     """No job of a task was enqueued that is like this.
 
@@ -127,21 +111,39 @@ async def aassert_not_enqueued(
         PayloadNotEncodable: the task cannot be called with these arguments.
     """
     app = app_of(task_of(task))
-    _Search(app, task, unexpected).none(await app.database.arun(_everything(), connection))
+    _Search(app, task, unexpected).none(app.database.run(_all_jobs_plan(), connection))
 
 
-def _everything() -> Plan[list[Job]]:
+async def aassert_not_enqueued(
+    task: AnyTask, *, connection: object = None, **unexpected: Unpack[ExpectedJob]
+) -> None:
+    """No job of a task was enqueued that is like this.
+
+    Args:
+        task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
+        connection: as for :func:`assert_enqueued`.
+        unexpected: as for :func:`assert_enqueued`; with nothing, no job of the task at all.
+
+    Raises:
+        AssertionError: there is one; the message shows it.
+        PayloadNotEncodable: the task cannot be called with these arguments.
+    """
+    app = app_of(task_of(task))
+    _Search(app, task, unexpected).none(await app.database.arun(_all_jobs_plan(), connection))
+
+
+def _all_jobs_plan() -> Plan[list[Job]]:
     return control.newest(limit=LONGEST_PAGE)
 
 
 class _Search:
     """What is looked for."""
 
-    def __init__(self, app: PgQueue, task: AnyTask, expected: Expected) -> None:
-        unknown = expected.keys() - Expected.__annotations__.keys()
+    def __init__(self, app: PgQueue, task: AnyTask, expected: ExpectedJob) -> None:
+        unknown = expected.keys() - ExpectedJob.__annotations__.keys()
         if unknown:
             raise InvalidOption(
-                f"a job has no {', '.join(sorted(unknown))}; expect {', '.join(Expected.__annotations__)}"
+                f"a job has no {', '.join(sorted(unknown))}; expect {', '.join(ExpectedJob.__annotations__)}"
             )
         self._name = task_of(task).name
         self._is_ours = isinstance(task, Task)
@@ -156,7 +158,7 @@ class _Search:
         self._delay_counts_from = None if clock is None else clock.now
 
     def found(self, jobs: list[Job], count: int | None) -> list[Job]:
-        jobs = [opened(self._codec, job) for job in jobs]
+        jobs = [decode_job(self._codec, job) for job in jobs]
         matching = [job for job in jobs if not self._differences(job)]
         if len(matching) == count or (count is None and matching):
             return matching[::-1]
@@ -166,7 +168,7 @@ class _Search:
         )
 
     def none(self, jobs: list[Job]) -> None:
-        jobs = [opened(self._codec, job) for job in jobs]
+        jobs = [decode_job(self._codec, job) for job in jobs]
         matching = [job for job in jobs if not self._differences(job)]
         if matching:
             raise AssertionError(

@@ -11,14 +11,14 @@ from pgqueue.app.task import Task
 from pgqueue.testing.trouble import WorkerDied
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
-from pgqueue.values.workers.crashes import Begun
+from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt, BatchAttempt
+from pgqueue.worker.before_attempt import end_as_crashed
 from pgqueue.worker.executor import Executor, limit
-from pgqueue.worker.quarantine import convicted
 
 
-class Watched(Executor):
+class RecordingExecutor(Executor):
     """The worker's executor, which keeps what attempts raised; of an attempt whose worker died it says nothing.
 
     A job that has killed as many workers as its task allows runs here, and is dead if its worker dies once more: a test has
@@ -32,9 +32,9 @@ class Watched(Executor):
         """As a worker makes it."""
         super().__init__(queue, observers=queue.observers)
         self.errors: dict[int, BaseException] = {}
-        self._alone: dict[int, Begun] = {}
+        self._alone: dict[int, CrashCount] = {}
 
-    async def run_alone(self, attempt: Attempt, begun: Begun) -> None:
+    async def run_alone(self, attempt: Attempt, begun: CrashCount) -> None:
         """Remember that the attempt would have a process of its own."""
         self._alone[attempt.claim.id] = begun
 
@@ -46,7 +46,7 @@ class Watched(Executor):
         if begun is None or not isinstance(error, WorkerDied):
             return super().failed(task, attempt, error, logged=logged)
         self.note(attempt.claim, error)
-        return convicted(attempt, begun, attempt.context.seconds, "its own process").verdict
+        return end_as_crashed(attempt, begun, attempt.context.seconds, "its own process").verdict
 
     def note(self, claim: Claim, error: BaseException) -> bool:
         """Keep an error; nothing is recorded of an attempt whose worker died."""
@@ -135,21 +135,21 @@ def run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventL
 
 async def _run(executor: Executor, attempt: Attempt) -> list[Verdict]:
     if not isinstance(attempt, BatchAttempt):
-        return _known([await executor.run(attempt)])
+        return _known_verdicts([await executor.run(attempt)])
     await batches.run(executor, attempt)
-    return _known(one.verdict for one in attempt.members)
+    return _known_verdicts(one.verdict for one in attempt.members)
 
 
 def _run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> list[Verdict]:
     if not isinstance(attempt, BatchAttempt):
-        return _known([executor.run_plain(attempt, loop)])
+        return _known_verdicts([executor.run_plain(attempt, loop)])
     batches.run_plain(executor, attempt, loop)
-    return _known(one.verdict for one in attempt.members)
+    return _known_verdicts(one.verdict for one in attempt.members)
 
 
 def _timed_out(executor: Executor, attempt: Attempt) -> list[Verdict]:
-    return _known(executor.timed_out(one) for one in attempt.members or (attempt,))
+    return _known_verdicts(executor.timed_out(one) for one in attempt.members or (attempt,))
 
 
-def _known(verdicts: Iterable[Verdict | None]) -> list[Verdict]:
+def _known_verdicts(verdicts: Iterable[Verdict | None]) -> list[Verdict]:
     return [one for one in verdicts if one is not None]

@@ -8,9 +8,9 @@ import msgspec
 
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.workers.leases import WorkerInfo
-from pgqueue.testing.around import Around
-from pgqueue.testing.plans import Found
-from pgqueue.testing.row import Row
+from pgqueue.testing.plans import DrainClaim
+from pgqueue.testing.queue_state import QueueState
+from pgqueue.testing.row import JobRow
 from pgqueue.values.jobs.job import ENDED, AttemptError, Claim, JobFlags, JobState
 from pgqueue.values.jobs.verdict import (
     Again,
@@ -23,22 +23,22 @@ from pgqueue.values.jobs.verdict import (
     Waits,
     as_recorded,
     expired_words,
-    lost,
+    lost_verdict,
 )
-from pgqueue.values.limits.limiting import Limiting
-from pgqueue.values.queues.serving import Serving
+from pgqueue.values.limits.task_limits import TaskLimits
+from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.queues.shares import Split
-from pgqueue.values.workers.crashes import Begun
+from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.values.workers.lease import LEASE
 
 NOT_HELD = ENDED | {JobState.READY}
 """States in which a job counts under no limit."""
 
 
-class Claims:
+class ClaimBook:
     """The claims of workers, and the leases under which they hold them."""
 
-    def __init__(self, around: Around, limiting: Callable[[], Mapping[str, Limiting | None]]) -> None:
+    def __init__(self, around: QueueState, limiting: Callable[[], Mapping[str, TaskLimits | None]]) -> None:
         """Begin with no worker.
 
         Args:
@@ -57,12 +57,12 @@ class Claims:
     def next_claim(
         self,
         worker: WorkerInfo,
-        served: Serving,
+        served: ServedQueues,
         split: Split | None,
         lanes: object,  # noqa: ARG002 - of PostgreSQL
         *,
         now: datetime,
-    ) -> Found:
+    ) -> DrainClaim:
         """Take back what was lost, put in line what is due, and claim the next job."""
         self._leases[worker.id] = now + LEASE
         self._expire(now)
@@ -79,11 +79,11 @@ class Claims:
         if line is not None:
             first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place)
             self._lanes.started(first, now)
-            return Found(first.claimed(worker.id, now), self._queues.timeouts())
+            return DrainClaim(first.claimed(worker.id, now), self._queues.timeouts())
         heads = self._lanes.heads(ready, running, now)
         line = self._turn(heads.keys(), served, split)
         chosen = None if line is None else self._lanes.choose(line, heads[line], now).claimed(worker.id, now)
-        return Found(chosen, self._queues.timeouts())
+        return DrainClaim(chosen, self._queues.timeouts())
 
     def leave_without_jobs(self, worker: UUID) -> None:
         """Forget a worker that holds nothing."""
@@ -103,14 +103,14 @@ class Claims:
                     del self._rows[row.id]
         return done
 
-    def start(self, claim: Claim, *, now: datetime) -> Begun | None:  # noqa: ARG002 - nothing asks when
+    def start(self, claim: Claim, *, now: datetime) -> CrashCount | None:  # noqa: ARG002 - nothing asks when
         """Note that an attempt of a suspect starts; None: it no longer holds its job."""
         if not self.holds(claim):
             return None
         row = self._rows[claim.id]
         row.started_fence = row.fence
         since_revival = row.errors[max(0, len(row.errors) - (row.attempts - 1)) :]
-        return Begun(sum(error.crashed for error in since_revival))
+        return CrashCount(sum(error.crashed for error in since_revival))
 
     def holds(self, claim: Claim) -> bool:
         """Whether an attempt holds its job."""
@@ -119,7 +119,7 @@ class Claims:
             return False
         return (row.worker_id, row.fence) == (claim.worker_id, claim.fence)
 
-    def is_lost(self, row: Row, now: datetime) -> bool:
+    def is_lost(self, row: JobRow, now: datetime) -> bool:
         """Whether a worker holds the job whose lease has passed."""
         return row.worker_id is not None and self._leases.get(row.worker_id, now) <= now
 
@@ -128,7 +128,7 @@ class Claims:
         reclaimed, self._reclaimed = self._reclaimed, []
         return reclaimed
 
-    def _turn(self, waiting: Collection[str], served: Serving, split: Split | None) -> str | None:
+    def _turn(self, waiting: Collection[str], served: ServedQueues, split: Split | None) -> str | None:
         """The queue whose turn it is, of those in which jobs wait."""
         queues = served.filtered(sorted(waiting) if served.is_open else served.names)
         return self._queues.turn(queues, {*waiting}, split)
@@ -143,7 +143,7 @@ class Claims:
                 row.reason = "expired"
                 self._flows.ended(row, now)
 
-    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+    def _record(self, row: JobRow, verdict: Verdict, now: datetime) -> None:
         if isinstance(verdict, Again | Cancelled | Died | Succeeded) and verdict.error is not None:
             row.note(verdict.error, now)
         match verdict:
@@ -178,7 +178,9 @@ class Claims:
             claim = msgspec.structs.replace(row.claim(row.worker_id, now), args="{}")
             seconds = 0.0 if row.started_at is None else (now - row.started_at).total_seconds()
             suspect = bool((row.flags or 0) & JobFlags.SUSPECT)
-            verdict = lost(claim, seconds=seconds, crashed=not suspect or row.started_fence == row.fence)
+            verdict = lost_verdict(
+                claim, seconds=seconds, crashed=not suspect or row.started_fence == row.fence
+            )
             row.flags = (row.flags or 0) | JobFlags.SUSPECT
             self._record(row, verdict, now)
             self._reclaimed.append(as_recorded(verdict, row.state))

@@ -8,19 +8,19 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import JobError
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import control, notes
-from pgqueue.store.jobs.sweep import arun_sweep, reclaiming, run_sweep
+from pgqueue.store.jobs.sweep import arun_sweep, reclaim, run_sweep
 from pgqueue.store.schedules import ticks
 from pgqueue.store.workers import leases
 from pgqueue.testing.alerts import alook_at_due, look_at_due
+from pgqueue.testing.attempt_guards import require_for_tests
 from pgqueue.testing.attempts import Loop, arun
 from pgqueue.testing.clock import Clock
-from pgqueue.testing.guarding import require_for_tests
+from pgqueue.testing.drain_state import DrainState, Ran
 from pgqueue.testing.memory import Memory
-from pgqueue.testing.modes import swapped
-from pgqueue.testing.shift import Ran, Shift
+from pgqueue.testing.modes import swap_database
 from pgqueue.testing.standin import StandIn
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.queues.serving import Order
+from pgqueue.values.queues.served_queues import Order
 
 
 def drain(
@@ -62,8 +62,8 @@ def drain(
         JobError: there were ``limit`` jobs.
         UnknownQueue: one of ``queues`` is not declared.
     """
-    return _drained(
-        queue, Shift(queue, queues, order, raises=raises, limit=limit), now, allow_real=allow_real
+    return _drain(
+        queue, DrainState(queue, queues, order, raises=raises, limit=limit), now, allow_real=allow_real
     )
 
 
@@ -73,16 +73,16 @@ def run_next(queue: PgQueue) -> Ran:
     Raises:
         JobError: none is due.
     """
-    ran = _drained(
-        queue, Shift(queue, None, "shares", raises=True, limit=1), None, allow_real=False, only_one=True
+    ran = _drain(
+        queue, DrainState(queue, None, "shares", raises=True, limit=1), None, allow_real=False, only_one=True
     )
     if not ran:
         raise JobError("no job is due")
     return ran[0]
 
 
-def _drained(
-    queue: PgQueue, shift: Shift, now: datetime | None, *, allow_real: bool, only_one: bool = False
+def _drain(
+    queue: PgQueue, shift: DrainState, now: datetime | None, *, allow_real: bool, only_one: bool = False
 ) -> list[Ran]:
     if _must_ask_for_name(queue, allow_real=allow_real):
         require_for_tests(queue.database.run(control.database_name()))
@@ -95,7 +95,7 @@ def _drained(
             pass
         look_at_due(database)
         try:
-            while not (only_one and shift.ran) and (found := _claimed(database, shift)):
+            while not (only_one and shift.ran) and (found := _claim(database, shift)):
                 attempt = shift.begin(found)
                 queue.hooks.flush()
                 verdicts = loop.run(shift.executor, attempt)
@@ -143,7 +143,7 @@ async def adrain(
         JobError: there were ``limit`` jobs.
         UnknownQueue: one of ``queues`` is not declared.
     """
-    shift = Shift(queue, queues, order, raises=raises, limit=limit)
+    shift = DrainState(queue, queues, order, raises=raises, limit=limit)
     if _must_ask_for_name(queue, allow_real=allow_real):
         require_for_tests(await queue.database.arun(control.database_name()))
     if now is None and _clock_of(queue) is None:
@@ -154,7 +154,7 @@ async def adrain(
             pass
         await alook_at_due(database)
         try:
-            while found := await _aclaimed(database, shift):
+            while found := await _aclaim(database, shift):
                 attempt = shift.begin(found)
                 await queue.hooks.aflush()
                 verdicts = await arun(shift.executor, attempt)
@@ -170,13 +170,13 @@ async def adrain(
     return shift.ran
 
 
-def _claimed(database: Database, shift: Shift) -> list[Claim]:
+def _claim(database: Database, shift: DrainState) -> list[Claim]:
     """Take back the jobs of workers whose lease has passed, as a worker does, and claim the next job, or the next batch."""
     if isinstance(database, Memory):  # which does both at once
         shift.sort(database.run(shift.look()))
         shift.note_reclaimed(database.take_reclaimed())
     else:
-        shift.note_reclaimed(run_sweep(reclaiming(), database.run).verdicts)
+        shift.note_reclaimed(run_sweep(reclaim(), database.run).verdicts)
         shift.sort(database.run(shift.look()))
     while shift.wants_more() and shift.sort(database.run(shift.look())):
         pass
@@ -185,11 +185,11 @@ def _claimed(database: Database, shift: Shift) -> list[Claim]:
     return shift.found
 
 
-async def _aclaimed(database: Database, shift: Shift) -> list[Claim]:
-    """As :func:`_claimed`, awaited."""
+async def _aclaim(database: Database, shift: DrainState) -> list[Claim]:
+    """As :func:`_claim`, awaited."""
     if isinstance(database, Memory):
-        return _claimed(database, shift)
-    shift.note_reclaimed((await arun_sweep(reclaiming(), database.arun)).verdicts)
+        return _claim(database, shift)
+    shift.note_reclaimed((await arun_sweep(reclaim(), database.arun)).verdicts)
     shift.sort(await database.arun(shift.look()))
     while shift.wants_more() and shift.sort(await database.arun(shift.look())):
         pass
@@ -208,7 +208,7 @@ def _at(queue: PgQueue, now: datetime | None) -> Iterator[None]:
         with clock.at(now):
             yield
     else:
-        with swapped(queue, StandIn(queue.database, clock=Clock(now))):
+        with swap_database(queue, StandIn(queue.database, clock=Clock(now))):
             yield
 
 

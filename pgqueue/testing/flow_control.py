@@ -8,13 +8,13 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pgqueue.testing.flows import RELEASED, WAITING, Flow, Node
+from pgqueue.testing.flows import RELEASED, WAITING, FlowRow, NodeRow
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.flows.retry import (
     NAMED,
-    EdgeNow,
-    NodeNow,
     Rerun,
+    StoredEdge,
+    StoredNode,
     What,
     not_ended,
     not_found,
@@ -27,13 +27,13 @@ from pgqueue.values.flows.retry import (
 from pgqueue.values.jobs.job import JobState
 
 if TYPE_CHECKING:
-    from pgqueue.testing.table import Table
+    from pgqueue.testing.table import JobTable
 
 
 class FlowControl:
     """Cancels and retries the flows of a queue."""
 
-    def __init__(self, table: "Table") -> None:
+    def __init__(self, table: "JobTable") -> None:
         """Begin.
 
         Args:
@@ -87,7 +87,7 @@ class FlowControl:
         rival = next(self._flows.unended(flow.new.key), None) if flow.ended_at is not None else None
         if rival is not None:
             raise out_of_turn(flow_id, rival.id, str(flow.new.key))
-        changes = rerun(*_loaded(flow), what)
+        changes = rerun(*_load_graph(flow), what)
         if not changes.states and not changes.skipped:
             return 0
         back = [flow.nodes[place] for place in changes.states if flow.nodes[place].job is not None]
@@ -103,13 +103,13 @@ class FlowControl:
         self._flows.follow_events(now)
         return len(back)
 
-    def _flow(self, flow_id: int) -> Flow:
+    def _flow(self, flow_id: int) -> FlowRow:
         flow = self._flows.flow(flow_id)
         if flow is None:
             raise not_found(flow_id)
         return flow
 
-    def _require_jobs(self, nodes: Collection[Node]) -> None:
+    def _require_jobs(self, nodes: Collection[NodeRow]) -> None:
         """Refuse a retry if the job of one of these nodes cannot come back."""
         reasons: list[str] = []
         for node in nodes:
@@ -125,7 +125,7 @@ class FlowControl:
         if reasons:
             raise not_retried(reasons[:NAMED], others=len(reasons) - len(reasons[:NAMED]))
 
-    def _bring_back(self, nodes: Collection[Node], now: datetime) -> None:
+    def _bring_back(self, nodes: Collection[NodeRow], now: datetime) -> None:
         """Have these nodes' jobs wait again: a dead one under its id, another one as a new job."""
         for node in nodes:
             if node.state is NodeState.FAILED and node.job is not None:
@@ -135,15 +135,15 @@ class FlowControl:
                 self._flows.renew(node, now)
 
 
-def _is_due(node: Node) -> bool:
+def _is_due(node: NodeRow) -> bool:
     """Whether a node waits for nothing, and no worker has its job."""
     return node.state is RELEASED and node.job is not None and node.job.state is not JobState.RUNNING
 
 
-def _loaded(flow: Flow) -> tuple[list[NodeNow], list[EdgeNow]]:
+def _load_graph(flow: FlowRow) -> tuple[list[StoredNode], list[StoredEdge]]:
     places = {id(node): place for place, node in enumerate(flow.nodes)}
     nodes = [
-        NodeNow(
+        StoredNode(
             place,
             None if node.parent is None else places[id(node.parent)],
             node.place,
@@ -154,14 +154,14 @@ def _loaded(flow: Flow) -> tuple[list[NodeNow], list[EdgeNow]]:
         for place, node in enumerate(flow.nodes)
     ]
     edges = [
-        EdgeNow(places[id(edge.before)], places[id(edge.after)], edge.rule, edge.met)
+        StoredEdge(places[id(edge.before)], places[id(edge.after)], edge.rule, edge.met)
         for node in flow.nodes
         for edge in node.edges
     ]
     return nodes, edges
 
 
-def _put(flow: Flow, changes: Rerun) -> None:
+def _put(flow: FlowRow, changes: Rerun) -> None:
     """Write the changes of the graph."""
     places = {id(node): place for place, node in enumerate(flow.nodes)}
     for place, state in [*changes.states.items(), *((one, NodeState.SKIPPED) for one in changes.skipped)]:

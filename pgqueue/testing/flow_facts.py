@@ -1,16 +1,16 @@
 """Flows in memory, as their jobs see them: the nodes before a job's own.
 
-:class:`FlowFacts` answers the plan of :mod:`pgqueue.store.flows.flow_facts`.
+:class:`FlowFactsAnswers` answers the plan of :mod:`pgqueue.store.flows.flow_facts`.
 """
 
-from pgqueue.testing.flows import Flows, Node
-from pgqueue.values.flows.results import LARGEST_RESULTS, Before, Facts
+from pgqueue.testing.flows import FlowBook, NodeRow
+from pgqueue.values.flows.results import LARGEST_RESULTS, EarlierNode, FlowPosition
 
 
-class FlowFacts:
+class FlowFactsAnswers:
     """Tells jobs what came before them."""
 
-    def __init__(self, flows: Flows) -> None:
+    def __init__(self, flows: FlowBook) -> None:
         """Begin.
 
         Args:
@@ -18,24 +18,24 @@ class FlowFacts:
         """
         self._flows = flows
 
-    def facts(self, job_id: int) -> Facts | None:
+    def facts(self, job_id: int) -> FlowPosition | None:
         """The place of a job in its flow; None: it is in none."""
         node = self._flows.of_job(job_id)
         if node is None:
             return None
         before = [_before(one, depth) for one, depth in _nodes_before(node).items()]
         skip_if = None if node.new.spec is None else node.new.spec.get("skip_if")
-        return Facts(node.flow.id, node.flow.new.name, node.new.name, skip_if, before)
+        return FlowPosition(node.flow.id, node.flow.new.name, node.new.name, skip_if, before)
 
 
-def _nodes_before(node: Node) -> dict[Node, int | None]:
+def _nodes_before(node: NodeRow) -> dict[NodeRow, int | None]:
     """The nodes before one, and before the groups that it is in; 0 where it waits for one itself, more for those groups."""
-    waited_for: dict[Node, list[Node]] = {}
+    waited_for: dict[NodeRow, list[NodeRow]] = {}
     for one in node.flow.nodes:
         for edge in one.edges:
             waited_for.setdefault(edge.after, []).append(one)
-    found: dict[Node, int | None] = {}
-    around: Node | None = node
+    found: dict[NodeRow, int | None] = {}
+    around: NodeRow | None = node
     depth = 0
     while around is not None:
         for one in waited_for.get(around, ()):
@@ -50,11 +50,11 @@ def _nodes_before(node: Node) -> dict[Node, int | None]:
     return found
 
 
-def _before(node: Node, depth: int | None) -> Before:
+def _before(node: NodeRow, depth: int | None) -> EarlierNode:
     members = [one for one in node.members if "expands" not in (one.new.spec or {})]
     results = [one.result_text for one in members]
     size = sum(len(one) for one in results if one is not None)
-    return Before(
+    return EarlierNode(
         node.new.name,
         node.new.kind,
         node.state,
@@ -70,6 +70,6 @@ def _before(node: Node, depth: int | None) -> Before:
     )
 
 
-def _meta(node: Node) -> str | None:
+def _meta(node: NodeRow) -> str | None:
     """What was sent along with the job of a node."""
     return None if node.new.job is None or node.new.job.meta is None else node.new.job.meta.decode()

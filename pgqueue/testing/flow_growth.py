@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.store.jobs.ending import States
-from pgqueue.testing.flows import WAITING, Edge, Flow, Node
-from pgqueue.testing.row import Row
+from pgqueue.testing.flows import WAITING, EdgeRow, FlowRow, NodeRow
+from pgqueue.testing.row import JobRow
 from pgqueue.values.flows.addition import (
     Addition,
     check_names,
@@ -23,17 +23,17 @@ from pgqueue.values.flows.addition import (
     no_longer_held,
     would_wait_for_each_other,
 )
-from pgqueue.values.flows.flow import EdgeRule, Parts, nodes_of
+from pgqueue.values.flows.flow import EdgeRule, NodeGroup, nodes_of
 from pgqueue.values.jobs.verdict import Succeeded
 
 if TYPE_CHECKING:
-    from pgqueue.testing.table import Table
+    from pgqueue.testing.table import JobTable
 
 
 class FlowGrowth:
     """Adds nodes to the flows of a queue."""
 
-    def __init__(self, table: "Table") -> None:
+    def __init__(self, table: "JobTable") -> None:
         """Begin.
 
         Args:
@@ -57,13 +57,13 @@ class FlowGrowth:
                 raise no_longer_held(done.claim)
         return states
 
-    def _add(self, own: Node, addition: Addition, now: datetime) -> None:
+    def _add(self, own: NodeRow, addition: Addition, now: datetime) -> None:
         flow, group = own.flow, _group(own, addition.into)
         check_place(addition.into, flow.id, flow.state, None if group is None else group.state)
         assert group is not None  # noqa: S101 - just checked
         known = {one.new.name: one for one in group.members if one.new.name is not None}
         check_names(addition, group.new.kind, known)
-        given = nodes_of(Parts(group.new.kind, addition.steps))
+        given = nodes_of(NodeGroup(group.new.kind, addition.steps))
         new = self._flows.made(flow, given, now, root=group)
         firsts = [node for node in new if node.parent is group]
         befores = [
@@ -81,7 +81,7 @@ class FlowGrowth:
                 _wait([node], one, EdgeRule.CANCEL)
         self._start(new, [before for before, _ in befores], now)
 
-    def _start(self, new: Iterable[Node], befores: Iterable[Node], now: datetime) -> None:
+    def _start(self, new: Iterable[NodeRow], befores: Iterable[NodeRow], now: datetime) -> None:
         """Release the new nodes on which nothing holds, and do what follows for the others from nodes that have ended."""
         for node in new:
             if not node.waits_for:
@@ -91,11 +91,11 @@ class FlowGrowth:
         self._flows.follow_events(now)
 
     @contextmanager
-    def _all_or_nothing(self, flow: Flow) -> Iterator[None]:
+    def _all_or_nothing(self, flow: FlowRow) -> Iterator[None]:
         """Where the block raises, put back the flow and its jobs as they were."""
         jobs = [node.job for node in flow.nodes if node.job is not None]
         edges = [edge for node in flow.nodes for edge in node.edges]
-        changed: list[Flow | Node | Row | Edge] = [flow, *flow.nodes, *jobs, *edges]
+        changed: list[FlowRow | NodeRow | JobRow | EdgeRow] = [flow, *flow.nodes, *jobs, *edges]
         kept = [(one, _values(one)) for one in changed]
         count = len(flow.nodes)
         try:
@@ -109,11 +109,11 @@ class FlowGrowth:
             raise
 
 
-def _group(own: Node, into: str | None) -> Node | None:
+def _group(own: NodeRow, into: str | None) -> NodeRow | None:
     """The group that a node is in, or the nearest one of a name beside or around it; None: there is none."""
     if into is None:
         return own.parent
-    around: Node | None = own
+    around: NodeRow | None = own
     while around is not None and around.parent is not None:
         for one in around.parent.members:
             if one.new.name == into and one.new.kind.is_group:
@@ -122,16 +122,16 @@ def _group(own: Node, into: str | None) -> Node | None:
     return None
 
 
-def _wait(nodes: Iterable[Node], before: Node, rule: EdgeRule) -> None:
+def _wait(nodes: Iterable[NodeRow], before: NodeRow, rule: EdgeRule) -> None:
     """Have nodes wait for one."""
     for node in nodes:
-        before.edges.append(Edge(before, node, rule))
+        before.edges.append(EdgeRow(before, node, rule))
         node.waits_for += 1
 
 
-def _behind(nodes: Collection[Node]) -> set[Node]:
+def _behind(nodes: Collection[NodeRow]) -> set[NodeRow]:
     """The nodes that wait, directly or not, for one of these."""
-    found: set[Node] = set()
+    found: set[NodeRow] = set()
     todo = [*nodes]
     while todo:
         more = {edge.after for edge in todo.pop().edges} - found
@@ -140,7 +140,7 @@ def _behind(nodes: Collection[Node]) -> set[Node]:
     return found
 
 
-def _values(one: Flow | Node | Row | Edge) -> dict[str, Any]:
+def _values(one: FlowRow | NodeRow | JobRow | EdgeRow) -> dict[str, Any]:
     """What a thing holds; its lists as copies."""
     held = {each.name: getattr(one, each.name) for each in fields(one)}
     return {name: copy(value) if isinstance(value, list) else value for name, value in held.items()}

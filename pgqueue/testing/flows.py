@@ -1,6 +1,6 @@
 """Chains, groups and workflows in memory: how they are added, and what follows in them when their jobs end.
 
-:class:`Flows` answers the plans of :mod:`pgqueue.store.flows.flows`, and does what :mod:`pgqueue.store.flows.following` does when a job
+:class:`FlowBook` answers the plans of :mod:`pgqueue.store.flows.flows`, and does what :mod:`pgqueue.store.flows.flow_progress` does when a job
 ends, all of it at once. What an edge means is decided in :func:`pgqueue.values.flows.flow.effect_of`.
 """
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 
-from pgqueue.store.flows.flows import Added
-from pgqueue.store.flows.following import NODE_STATES
-from pgqueue.testing.row import Row
+from pgqueue.store.flows.flow_progress import NODE_STATES
+from pgqueue.store.flows.flows import AddedFlow
+from pgqueue.testing.row import JobRow
 from pgqueue.values.flows.flow import (
+    EdgeEffect,
     EdgeRule,
-    Effect,
     NewFlow,
     NewNode,
     Nodes,
@@ -32,44 +32,44 @@ WAITING, RELEASED, CANCELLED = NodeState.WAITING, NodeState.RELEASED, NodeState.
 
 
 @dataclass(slots=True, eq=False)
-class Flow:
+class FlowRow:
     """A flow: what was enqueued, where it stands, and its nodes, the root first."""
 
     id: int
     new: NewFlow
     state: str
     created_at: datetime
-    nodes: "list[Node]" = field(default_factory=list)
+    nodes: "list[NodeRow]" = field(default_factory=list)
     ended_at: datetime | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Edge:
+class EdgeRow:
     """A node waits for another one."""
 
-    before: "Node"
-    after: "Node"
+    before: "NodeRow"
+    after: "NodeRow"
     rule: EdgeRule
     met: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class NodeRow:
     """A node of a flow: a job, or a group of nodes; ``new.parent`` and ``new.place`` are those among what was added with it."""
 
     id: int
     new: NewNode
-    flow: Flow
-    parent: "Node | None"
+    flow: FlowRow
+    parent: "NodeRow | None"
     place: int
-    job: Row | None
+    job: JobRow | None
     waits_for: int
     state: NodeState = WAITING
     result: bytes | None = None
-    members: "list[Node]" = field(default_factory=list)
+    members: "list[NodeRow]" = field(default_factory=list)
     open: int = 0
     failed: int = 0
-    edges: list[Edge] = field(default_factory=list)
+    edges: list[EdgeRow] = field(default_factory=list)
     """To the nodes that wait for this one."""
 
     @property
@@ -88,13 +88,13 @@ class Node:
         return None if self.result is None else self.result.decode()
 
 
-class Flows:
+class FlowBook:
     """All flows of a queue."""
 
     def __init__(
         self,
-        insert: Callable[[NewJob, datetime], Row],
-        holder: Callable[[str | None], Row | None],
+        insert: Callable[[NewJob, datetime], JobRow],
+        holder: Callable[[str | None], JobRow | None],
         require_rooms: Callable[[Iterable[NewJob]], None],
     ) -> None:
         """Begin with none.
@@ -107,26 +107,26 @@ class Flows:
         self._insert = insert
         self._holder = holder
         self._require_rooms = require_rooms
-        self._flows: list[Flow] = []
-        self._of_job: dict[int, Node] = {}
+        self._flows: list[FlowRow] = []
+        self._of_job: dict[int, NodeRow] = {}
         self._ids = count(1)
-        self._events: deque[tuple[Node, NodeState]] = deque()
+        self._events: deque[tuple[NodeRow, NodeState]] = deque()
 
-    def add(self, flow: NewFlow, *, now: datetime) -> Added:
+    def add(self, flow: NewFlow, *, now: datetime) -> AddedFlow:
         """Add a flow and all its jobs."""
         nodes = nodes_of(flow.parts)
         self._require_rooms(flow.jobs)
         runs = next(self.unended(flow.key), None) is None
         if flow.key is not None and not runs and not flow.in_turn:
             raise flow_key_taken(flow.key)
-        added = Flow(len(self._flows) + 1, flow, "running" if runs else "waiting", now)
+        added = FlowRow(len(self._flows) + 1, flow, "running" if runs else "waiting", now)
         self.made(added, nodes, now)
         self._flows.append(added)
         self.release(added.nodes[0], now)
         self.follow_events(now)
-        return Added(added.id, [node.job.id for node in added.nodes if node.job is not None])
+        return AddedFlow(added.id, [node.job.id for node in added.nodes if node.job is not None])
 
-    def ended(self, row: Row, now: datetime, *, skipped: bool = False) -> None:
+    def ended(self, row: JobRow, now: datetime, *, skipped: bool = False) -> None:
         """Do what follows from the end of a job; ``skipped``: a condition kept it from running."""
         if (node := self._of_job.get(row.id)) is not None:
             node.result = row.result
@@ -137,15 +137,15 @@ class Flows:
         """Whether a job is in a flow."""
         return job_id in self._of_job
 
-    def of_job(self, job_id: int) -> Node | None:
+    def of_job(self, job_id: int) -> NodeRow | None:
         """The node of a job."""
         return self._of_job.get(job_id)
 
-    def flow(self, flow_id: int) -> Flow | None:
+    def flow(self, flow_id: int) -> FlowRow | None:
         """One flow."""
         return self._flows[flow_id - 1] if 1 <= flow_id <= len(self._flows) else None
 
-    def abandon(self, node: Node, now: datetime) -> None:
+    def abandon(self, node: NodeRow, now: datetime) -> None:
         """End a node of a cancelled flow, and its job. What waits for it is not told."""
         if node.job is not None and not node.job.state.ended:
             node.job.end(JobState.CANCELLED, now)
@@ -156,7 +156,7 @@ class Flows:
             node.parent.open -= 1
             node.parent.failed += 1
 
-    def renew(self, node: Node, now: datetime) -> None:
+    def renew(self, node: NodeRow, now: datetime) -> None:
         """Give a node whose job has ended, and has not failed, a new job like that one."""
         assert node.job is not None  # noqa: S101 - only asked of nodes that have one
         before, node.job = node.job, self._insert(node.job.new, now)
@@ -182,7 +182,7 @@ class Flows:
             node = node.parent
 
     @property
-    def newest_first(self) -> Iterator[Flow]:
+    def newest_first(self) -> Iterator[FlowRow]:
         """All flows."""
         return reversed(self._flows)
 
@@ -192,7 +192,7 @@ class Flows:
         return [flow.state for flow in self._flows]
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[NodeRow]:
         """All nodes, those of the oldest flow first."""
         return [node for flow in self._flows for node in flow.nodes]
 
@@ -202,7 +202,9 @@ class Flows:
             if key in keys[:place] or self._holder(key) is not None:
                 raise job_key_taken(key)
 
-    def made(self, flow: Flow, given: Nodes, now: datetime, *, root: Node | None = None) -> list[Node]:
+    def made(
+        self, flow: FlowRow, given: Nodes, now: datetime, *, root: NodeRow | None = None
+    ) -> list[NodeRow]:
         """Make nodes and their jobs, all waiting.
 
         Args:
@@ -224,7 +226,7 @@ class Flows:
             parent = None if new.parent is None else nodes[new.parent]
             job = None if new.job is None else self._insert(new.job, now)
             place = new.place + (shift if parent is root else 0)
-            node = Node(next(self._ids), new, flow, parent, place, job, len(new.after))
+            node = NodeRow(next(self._ids), new, flow, parent, place, job, len(new.after))
             nodes.append(node)
             if parent is not None:
                 parent.members.append(node)
@@ -234,22 +236,22 @@ class Flows:
                 self._of_job[job.id] = node
         for node, new in zip(nodes, given, strict=True):
             for before, rule in new.after:
-                nodes[before].edges.append(Edge(nodes[before], node, rule))
+                nodes[before].edges.append(EdgeRow(nodes[before], node, rule))
         made = nodes if root is None else nodes[1:]
         flow.nodes += made
         return made
 
-    def forget(self, nodes: Iterable[Node]) -> None:
+    def forget(self, nodes: Iterable[NodeRow]) -> None:
         """Forget the jobs of nodes that were not added after all."""
         for node in nodes:
             if node.job is not None:
                 del self._of_job[node.job.id]
 
-    def unended(self, key: str | None) -> Iterator[Flow]:
+    def unended(self, key: str | None) -> Iterator[FlowRow]:
         """The flows of a key that have not ended."""
         return (flow for flow in self._flows if key is not None and flow.new.key == key and not flow.ended_at)
 
-    def release(self, node: Node, now: datetime) -> None:
+    def release(self, node: NodeRow, now: datetime) -> None:
         """Release a node that waits for no other, if its group is: its job is admitted; what members do is an event."""
         parent = RELEASED if node.parent is None else node.parent.state
         if node.state is not WAITING or parent is not RELEASED or node.flow.state != "running":
@@ -260,7 +262,7 @@ class Flows:
         else:
             node.job.admit(now)
 
-    def _end(self, node: Node, state: NodeState, now: datetime) -> None:
+    def _end(self, node: NodeRow, state: NodeState, now: datetime) -> None:
         """Note how a node ended. Its job does not run if it waits; what else that means is an event."""
         if node.state is WAITING and node.job is not None and not node.job.state.ended:
             node.job.end(JobState.CANCELLED, now)
@@ -282,23 +284,23 @@ class Flows:
             if state is not NodeState.FAILING:
                 self._leave(node, now)
 
-    def follow_again(self, node: Node, now: datetime) -> None:
+    def follow_again(self, node: NodeRow, now: datetime) -> None:
         """Do what follows from the end of a node, if it has ended, for nodes that wait for it since then."""
         if node.state not in {WAITING, RELEASED}:
             self._follow_edges(node, node.state, now)
 
-    def _follow_edges(self, node: Node, state: NodeState, now: datetime) -> None:
+    def _follow_edges(self, node: NodeRow, state: NodeState, now: datetime) -> None:
         for edge in node.edges:
             effect = None if edge.met else effect_of(edge.rule, state)
-            if effect is Effect.MEET:
+            if effect is EdgeEffect.MEET:
                 edge.met = True
                 edge.after.waits_for -= 1
                 if not edge.after.waits_for:
                     self.release(edge.after, now)
             elif effect is not None and edge.after.state is WAITING:
-                self._end(edge.after, CANCELLED if effect is Effect.CANCEL else NodeState.SKIPPED, now)
+                self._end(edge.after, CANCELLED if effect is EdgeEffect.CANCEL else NodeState.SKIPPED, now)
 
-    def _leave(self, node: Node, now: datetime) -> None:
+    def _leave(self, node: NodeRow, now: datetime) -> None:
         """Tell the group that a node is in of its end; cancel its own members that have not run."""
         for member in node.members:
             if member.state is WAITING:
@@ -312,12 +314,12 @@ class Flows:
             self._events.append((node.parent, NodeState.FAILING))
         self.close(node.parent, now)
 
-    def close(self, group: Node, now: datetime) -> None:
+    def close(self, group: NodeRow, now: datetime) -> None:
         """End a node if it is a released group whose members have all ended."""
         if group.job is None and group.state is RELEASED and not group.open:
             self._end(group, NodeState.FAILED if group.failed else NodeState.SUCCEEDED, now)
 
-    def end_flow(self, flow: Flow, state: NodeState, now: datetime) -> None:
+    def end_flow(self, flow: FlowRow, state: NodeState, now: datetime) -> None:
         """End a flow whose root has ended, and start the next one of its key."""
         flow.state = flow.state if flow.state == CANCELLED else state
         flow.ended_at = now

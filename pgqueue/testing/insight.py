@@ -6,21 +6,21 @@ from datetime import datetime
 
 import msgspec
 
-from pgqueue.testing.row import Row
+from pgqueue.testing.row import JobRow
 from pgqueue.testing.schedules import Calendar
-from pgqueue.testing.table import Table
+from pgqueue.testing.table import JobTable
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.insight.now import ErrorGroup, Errors, Found, Running, RunningJob, ScheduleLag
+from pgqueue.values.insight.now import ErrorGroup, Errors, Running, RunningJob, ScheduleLag, SearchPage
 from pgqueue.values.jobs.job import JobState
 from pgqueue.values.schedules.record import Schedule
 
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
 
 
-class Looks:
+class InsightAnswers:
     """Answers plans of :mod:`pgqueue.store.insight.insight`."""
 
-    def __init__(self, table: Table, calendar: Calendar) -> None:
+    def __init__(self, table: JobTable, calendar: Calendar) -> None:
         """Look at these jobs and schedules."""
         self._table = table
         self._calendar = calendar
@@ -29,7 +29,7 @@ class Looks:
         """The jobs that workers hold."""
         rows = [row for row in self._table.rows() if row.is_running and row.matches(task, queue)]
         rows.sort(key=lambda row: (row.started_at or now, row.id))
-        return Running(tuple(_running(row, now) for row in rows[:limit]), complete=True)
+        return Running(tuple(_running_job(row, now) for row in rows[:limit]), complete=True)
 
     def search(
         self,
@@ -39,7 +39,7 @@ class Looks:
         unique_key: str | None,
         before: int | None,
         limit: int,
-    ) -> Found:
+    ) -> SearchPage:
         """The jobs that match."""
         jobs = [row.shown() for row in self._table.rows()]
         found = [
@@ -50,7 +50,7 @@ class Looks:
             and (before is None or job.id < before)
             and wanted.matches(job)
         ]
-        return Found(
+        return SearchPage(
             tuple(msgspec.structs.replace(job, errors=job.errors[-1:], result=None) for job in found[:limit])
         )
 
@@ -58,7 +58,7 @@ class Looks:
         """The dead jobs by task and error."""
         dead = [row for row in self._table.rows() if row.state is JobState.DEAD and row.matches(task, queue)]
         dead.sort(key=lambda row: (_died_at(row), row.id))
-        found = defaultdict[tuple[object, ...], list[Row]](list)
+        found = defaultdict[tuple[object, ...], list[JobRow]](list)
         for row in dead:
             kind, line = _error(row)
             found[row.new.task, kind, row.reason, line and line.translate(_WITHOUT_DIGITS)].append(row)
@@ -89,7 +89,7 @@ class Looks:
         )
 
 
-def _running(row: Row, now: datetime) -> RunningJob:
+def _running_job(row: JobRow, now: datetime) -> RunningJob:
     assert row.worker_id is not None  # noqa: S101 - it runs
     since = row.started_at or now
     return RunningJob(
@@ -107,7 +107,7 @@ def _running(row: Row, now: datetime) -> RunningJob:
     )
 
 
-def _error(row: Row) -> tuple[str | None, str | None]:
+def _error(row: JobRow) -> tuple[str | None, str | None]:
     """The type of the last error, and its first line, unless a codec has encoded it."""
     if not row.errors:
         return None, None
@@ -115,7 +115,7 @@ def _error(row: Row) -> tuple[str | None, str | None]:
     return last.type, None if last.encoded is not None else last.message.partition("\n")[0][:500]
 
 
-def _group(rows: list[Row]) -> ErrorGroup:
+def _group(rows: list[JobRow]) -> ErrorGroup:
     """The group of some dead jobs, those that died first at the front."""
     last = rows[-1]
     kind, line = _error(last)
@@ -133,6 +133,6 @@ def _group(rows: list[Row]) -> ErrorGroup:
     )
 
 
-def _died_at(row: Row) -> datetime:
+def _died_at(row: JobRow) -> datetime:
     assert row.ended_at is not None  # noqa: S101 - it is dead
     return row.ended_at

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from pgqueue.testing.row import Row
+from pgqueue.testing.row import JobRow
 from pgqueue.values.jobs.options import check_text
-from pgqueue.values.pattern import matching
+from pgqueue.values.pattern import matching_names
 from pgqueue.values.queues.defaults import JobDefaults, QueueDefaults
 from pgqueue.values.queues.settings import (
     AGEING_TO,
@@ -58,7 +58,7 @@ class KnownQueues:
             asked = [queue for queue in asked if queue not in quotas]
         return None
 
-    def age(self, ready: Sequence[Row], now: datetime) -> None:
+    def age(self, ready: Sequence[JobRow], now: datetime) -> None:
         """Raise the priority of jobs that have waited for long, where their queue has ageing."""
         for name, one in self._known.items():
             every, most = one.settings.ageing, one.settings.ageing_to or max(AGEING_TO)
@@ -166,7 +166,7 @@ class KnownQueues:
         return chosen
 
     def _matching(self, pattern: str) -> list[str]:
-        return matching(check_text("queue", pattern), sorted({*self._names(), *self._known}))
+        return matching_names(check_text("queue", pattern), sorted({*self._names(), *self._known}))
 
     def _change(self, names: list[str], **fields: object) -> list[str]:
         for name in names:

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from pgqueue.testing.row import Row
+from pgqueue.testing.row import JobRow
 from pgqueue.values.limits import gcra
-from pgqueue.values.limits.lanes import Lane, Turns
-from pgqueue.values.limits.limit import QUEUE, Key, Numbers, keys_of, share_of
+from pgqueue.values.limits.lanes import Lane, LaneShares
+from pgqueue.values.limits.limit import QUEUE, LimitKey, LimitNumbers, keys_of, share_of
 from pgqueue.values.limits.status import LimitStatus, keys_under
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Lanes:
+class LaneBook:
     """The limits of a queue's tasks, and the states of its rates.
 
     Attributes:
@@ -26,7 +26,7 @@ class Lanes:
         tats: the states of rates, by key.
     """
 
-    def __init__(self, limits: Callable[[], Mapping[str, Numbers]]) -> None:
+    def __init__(self, limits: Callable[[], Mapping[str, LimitNumbers]]) -> None:
         """Begin with no start.
 
         Args:
@@ -36,9 +36,9 @@ class Lanes:
         self.weights: dict[str, int] = {}
         self.tats: dict[str, int] = {}
         self._limits = limits
-        self._turns: dict[str, Turns] = {}
+        self._turns: dict[str, LaneShares] = {}
 
-    def declared(self) -> Mapping[str, Numbers]:
+    def declared(self) -> Mapping[str, LimitNumbers]:
         """The limits of the queue's tasks, by name."""
         return self._limits()
 
@@ -47,7 +47,7 @@ class Lanes:
         found = self.said.get(name)
         return declared if found is None or found.numbers.most is None else found.numbers.most
 
-    def running(self, rows: Iterable[Row]) -> Counter[str]:
+    def running(self, rows: Iterable[JobRow]) -> Counter[str]:
         """How many jobs run under each key; a job that keeps its place counts, but not in its queue as a whole."""
         counts: Counter[str] = Counter()
         for row in rows:
@@ -57,7 +57,9 @@ class Lanes:
                 counts.update(key.text for key in keys_of(row.new.lane or ""))
         return counts
 
-    def let_without_lane(self, ready: Iterable[Row], running: Mapping[str, int], now: datetime) -> list[Row]:
+    def let_without_lane(
+        self, ready: Iterable[JobRow], running: Mapping[str, int], now: datetime
+    ) -> list[JobRow]:
         """Those of these jobs that have no lane and may start now.
 
         Their queue alone limits them, so jobs of one queue and cost have one answer.
@@ -67,37 +69,39 @@ class Lanes:
         waits = {kind for kind, row in kinds.items() if not self.let(row, running, now)}
         return [row for row in plain if (row.new.queue, row.new.cost) not in waits] if waits else plain
 
-    def heads(self, rows: Iterable[Row], running: Mapping[str, int], now: datetime) -> dict[str, list[Row]]:
+    def heads(
+        self, rows: Iterable[JobRow], running: Mapping[str, int], now: datetime
+    ) -> dict[str, list[JobRow]]:
         """The first job of each lane whose limits let it start now, by queue."""
-        first: dict[tuple[str, str], Row] = {}
+        first: dict[tuple[str, str], JobRow] = {}
         for row in rows:
             if row.new.lane is not None and row.is_ready:
                 lane = (row.new.queue, row.new.lane)
                 first[lane] = min(first.get(lane, row), row, key=lambda one: one.place)
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[JobRow]] = {}
         for (queue, _), row in sorted(first.items(), key=lambda one: one[0]):
             if self.let(row, running, now):
                 found.setdefault(queue, []).append(row)
         return found
 
-    def choose(self, queue: str, heads: list[Row], now: datetime) -> Row:
+    def choose(self, queue: str, heads: list[JobRow], now: datetime) -> JobRow:
         """The one of these whose turn it is; the rates take note of its start."""
         lanes = [self._lane(row.new.lane or "") for row in heads]
-        turns = self._turns.setdefault(queue, Turns())
+        turns = self._turns.setdefault(queue, LaneShares())
         given = turns.quotas(lanes, {}, 1)
         turns.learn(lanes, given)
         row = heads[next(iter(given))]
         self.started(row, now)
         return row
 
-    def started(self, row: Row, now: datetime) -> None:
+    def started(self, row: JobRow, now: datetime) -> None:
         """Have the rates take note of a start."""
         for key, numbers in self.of(row):
             if numbers is not None and numbers.most is None:
                 tat = self._tat(key, now, numbers)
-                self.tats[key.text] = gcra.advanced(tat, _micros(now), numbers.rate, _cost(row))
+                self.tats[key.text] = gcra.advance_tat(tat, _micros(now), numbers.rate, _cost(row))
 
-    def let(self, row: Row, running: Mapping[str, int], now: datetime) -> bool:
+    def let(self, row: JobRow, running: Mapping[str, int], now: datetime) -> bool:
         """Whether the limits of a job let it start now."""
         for key, numbers in self.of(row):
             if numbers is None:  # this program does not know the limit, so no worker of it runs the job
@@ -115,7 +119,7 @@ class Lanes:
         share = share_of(name)
         return Lane(share or name, (), 1, self.weights.get(share, 1))
 
-    def of(self, row: Row) -> list[tuple[Key, Numbers | None]]:
+    def of(self, row: JobRow) -> list[tuple[LimitKey, LimitNumbers | None]]:
         """The keys that limit a job, each with what its limit says; None: this program does not know the limit."""
         declared = self._limits()
         limits = {**declared, **{name: one.numbers for name, one in self.said.items()}}
@@ -126,13 +130,13 @@ class Lanes:
             if key.limit and (not key.limit.startswith(QUEUE) or key.limit in limits)
         ]
 
-    def _tat(self, key: Key, now: datetime, numbers: Numbers) -> int:
-        return gcra.settled(self.tats.get(key.text, 0), _micros(now), numbers.rate)
+    def _tat(self, key: LimitKey, now: datetime, numbers: LimitNumbers) -> int:
+        return gcra.settle_tat(self.tats.get(key.text, 0), _micros(now), numbers.rate)
 
 
 def _micros(now: datetime) -> int:
     return (now - _EPOCH) // timedelta(microseconds=1)
 
 
-def _cost(row: Row) -> int:
+def _cost(row: JobRow) -> int:
     return row.new.cost or 1

@@ -6,16 +6,16 @@ How limits bind jobs in memory is decided in :mod:`pgqueue.testing.lanes`.
 from collections.abc import Mapping
 from datetime import datetime
 
-from pgqueue.store.limits.limit_control import named, next_start, refuse_other_kind
-from pgqueue.testing.row import Row
-from pgqueue.testing.table import Table
-from pgqueue.values.limits.limit import QUEUE, Numbers
+from pgqueue.store.limits.limit_control import next_start, refuse_other_kind, require_limit
+from pgqueue.testing.row import JobRow
+from pgqueue.testing.table import JobTable
+from pgqueue.values.limits.limit import QUEUE, LimitNumbers
 from pgqueue.values.limits.status import (
-    Holder,
     LaneCount,
     LimitDetail,
+    LimitHolder,
     LimitStatus,
-    counted,
+    count_limits,
     keys_counted,
     keys_under,
 )
@@ -24,44 +24,50 @@ from pgqueue.values.limits.status import (
 class LimitBook:
     """The limits of a table. Each method answers the plan of its name, with the same arguments."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: JobTable) -> None:
         """Begin with what the code says."""
         self._table = table
         self._lanes = table.lanes
 
-    def listed(self, declared: Mapping[str, Numbers], *, now: datetime) -> list[LimitStatus]:
+    def listed(self, declared: Mapping[str, LimitNumbers], *, now: datetime) -> list[LimitStatus]:
         """Every limit, with the numbers of its jobs."""
-        return counted(self._known(declared).values(), self._counts(now))
+        return count_limits(self._known(declared).values(), self._counts(now))
 
-    def show(self, name: str, declared: Mapping[str, Numbers], *, now: datetime) -> LimitDetail:
+    def show(self, name: str, declared: Mapping[str, LimitNumbers], *, now: datetime) -> LimitDetail:
         """One limit, its keys, and the jobs that hold its places."""
-        limit, counts = named(name, self._known(declared)), self._counts(now)
+        limit, counts = require_limit(name, self._known(declared)), self._counts(now)
         starts = {
             key: next_start(tat, limit.numbers)
             for key, tat in self._lanes.tats.items()
             if key.partition(" ")[0] == name
         }
         holders = [
-            Holder(row.id, row.new.queue, row.new.lane or "", row.new.task, None, row.started_at)
+            LimitHolder(row.id, row.new.queue, row.new.lane or "", row.new.task, None, row.started_at)
             for row in self._held()
             if any(key.limit == name for key in keys_under(row.new.queue, row.new.lane or ""))
         ]
-        return LimitDetail(counted([limit], counts)[0], keys_counted(name, counts, starts), holders)
+        return LimitDetail(count_limits([limit], counts)[0], keys_counted(name, counts, starts), holders)
 
     def change(
-        self, name: str, numbers: Numbers, declared: Mapping[str, Numbers], *, by: str | None, now: datetime
+        self,
+        name: str,
+        numbers: LimitNumbers,
+        declared: Mapping[str, LimitNumbers],
+        *,
+        by: str | None,
+        now: datetime,
     ) -> LimitStatus:
         """Give a limit other numbers."""
         known = self._known(declared)
         if not name.startswith(QUEUE) or name in known:
-            refuse_other_kind(named(name, known), numbers)
+            refuse_other_kind(require_limit(name, known), numbers)
         said = declared[name].declared if name in declared else ""
         self._lanes.said[name] = LimitStatus(name, numbers._replace(declared=said), now, by)
         return self._lanes.said[name]
 
-    def unset(self, name: str, declared: Mapping[str, Numbers], *, by: str | None) -> None:  # noqa: ARG002 - for the audit
+    def unset(self, name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) -> None:  # noqa: ARG002 - for the audit
         """Have a limit say again what the code says."""
-        named(name, self._known(declared))
+        require_limit(name, self._known(declared))
         self._lanes.said.pop(name, None)
 
     def weigh(self, share: str, weight: int | None, *, by: str | None, now: datetime) -> None:  # noqa: ARG002 - for the audit
@@ -78,11 +84,11 @@ class LimitBook:
         """Every limit, and the jobs that hold places or wait."""
         return self._known(self._lanes.declared()), self._counts(now)
 
-    def _known(self, declared: Mapping[str, Numbers]) -> dict[str, LimitStatus]:
+    def _known(self, declared: Mapping[str, LimitNumbers]) -> dict[str, LimitStatus]:
         found = {name: LimitStatus(name, numbers, None, None) for name, numbers in declared.items()}
         return dict(sorted((found | self._lanes.said).items()))
 
-    def _held(self) -> list[Row]:
+    def _held(self) -> list[JobRow]:
         return [row for row in self._table.rows() if row.is_running or row.keeps_place]
 
     def _counts(self, now: datetime) -> list[LaneCount]:

@@ -7,17 +7,17 @@ it which job waits, and asks whom a deadline admits.
 from collections.abc import Mapping
 from datetime import datetime
 
-from pgqueue.store.signals import Looked, Sent
-from pgqueue.testing.flows import Flows
-from pgqueue.testing.row import Row
+from pgqueue.store.signals import Sent, SignalLook
+from pgqueue.testing.flows import FlowBook
+from pgqueue.testing.row import JobRow
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.signals import Awaited, reason_of
+from pgqueue.values.signals import SignalWait, reason_of
 
 
 class Mailbox:
     """The signals that were sent, and what jobs wait for."""
 
-    def __init__(self, rows: Mapping[int, Row], flows: Flows) -> None:
+    def __init__(self, rows: Mapping[int, JobRow], flows: FlowBook) -> None:
         """Begin with no signal.
 
         Args:
@@ -29,8 +29,8 @@ class Mailbox:
         self._sent: dict[tuple[str, str], str | None] = {}
         self._deadlines: dict[tuple[int, str], datetime] = {}
         self._passed: set[tuple[int, str]] = set()
-        self._waiting: dict[int, Awaited] = {}
-        self._tokens: dict[str, Awaited] = {}
+        self._waiting: dict[int, SignalWait] = {}
+        self._tokens: dict[str, SignalWait] = {}
 
     def send(self, target: str, name: str, payload: str | None, *, now: datetime) -> Sent:
         """Keep a signal, and admit the jobs that wait for it."""
@@ -54,23 +54,23 @@ class Mailbox:
             return "expired"
         return self.send(awaited.target, awaited.name, payload, now=now)
 
-    def callback(self, awaited: Awaited, *, now: datetime) -> str:
+    def callback(self, awaited: SignalWait, *, now: datetime) -> str:
         """The token of a callback."""
         self._note_deadline(awaited, now)
         token = f"in-memory.{awaited.job_id}.{awaited.name}"
         self._tokens[token] = awaited
         return token
 
-    def look(self, awaited: Awaited, *, now: datetime) -> Looked:
+    def look(self, awaited: SignalWait, *, now: datetime) -> SignalLook:
         """Whether what an attempt waits for is there, or the wait is over."""
         wait = awaited.job_id, awaited.reason
         arrived = awaited.target is not None and (awaited.target, awaited.name) in self._sent
         if not arrived and wait in self._deadlines and self._deadlines[wait] <= now:
             self._passed.add(wait)
         payload = self._sent[awaited.target, awaited.name] if awaited.target and arrived else None
-        return Looked(wait in self._passed, arrived, payload)
+        return SignalLook(wait in self._passed, arrived, payload)
 
-    def wait(self, row: Row, awaited: Awaited, *, now: datetime) -> None:
+    def wait(self, row: JobRow, awaited: SignalWait, *, now: datetime) -> None:
         """Block a job until its signal or its deadline, unless the signal is there."""
         row.attempts -= 1
         row.wait(JobState.READY)
@@ -111,7 +111,7 @@ class Mailbox:
             return flow is None or flow.ended_at is not None
         return False
 
-    def _note_deadline(self, awaited: Awaited, now: datetime) -> None:
+    def _note_deadline(self, awaited: SignalWait, now: datetime) -> None:
         if awaited.timeout is not None:
             self._deadlines.setdefault((awaited.job_id, awaited.reason), now + awaited.timeout)
 

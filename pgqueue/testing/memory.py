@@ -9,21 +9,21 @@ from typing import NoReturn, TypeVar
 
 from pgqueue.app.registry import Registry
 from pgqueue.errors import NotInMemory
-from pgqueue.store.audit import doing
+from pgqueue.store.audit import unaudited
 from pgqueue.store.connections.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing.alerts import AlertBook
-from pgqueue.testing.bulk import Operations
+from pgqueue.testing.bulk import OperationBook
 from pgqueue.testing.clock import Clock
+from pgqueue.testing.flow_answers import FlowAnswers
 from pgqueue.testing.flow_control import FlowControl
-from pgqueue.testing.flow_facts import FlowFacts
+from pgqueue.testing.flow_facts import FlowFactsAnswers
 from pgqueue.testing.flow_growth import FlowGrowth
-from pgqueue.testing.flow_looking import FlowLooks
-from pgqueue.testing.insight import Looks
+from pgqueue.testing.insight import InsightAnswers
 from pgqueue.testing.limits import LimitBook
 from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
-from pgqueue.testing.table import Table
+from pgqueue.testing.table import JobTable
 from pgqueue.values.jobs.verdict import Verdict
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ T = TypeVar("T")
 ANSWERED = frozenset(
     {
         "control.show",
-        "waiting.look",
+        "job_end.look",
         "why.why",
         "control.newest",
         "control.counts",
@@ -42,7 +42,7 @@ ANSWERED = frozenset(
         "control.run_now",
     }
 )
-"""The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""
+"""The plans that are answered, by name. The method of :class:`JobTable` with the last part of the name takes the arguments."""
 ADDING = frozenset({"enqueue.enqueue", "enqueue.enqueue_many"})
 """Those that add jobs, which :class:`Adding` answers in the same way."""
 CLAIMS = frozenset({"plans.next_claim", "finish.record", "leases.leave_without_jobs", "crashes.start"})
@@ -61,7 +61,7 @@ QUEUES = frozenset(f"queues.{name}" for name in ("pause", "drain", "resume", "kn
 OPERATIONS = frozenset(
     {"bulk.preview", "bulk.begin", "bulk_jobs.find", "bulk_jobs.change", "bulk_jobs.note", "audit.listed"}
 )
-"""Those about operations on many jobs, which :class:`Operations` answers in the same way."""
+"""Those about operations on many jobs, which :class:`OperationBook` answers in the same way."""
 SIGNALS = frozenset({"signals.send", "signals.resolve", "signals.callback", "signals.look"})
 """Those about signals, which :class:`Mailbox` answers in the same way."""
 NOTES = frozenset({"notes.recall", "notes.recall_long", "notes.keep", "notes.report", "notes.progress"})
@@ -75,15 +75,15 @@ FLOW_CONTROL = frozenset(
 FLOW_GROWTH = frozenset({"flow_growth.complete"})
 """The one by which jobs add to them, which :class:`FlowGrowth` answers in the same way."""
 FLOW_FACTS = frozenset({"flow_facts.facts"})
-"""The one by which jobs know what came before them, which :class:`FlowFacts` answers in the same way."""
-FLOW_LOOKS = frozenset(f"flow_looking.{name}" for name in ("flows", "flow", "nodes", "state", "results"))
-"""Those by which callers look at them, which :class:`FlowLooks` answers in the same way."""
+"""The one by which jobs know what came before them, which :class:`FlowFactsAnswers` answers in the same way."""
+FLOW_LOOKS = frozenset(f"flow_queries.{name}" for name in ("flows", "flow", "nodes", "state", "results"))
+"""Those by which callers look at them, which :class:`FlowAnswers` answers in the same way."""
 LIMITS = frozenset(
     f"limit_control.{name}" for name in ("listed", "show", "change", "unset", "weigh", "weights")
 )
 """Those about limits, which :class:`LimitBook` answers in the same way."""
 INSIGHT = frozenset({"insight.running", "insight.errors", "insight.schedules", "searching.search"})
-"""Those by which callers look at the queue as a whole, which :class:`Looks` answers in the same way."""
+"""Those by which callers look at the queue as a whole, which :class:`InsightAnswers` answers in the same way."""
 ALERTS = frozenset(
     f"alerts.{name}" for name in ("apply", "remove", "listed", "silence", "due", "look", "fail")
 )
@@ -126,8 +126,8 @@ class Memory(Database):
 
     def clear(self) -> None:
         """Forget every job, what it noted, every flow, signal, schedule and alert."""
-        self._table = table = Table(self._limits, self._limiting)
-        self._operations = Operations(table)
+        self._table = table = JobTable(self._limits, self._limiting)
+        self._operations = OperationBook(table)
         self.flows = table.flows
         calendar, limits = Calendar(table.adding.enqueue, table.show), LimitBook(table)
         self._answers: dict[str, object] = {
@@ -142,11 +142,11 @@ class Memory(Database):
             **dict.fromkeys(FLOWS, self.flows),
             **dict.fromkeys(FLOW_CONTROL, FlowControl(table)),
             **dict.fromkeys(FLOW_GROWTH, FlowGrowth(table)),
-            **dict.fromkeys(FLOW_FACTS, FlowFacts(table.flows)),
-            **dict.fromkeys(FLOW_LOOKS, FlowLooks(table.flows)),
+            **dict.fromkeys(FLOW_FACTS, FlowFactsAnswers(table.flows)),
+            **dict.fromkeys(FLOW_LOOKS, FlowAnswers(table.flows)),
             **dict.fromkeys(LIMITS, limits),
             **dict.fromkeys(ALERTS, AlertBook(table, calendar, limits)),
-            **dict.fromkeys(INSIGHT, Looks(table, calendar)),
+            **dict.fromkeys(INSIGHT, InsightAnswers(table, calendar)),
         }
 
     def take_reclaimed(self) -> list[Verdict]:
@@ -156,8 +156,8 @@ class Memory(Database):
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join
         """Answer a plan; where an operator asks, write down what changed."""
         with self._one_at_a_time:
-            answer = self._answer(doing(plan))
-            if doing(plan) is not plan and plan.arguments["changed"](answer):
+            answer = self._answer(unaudited(plan))
+            if unaudited(plan) is not plan and plan.arguments["changed"](answer):
                 self._operations.write(**plan.arguments, result=answer, now=self.clock.now)
             return answer
 

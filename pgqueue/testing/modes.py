@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+from pgqueue.app.database_for_tests import Replace, replace_databases
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.undertest import Replace, replace_databases
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.memory import Memory
-from pgqueue.testing.standin import StandIn, Unpooled
+from pgqueue.testing.standin import StandIn, UnpooledDatabase
 
 D = TypeVar("D", bound=Database | StandIn)
 
-# By name: ``pgqueue.testing.eagerly`` imports this module.
-MODES = {"memory": "pgqueue.testing.memory:Memory", "eager": "pgqueue.testing.eagerly:Eager"}
+# By name: ``pgqueue.testing.eager`` imports this module.
+MODES = {"memory": "pgqueue.testing.memory:Memory", "eager": "pgqueue.testing.eager:Eager"}
 
 log = logging.getLogger("pgqueue")
 
@@ -49,7 +49,7 @@ def in_memory(queue: PgQueue, *, clock: Clock | None = None) -> Iterator[Memory]
     Yields:
         The memory, empty at the beginning, with its ``clock``.
     """
-    with swapped(queue, Memory(queue, clock)) as memory:
+    with swap_database(queue, Memory(queue, clock)) as memory:
         yield memory
 
 
@@ -65,9 +65,9 @@ def in_database(queue: PgQueue, dsn: str, *, clock: Clock | None = None) -> Iter
     Yields:
         The queue.
     """
-    real = Unpooled(dsn, schema=queue.database.catalogue.schema)
+    real = UnpooledDatabase(dsn, schema=queue.database.catalogue.schema)
     try:
-        with swapped(queue, StandIn(real, clock=clock)):
+        with swap_database(queue, StandIn(real, clock=clock)):
             yield queue
     finally:
         real.close()
@@ -88,12 +88,12 @@ def in_transaction(queue: PgQueue, connection: object, *, clock: Clock | None = 
     Yields:
         The queue.
     """
-    with swapped(queue, StandIn(_real(queue), clock=clock, connection=connection)):
+    with swap_database(queue, StandIn(_real(queue), clock=clock, connection=connection)):
         yield queue
 
 
 @contextmanager
-def swapped(queue: PgQueue, database: D) -> Iterator[D]:
+def swap_database(queue: PgQueue, database: D) -> Iterator[D]:
     """Put another database in place of a queue's for the length of a block."""
     before, queue.database = queue.database, cast("Database", database)
     try:

@@ -6,20 +6,20 @@ from datetime import datetime, timedelta
 import msgspec
 
 from pgqueue.store import signals
-from pgqueue.store.flows import following
+from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.jobs.portions import Portions
-from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.queues.serving import Serving
+from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.queues.shares import Split
 from pgqueue.values.workers.lease import LEASE
 
 
-class Found(msgspec.Struct, frozen=True):
+class DrainClaim(msgspec.Struct, frozen=True):
     """What a drain finds.
 
     Attributes:
@@ -34,12 +34,12 @@ class Found(msgspec.Struct, frozen=True):
 @plan(transaction=True)
 def next_claim(
     worker: leases.WorkerInfo,
-    served: Serving,
+    served: ServedQueues,
     split: Split | None,
-    lanes: Lanes,
+    lanes: ServedLanes,
     *,
     now: datetime | None = None,
-) -> Steps[Found]:
+) -> Steps[DrainClaim]:
     """All that a worker does between two jobs, in one plan.
 
     It ends the jobs that have expired, registers the worker or renews its lease, makes due jobs ready, and claims the next
@@ -58,7 +58,7 @@ def next_claim(
     polled = yield from upkeep.arrive(worker, LEASE, seldom=True, now=now)
     while polled.wait_in == 0 and (yield from signals.admit_due(now=now)).handled:
         pass
-    while polled.flow_work and (yield from following.work(now=now)):
+    while polled.flow_work and (yield from flow_progress.work(now=now)):
         pass
     if "age" in polled.seldom:
         yield from queues.age(now=now)
@@ -67,4 +67,4 @@ def next_claim(
     if not claims and (polled.in_lanes or polled.limited):
         claims = [*(yield from lanes.claim(worker.id, 1, horizon=0, now=now)).claims]
     timeouts = {queue: timedelta(seconds=seconds) for queue, seconds in polled.timeouts.items()}
-    return Found(claims[0] if claims else None, timeouts)
+    return DrainClaim(claims[0] if claims else None, timeouts)

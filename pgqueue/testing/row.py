@@ -13,7 +13,7 @@ from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
 
 
 @dataclass(slots=True)
-class Row:
+class JobRow:
     """One job: what a :class:`Job` shows of it, and what a claim needs besides."""
 
     id: int

@@ -1,4 +1,4 @@
-"""The schedules of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.schedules.due` decides."""
+"""The schedules of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.schedules.due_ticks` decides."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ import msgspec
 
 from pgqueue.errors import UnknownSchedule
 from pgqueue.store.schedules.schedules import NOT_THERE, Same, keeping_args
-from pgqueue.store.schedules.ticks import Fired
-from pgqueue.values.jobs.job import Enqueued, Job, NewJob, Outcome
+from pgqueue.store.schedules.ticks import FiringResult
+from pgqueue.values.jobs.job import EnqueueAnswer, Job, NewJob, Outcome
 from pgqueue.values.payloads.meta import SCHEDULE, SCHEDULED_FOR
 from pgqueue.values.payloads.readable import object_of
-from pgqueue.values.schedules.due import FIRED, SKIPPED, WAITING, look, past
-from pgqueue.values.schedules.record import Applied, Change, Run, Schedule
+from pgqueue.values.schedules.due_ticks import FIRED, SKIPPED, WAITING, look, past
+from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange, ScheduleRun
 from pgqueue.values.schedules.rule import MICROSECOND
 from pgqueue.values.schedules.schedule import NewSchedule
 
 
-class Adds(Protocol):
+class AddJob(Protocol):
     """Adds a job at an instant."""
 
-    def __call__(self, job: NewJob, *, now: datetime) -> Enqueued:
+    def __call__(self, job: NewJob, *, now: datetime) -> EnqueueAnswer:
         """The job's id, or that of the job that has its unique key."""
 
 
 @dataclass(slots=True)
-class Entry:
+class ScheduleEntry:
     """One schedule."""
 
     new: NewSchedule
@@ -42,7 +42,7 @@ class Entry:
 class Calendar:
     """Schedules and their ticks."""
 
-    def __init__(self, enqueue: "Adds", show: Callable[[int], Job | None]) -> None:
+    def __init__(self, enqueue: "AddJob", show: Callable[[int], Job | None]) -> None:
         """Begin with no schedule.
 
         Args:
@@ -51,12 +51,12 @@ class Calendar:
         """
         self._enqueue = enqueue
         self._show = show
-        self._entries: dict[str, Entry] = {}
-        self._ticks: dict[tuple[str, datetime], Run] = {}
+        self._entries: dict[str, ScheduleEntry] = {}
+        self._ticks: dict[tuple[str, datetime], ScheduleRun] = {}
 
     def put(
         self, new: NewSchedule, *, replace: bool, keep_key: bool, same: Same | None, now: datetime
-    ) -> Change:
+    ) -> ScheduleChange:
         """Add a schedule, or change it."""
         new.require_tick(now)
         if keep_key and new.job.unique_key is None and (known := self._entries.get(new.name)):
@@ -117,7 +117,7 @@ class Calendar:
                 self._ticks[key] = msgspec.structs.replace(run, state=SKIPPED)
         return self._entries.pop(name, None) is not None
 
-    def fire_due(self, *, limit: int, now: datetime) -> Fired:  # noqa: ARG002 - all at once
+    def fire_due(self, *, limit: int, now: datetime) -> FiringResult:  # noqa: ARG002 - all at once
         """Fire what is due."""
         jobs: list[int] = []
         for name, entry in sorted(self._entries.items()):
@@ -134,7 +134,7 @@ class Calendar:
                 ]
                 jobs += [run.job_id for run in noted if run is not None and run.job_id is not None]
                 entry.settled, entry.next_at = found.settled or entry.settled, found.next_at
-        return Fired(jobs)
+        return FiringResult(jobs)
 
     def fire(self, name: str, *, now: datetime) -> int | None:
         """Add a job now."""
@@ -145,7 +145,7 @@ class Calendar:
         run = self._note(entry, at, FIRED, "manual", run_at=now, now=now)
         return None if run is None else run.job_id
 
-    def backfill(self, name: str, start: datetime, end: datetime, *, now: datetime) -> list[Run]:
+    def backfill(self, name: str, start: datetime, end: datetime, *, now: datetime) -> list[ScheduleRun]:
         """Fire ticks of the past."""
         entry = self._required(name)
         ticks = past(name, entry.new.timing, start, end, now)
@@ -155,7 +155,7 @@ class Calendar:
             entry.next_at = now
         return [run for run in runs if run is not None]
 
-    def runs(self, name: str, *, before: datetime | None, limit: int) -> list[Run]:
+    def runs(self, name: str, *, before: datetime | None, limit: int) -> list[ScheduleRun]:
         """Its ticks, the latest first."""
         found = [
             run for (key, at), run in self._ticks.items() if key == name and (before is None or at < before)
@@ -163,25 +163,25 @@ class Calendar:
         latest = sorted(found, key=lambda run: run.at, reverse=True)[:limit]
         return [msgspec.structs.replace(run, job_state=self._state_of(run.job_id)) for run in latest]
 
-    def _put(self, new: NewSchedule, *, replace: bool, same: Same | None, now: datetime) -> Change:
+    def _put(self, new: NewSchedule, *, replace: bool, same: Same | None, now: datetime) -> ScheduleChange:
         known = self._entries.get(new.name)
         if known is None:
-            self._entries[new.name] = Entry(new, now, now, new.timing.next(now))
-            return Change.ADDED
+            self._entries[new.name] = ScheduleEntry(new, now, now, new.timing.next(now))
+            return ScheduleChange.ADDED
         if not replace or known.new.module != new.module:
-            return Change.TAKEN
+            return ScheduleChange.TAKEN
         if same is not None:
             new = keeping_args(new, {new.name: known.new.job.args.decode()}, same)
         if known.new == new:
-            return Change.UNCHANGED
+            return ScheduleChange.UNCHANGED
         if known.new.timing.rule != new.timing.rule or _bounds(known.new) != _bounds(new):
             known.settled, known.next_at = now, new.timing.next(now)
         known.new = new
-        return Change.CHANGED
+        return ScheduleChange.CHANGED
 
     def _note(
-        self, entry: Entry, at: datetime, state: str, kind: str, *, run_at: datetime, now: datetime
-    ) -> Run | None:
+        self, entry: ScheduleEntry, at: datetime, state: str, kind: str, *, run_at: datetime, now: datetime
+    ) -> ScheduleRun | None:
         """Note a tick, and add its job; None: it was noted before."""
         key = (entry.new.name, at)
         known = self._ticks.get(key)
@@ -197,7 +197,7 @@ class Calendar:
                 job_id = added.id
             else:
                 state = SKIPPED
-        run = Run(at=at, fired_at=now, kind=kind, state=state, job_id=job_id, job_state=None)
+        run = ScheduleRun(at=at, fired_at=now, kind=kind, state=state, job_id=job_id, job_state=None)
         self._ticks[key] = run
         return run
 
@@ -211,12 +211,12 @@ class Calendar:
         job = None if job_id is None else self._show(job_id)
         return None if job is None else str(job.state)
 
-    def _required(self, name: str) -> Entry:
+    def _required(self, name: str) -> ScheduleEntry:
         if name not in self._entries:
             raise UnknownSchedule(NOT_THERE.format(name))
         return self._entries[name]
 
-    def _shown(self, entry: Entry) -> Schedule:
+    def _shown(self, entry: ScheduleEntry) -> Schedule:
         job, timing = entry.new.job, entry.new.timing
         fired = [at for (key, at), run in self._ticks.items() if key == entry.new.name and run.state == FIRED]
         return Schedule(

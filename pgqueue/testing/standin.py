@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from pgqueue.store.audit import doing
+from pgqueue.store.audit import unaudited
 from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.drivers import is_blocking, psycopg_async_connection, psycopg_connection
-from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.connections.transactions import achecked, checked
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
@@ -88,7 +88,7 @@ class StandIn:
 
     def _dated(self, plan: Plan[T]) -> Plan[T]:
         """The plan at the clock's instant, where it takes an instant and none is given."""
-        if (done := doing(plan)) is not plan:
+        if (done := unaudited(plan)) is not plan:
             return plan.but(done=self._dated(done))
         if self.clock is None or plan.arguments.get("now", plan) is not None:
             return plan
@@ -100,7 +100,7 @@ class StandIn:
         return connection
 
 
-class Unpooled(Database):
+class UnpooledDatabase(Database):
     """A database whose awaitable connections are closed at once: a pool would outlive the loop of its test."""
 
     @asynccontextmanager

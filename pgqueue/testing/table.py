@@ -1,6 +1,6 @@
 """Jobs in a dict, for tests without a database.
 
-Each public method of :class:`Table`, of its :class:`Adding` and of its :class:`Claims` answers the plan of its name, with the
+Each public method of :class:`JobTable`, of its :class:`JobAdder` and of its :class:`ClaimBook` answers the plan of its name, with the
 same arguments, as PostgreSQL would to one client that has no other beside it. What is decided elsewhere is not decided here
 again: what becomes of an attempt (:mod:`pgqueue.values.jobs.verdict`) comes in as a verdict, and arguments and results
 (:mod:`pgqueue.values.payloads.signature`) as JSON.
@@ -11,25 +11,25 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from pgqueue.store.queues.standings import RATED
-from pgqueue.store.results.waiting import Look
-from pgqueue.testing.adding import Adding
-from pgqueue.testing.around import Around
-from pgqueue.testing.claims import Claims
-from pgqueue.testing.flows import Flows
+from pgqueue.store.results.job_end import EndLook
+from pgqueue.testing.claims import ClaimBook
+from pgqueue.testing.flows import FlowBook
+from pgqueue.testing.job_adder import JobAdder
 from pgqueue.testing.known_queues import KnownQueues
-from pgqueue.testing.lanes import Lanes
+from pgqueue.testing.lanes import LaneBook
 from pgqueue.testing.mailbox import Mailbox
-from pgqueue.testing.row import Row
+from pgqueue.testing.queue_state import QueueState
+from pgqueue.testing.row import JobRow
 from pgqueue.testing.why import facts_of
-from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
 from pgqueue.values.insight.why import Why, explain
 from pgqueue.values.jobs.job import Job, JobState, QueueCount
-from pgqueue.values.limits.limit import Numbers
-from pgqueue.values.limits.limiting import Limiting
-from pgqueue.values.queues.standing import Head, QueueStanding, Sample, standings
+from pgqueue.values.limits.limit import LimitNumbers
+from pgqueue.values.limits.task_limits import TaskLimits
+from pgqueue.values.queues.standing import QueueHead, QueueStanding, StandingSample, standings
 
 
-class Table:
+class JobTable:
     """All jobs of a queue: shows them, cancels them, and makes them ready again.
 
     Attributes:
@@ -43,8 +43,8 @@ class Table:
 
     def __init__(
         self,
-        limits: Callable[[], Mapping[str, Numbers]],
-        limiting: Callable[[], Mapping[str, Limiting | None]],
+        limits: Callable[[], Mapping[str, LimitNumbers]],
+        limiting: Callable[[], Mapping[str, TaskLimits | None]],
     ) -> None:
         """Begin with no job.
 
@@ -52,20 +52,22 @@ class Table:
             limits: returns those of the queue's tasks, by name.
             limiting: returns which of them each task has.
         """
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, JobRow] = {}
         self.queues = KnownQueues(lambda: {row.new.queue for row in self._rows.values()})
-        self.lanes = Lanes(limits)
-        self.adding = Adding(self._rows, self.queues, self.lanes, lambda one, now: self.cancel(one, now=now))
-        self.flows = Flows(self.adding.insert, self.adding.holder, self.adding.require_rooms)
+        self.lanes = LaneBook(limits)
+        self.adding = JobAdder(
+            self._rows, self.queues, self.lanes, lambda one, now: self.cancel(one, now=now)
+        )
+        self.flows = FlowBook(self.adding.insert, self.adding.holder, self.adding.require_rooms)
         self.mailbox = Mailbox(self._rows, self.flows)
-        self._around = Around(self._rows, self.queues, self.lanes, self.flows, self.mailbox)
-        self.claims = Claims(self._around, limiting)
+        self._around = QueueState(self._rows, self.queues, self.lanes, self.flows, self.mailbox)
+        self.claims = ClaimBook(self._around, limiting)
 
     def clock(self, *, now: datetime) -> datetime:
         """What time it is."""
         return now
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[JobRow]:
         """All jobs, in the order of their ids."""
         return list(self._rows.values())
 
@@ -74,12 +76,12 @@ class Table:
         row = self._rows.get(job_id)
         return None if row is None else row.shown()
 
-    def look(self, job_id: int) -> Look | None:
+    def look(self, job_id: int) -> EndLook | None:
         """One job, and its result as it is stored."""
         row = self._rows.get(job_id)
         if row is None:
             return None
-        return Look(row.shown(), None if row.result is None else row.result.decode())
+        return EndLook(row.shown(), None if row.result is None else row.result.decode())
 
     def why(self, job_id: int, *, now: datetime) -> Why:
         """Why a job does not run; here none does until a test drains its queue."""
@@ -113,8 +115,8 @@ class Table:
                 numbers[queue, row.shown_state] += 1
         return standings(
             now=now,
-            heads=[Head(queue, oldest, numbers[queue, "ready"]) for queue, oldest in ready.items()],
-            samples=[Sample(queue, state, count) for (queue, state), count in numbers.items()],
+            heads=[QueueHead(queue, oldest, numbers[queue, "ready"]) for queue, oldest in ready.items()],
+            samples=[StandingSample(queue, state, count) for (queue, state), count in numbers.items()],
             live_percent=100.0,
             dead_percent=100.0,
             rates={queue: count / RATED.total_seconds() for queue, count in rates.items() if count},
@@ -152,18 +154,18 @@ class Table:
             del self._rows[row.id]
         return len(found)
 
-    def _dead(self, job_ids: Collection[int]) -> list[Row]:
+    def _dead(self, job_ids: Collection[int]) -> list[JobRow]:
         return [row for row in self._rows.values() if row.state is JobState.DEAD and row.id in job_ids]
 
     def revive(self, job_ids: Sequence[int], *, without_key: bool, now: datetime) -> Retried:
         """Make dead jobs ready, unless a live job has their key or another flow has their flow's."""
-        revived, held = list[int](), list[Held]()
+        revived, held = list[int](), list[BlockedRetry]()
         barred = {job_id for job_id in job_ids if self.flows.bars(job_id)}
         for row in self._dead([job_id for job_id in job_ids if job_id not in barred]):
             key = None if without_key else row.unique_key
             twin = self.adding.holder(key)
             if twin is not None and key is not None:
-                held.append(Held(row.id, twin.id, key))
+                held.append(BlockedRetry(row.id, twin.id, key))
                 continue
             row.revive(JobState.READY, now)
             row.unique_key = key

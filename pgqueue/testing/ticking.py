@@ -28,7 +28,7 @@ def assert_ticks(queue: PgQueue, name: str, *, after: datetime, expected: Sequen
     if name not in declared:
         raise UnknownSchedule(f"the app declares no schedule {name!r}{did_you_mean(name, declared)}")
     wanted = [_instant(one) for one in expected]
-    found = [tick.at for tick in islice(_running(declared[name], after), len(wanted))]
+    found = [tick.at for tick in islice(_ticks_that_run(declared[name], after), len(wanted))]
     if found != wanted:
         shown = islice(declared[name].after(after), len(wanted) + 3)
         raise AssertionError(
@@ -42,7 +42,7 @@ def assert_ticks(queue: PgQueue, name: str, *, after: datetime, expected: Sequen
         )
 
 
-def _running(timing: Timing, after: datetime) -> "filter[Tick]":
+def _ticks_that_run(timing: Timing, after: datetime) -> "filter[Tick]":
     return filter(lambda tick: tick.runs, timing.after(after.astimezone(UTC)))
 
 

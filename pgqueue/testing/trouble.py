@@ -94,7 +94,7 @@ class _Failing(Middleware):
 
     def _fail(self) -> None:
         if self._trouble.is_due():
-            raise _noted(self._error)
+            raise _with_note(self._error)
 
 
 class _Dying(Middleware):
@@ -129,7 +129,7 @@ def _around(task: AnyTask, middleware: Middleware) -> Iterator[None]:
         registered.compose(before)
 
 
-def _noted(error: BaseException | type[BaseException]) -> BaseException:
+def _with_note(error: BaseException | type[BaseException]) -> BaseException:
     made = error() if isinstance(error, type) else error.with_traceback(None)
     if INJECTED not in getattr(made, "__notes__", ()):
         made.add_note(INJECTED)

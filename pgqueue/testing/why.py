@@ -6,17 +6,17 @@ No worker serves a queue in memory, so what is said of workers is that a drain r
 from collections.abc import Iterator
 from datetime import datetime
 
-from pgqueue.testing.around import Around
-from pgqueue.testing.flows import Edge, Node
-from pgqueue.testing.row import Row
+from pgqueue.testing.flows import EdgeRow, NodeRow
+from pgqueue.testing.queue_state import QueueState
+from pgqueue.testing.row import JobRow
 from pgqueue.values.flows.flow import NodeState
-from pgqueue.values.insight.why_facts import MOST_NAMED, Facts, HeldPlace, LimitFacts, NodeFacts, opens_in
+from pgqueue.values.insight.why_facts import MOST_NAMED, HeldPlace, LimitFacts, NodeFacts, WhyFacts, opens_in
 from pgqueue.values.jobs.job import JobFlags, JobState
 from pgqueue.values.limits.limit import keys_of
 from pgqueue.values.limits.status import keys_under
 
 
-def facts_of(around: Around, row: Row, now: datetime) -> Facts:
+def facts_of(around: QueueState, row: JobRow, now: datetime) -> WhyFacts:
     """What is known of a job that has a record."""
     standing = around.queues.of(row.new.queue)
     last = row.errors[-1] if row.errors else None
@@ -25,7 +25,7 @@ def facts_of(around: Around, row: Row, now: datetime) -> Facts:
     node = around.flows.of_job(row.id) if row.state is JobState.BLOCKED and awaited is None else None
     waits = not row.state.ended and not row.is_running
     since = row.ended_at if row.state.ended else row.started_at
-    return Facts(
+    return WhyFacts(
         state=row.shown_state,
         queue=row.new.queue,
         task=row.new.task,
@@ -59,7 +59,7 @@ def facts_of(around: Around, row: Row, now: datetime) -> Facts:
     )
 
 
-def _ahead(around: Around, row: Row) -> int:
+def _ahead(around: QueueState, row: JobRow) -> int:
     """How many jobs of its queue, or of its lane, come before it."""
     return sum(
         other.is_ready
@@ -69,14 +69,14 @@ def _ahead(around: Around, row: Row) -> int:
     )
 
 
-def _in_other_lanes(around: Around, row: Row) -> int:
+def _in_other_lanes(around: QueueState, row: JobRow) -> int:
     return sum(
         other.is_ready and other.new.queue == row.new.queue and other.new.lane not in {None, row.new.lane}
         for other in around.rows.values()
     )
 
 
-def _limits(around: Around, row: Row, now: datetime) -> list[LimitFacts]:
+def _limits(around: QueueState, row: JobRow, now: datetime) -> list[LimitFacts]:
     return [
         LimitFacts(
             key.limit,
@@ -84,7 +84,11 @@ def _limits(around: Around, row: Row, now: datetime) -> list[LimitFacts]:
             None if numbers is None else numbers.most,
             None if numbers is None else numbers.every,
             None if numbers is None else numbers.burst,
-            len(held := _held(around, key.text) if numbers is not None and numbers.most is not None else []),
+            len(
+                held := _holders_of_key(around, key.text)
+                if numbers is not None and numbers.most is not None
+                else []
+            ),
             [HeldPlace(one.id) for one in held[: MOST_NAMED + 1]],
             None
             if numbers is None or numbers.every is None
@@ -94,7 +98,7 @@ def _limits(around: Around, row: Row, now: datetime) -> list[LimitFacts]:
     ]
 
 
-def _held(around: Around, key: str) -> list[Row]:
+def _holders_of_key(around: QueueState, key: str) -> list[JobRow]:
     """The jobs that hold a place of a key; one that keeps its place holds none of its queue as a whole."""
     return [
         row
@@ -104,7 +108,7 @@ def _held(around: Around, key: str) -> list[Row]:
     ]
 
 
-def _behind(around: Around, node: Node) -> int | None:
+def _behind(around: QueueState, node: NodeRow) -> int | None:
     """The flow of the same key for which the flow of a node waits."""
     if node.flow.state != "waiting":
         return None
@@ -112,7 +116,7 @@ def _behind(around: Around, node: Node) -> int | None:
     return min((other.id for other in others if other.id < node.flow.id), default=None)
 
 
-def _unmet(node: Node) -> list[Edge]:
+def _unmet(node: NodeRow) -> list[EdgeRow]:
     """What a node, and each group that it is in, waits for: first that of the outermost group; what failed at the front."""
     levels = [level for level in _up(node) if level.state is NodeState.WAITING]
     found = [
@@ -125,13 +129,13 @@ def _unmet(node: Node) -> list[Edge]:
     return [edge for _, edge in sorted(found, key=lambda one: one[0])]
 
 
-def _up(node: Node | None) -> Iterator[Node]:
+def _up(node: NodeRow | None) -> Iterator[NodeRow]:
     while node is not None:
         yield node
         node = node.parent
 
 
-def _node(edge: Edge) -> NodeFacts:
+def _node(edge: EdgeRow) -> NodeFacts:
     node = edge.before
     job = _failed_job(node) if node.state is NodeState.FAILED else node.job
     last = job.errors[-1] if job is not None and job.errors else None
@@ -151,7 +155,7 @@ def _node(edge: Edge) -> NodeFacts:
     )
 
 
-def _failed_job(node: Node) -> Row | None:
+def _failed_job(node: NodeRow) -> JobRow | None:
     """The job of a node that failed; of a group, of its first member that did."""
     while node.job is None:
         failed = next((one for one in node.members if one.state is NodeState.FAILED), None)

@@ -60,7 +60,7 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
 """Options of other queues' decorators and enqueues."""
 
 
-def hinting(function: Callable[P, R]) -> Callable[P, R]:
+def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
     """Make the error for an unknown option suggest the right one. It is still a ``TypeError``."""
 
     @functools.wraps(function)
@@ -76,18 +76,18 @@ def hinting(function: Callable[P, R]) -> Callable[P, R]:
     return hinted
 
 
-def answering_elsewhere(kind: type[T]) -> type[T]:
+def suggest_methods(kind: type[T]) -> type[T]:
     """Make the errors for methods of other queues' tasks, which this class lacks, say what to write here.
 
     Each method is a descriptor. A ``__getattr__`` would be called only for these names, but would make every attribute
     look-up slower: Python 3.11 specialises no look-up on a class that has one.
     """
     for name in METHODS.keys() - vars(kind).keys():
-        setattr(kind, name, _Elsewhere(name))
+        setattr(kind, name, _MissingMethod(name))
     return kind
 
 
-class _Elsewhere:
+class _MissingMethod:
     """A method that the class does not have: looking it up raises ``AttributeError``, as for any unknown name."""
 
     def __init__(self, name: str) -> None:
@@ -118,11 +118,11 @@ def _hint(function: Callable[..., object], given: Mapping[str, object]) -> str |
             meant = nearest(name, known)
             return (
                 f"{name}= is no option here; "
-                + (option_hint(name) or (f"did you mean {meant}=?" if meant else f"there are {_listed(known)}"))
+                + (option_hint(name) or (f"did you mean {meant}=?" if meant else f"there are {_list_options(known)}"))
             )  # fmt: skip
     return None
 
 
-def _listed(known: Mapping[str, inspect.Parameter]) -> str:
+def _list_options(known: Mapping[str, inspect.Parameter]) -> str:
     keywords = [name for name, one in known.items() if one.kind is inspect.Parameter.KEYWORD_ONLY]
     return ", ".join(f"{name}=" for name in keywords)

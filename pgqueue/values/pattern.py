@@ -15,7 +15,7 @@ def is_pattern(text: str) -> bool:
     return "*" in text
 
 
-def matching(pattern: str, names: Iterable[str]) -> list[str]:
+def matching_names(pattern: str, names: Iterable[str]) -> list[str]:
     """The names that a pattern stands for, in their order; a name without ``*`` stands for itself."""
     if not is_pattern(pattern):
         return [pattern]

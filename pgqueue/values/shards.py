@@ -14,7 +14,7 @@ import msgspec
 from pgqueue.errors import InvalidOption
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.unique import as_names, derived_key
-from pgqueue.values.limits.limiting import Limiting
+from pgqueue.values.limits.task_limits import TaskLimits
 
 if TYPE_CHECKING:
     from pgqueue.values.schedules.schedule import NewSchedule
@@ -74,7 +74,7 @@ def key_of(job: NewJob) -> str | None:
     return first
 
 
-def require_one_home(job: NewJob, limitings: Mapping[str, Limiting | None]) -> None:
+def require_one_home(job: NewJob, limitings: Mapping[str, TaskLimits | None]) -> None:
     """Refuse a job whose keys could live on two shards, where one shard could not count what it has to.
 
     Args:

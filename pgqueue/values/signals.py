@@ -17,7 +17,7 @@ LONGEST_KEY = 296
 """Characters of a key; with its prefix it is a target."""
 
 
-class Awaited(NamedTuple):
+class SignalWait(NamedTuple):
     """What an attempt waits for.
 
     Attributes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from pgqueue.app.context import Context, Host
+from pgqueue.app.context import AttemptHost, Context
 from pgqueue.app.task import Task
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
@@ -81,7 +81,7 @@ class Attempt:
         return self
 
     @property
-    def members(self) -> Sequence["Member"]:
+    def members(self) -> Sequence["BatchMember"]:
         """The attempts of a batch, one for each job; none: this is no batch."""
         return ()
 
@@ -95,14 +95,14 @@ class BatchAttempt(Attempt):
 
     __slots__ = ("_members", "_unstopped", "left")
 
-    def __init__(self, claims: Sequence[Claim], task: Task[..., Any], host: Host) -> None:
+    def __init__(self, claims: Sequence[Claim], task: Task[..., Any], host: AttemptHost) -> None:
         """A call that starts now, with a member for each claim."""
         super().__init__(claims[0], task, Context(claims[0], host), plain=not task.is_async)
-        self._members = [Member(claim, task, Context(claim, host), self) for claim in claims]
+        self._members = [BatchMember(claim, task, Context(claim, host), self) for claim in claims]
         self._unstopped = self.left = len(claims)
 
     @property
-    def members(self) -> Sequence["Member"]:
+    def members(self) -> Sequence["BatchMember"]:
         """The attempts of its jobs."""
         return self._members
 
@@ -113,7 +113,7 @@ class BatchAttempt(Attempt):
             self.stop(why)
 
 
-class Member(Attempt):
+class BatchMember(Attempt):
     """One job of a batch that is being run.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 A job whose arguments cannot be read, that has expired, or that a condition of its flow keeps from running, ends before the
 call, and the others are called without it. What a single attempt does in the same place is in :mod:`pgqueue.worker.executor`; what a coroutine waits
-for, in :mod:`pgqueue.worker.awaiting`.
+for, in :mod:`pgqueue.worker.await_in_loop`.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.jobs.job import JobFlags
 from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.values.payloads.codec import args_text
-from pgqueue.worker import flow_attempts, quarantine
-from pgqueue.worker.attempt import BatchAttempt, Member
-from pgqueue.worker.awaiting import awaited, rest
+from pgqueue.worker import before_attempt, flow_attempts
+from pgqueue.worker.attempt import BatchAttempt, BatchMember
+from pgqueue.worker.await_in_loop import await_in_loop, rest
 from pgqueue.worker.executor import Executor, generator_error, task_of
 
 
-class Ready:
+class BatchItems:
     """The jobs with which the function is called.
 
     Attributes:
@@ -31,7 +31,7 @@ class Ready:
 
     __slots__ = ("batch", "pairs")
 
-    def __init__(self, pairs: list[tuple[Member, BatchJob[Any]]], executor: Executor) -> None:
+    def __init__(self, pairs: list[tuple[BatchMember, BatchJob[Any]]], executor: Executor) -> None:
         """Make the batch."""
         self.pairs = pairs
         self.batch = Batch[Any]([job for _, job in pairs], executor)
@@ -41,39 +41,39 @@ async def run(executor: Executor, attempt: BatchAttempt) -> None:
     """Run a batch of an ``async def`` task; each member is told its verdict."""
     task, ready = task_of(attempt), None
     try:
-        for one in _asking(attempt):
+        for one in _members_to_ask(attempt):
             await _ask(executor, one)
-        ready = _prepared(executor, attempt)
+        ready = _prepare_items(executor, attempt)
         if ready is not None:
-            work = _called(task, attempt, ready)
+            work = _call(task, attempt, ready)
             try:
                 waits_for = work.send(None)
             except StopIteration as end:
                 value = end.value
             else:
                 value = await rest(attempt, work, waits_for)
-            _returned(executor, ready, value)
+            _decide_returned(executor, ready, value)
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-        _raised(executor, attempt, ready, error)
+        _decide_raised(executor, attempt, ready, error)
 
 
 def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractEventLoop) -> None:
     """Run a batch of a plain function in the current thread; what it returns to be awaited is awaited in this loop."""
     task, ready = task_of(attempt), None
     try:
-        for one in _asking(attempt):
+        for one in _members_to_ask(attempt):
             _ask_plain(executor, one, loop)
-        ready = _prepared(executor, attempt)
+        ready = _prepare_items(executor, attempt)
         if ready is not None:
-            value = _called(task, attempt, ready)
+            value = _call(task, attempt, ready)
             if inspect.isawaitable(value):
-                value = awaited(value, attempt, loop)
-            _returned(executor, ready, value)
+                value = await_in_loop(value, attempt, loop)
+            _decide_returned(executor, ready, value)
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-        _raised(executor, attempt, ready, error)
+        _decide_raised(executor, attempt, ready, error)
 
 
-def _asking(attempt: BatchAttempt) -> list[Member]:
+def _members_to_ask(attempt: BatchAttempt) -> list[BatchMember]:
     """The members whose job has a condition, or may have killed workers."""
     return [
         one
@@ -82,31 +82,33 @@ def _asking(attempt: BatchAttempt) -> list[Member]:
     ]
 
 
-async def _ask(executor: Executor, one: Member) -> None:
+async def _ask(executor: Executor, one: BatchMember) -> None:
     try:
-        if quarantine.is_suspect(one) and (decided := await quarantine.abegin(executor, one)):
+        if before_attempt.is_suspect(one) and (decided := await before_attempt.abegin(executor, one)):
             one.decide(decided.verdict)
         elif (one.claim.flags or 0) & JobFlags.ASKS and (
-            skipped := await flow_attempts.askipped(executor, one)
+            skipped := await flow_attempts.askip_or_give_facts(executor, one)
         ):
             one.decide(skipped)
     except Exception as error:  # noqa: BLE001 - the others run all the same
         one.decide(executor.raised(task_of(one), one, error))
 
 
-def _ask_plain(executor: Executor, one: Member, loop: asyncio.AbstractEventLoop) -> None:
+def _ask_plain(executor: Executor, one: BatchMember, loop: asyncio.AbstractEventLoop) -> None:
     try:
-        if quarantine.is_suspect(one) and (decided := quarantine.begin(executor, one, loop)):
+        if before_attempt.is_suspect(one) and (decided := before_attempt.begin(executor, one, loop)):
             one.decide(decided.verdict)
-        elif (one.claim.flags or 0) & JobFlags.ASKS and (skipped := flow_attempts.skipped(executor, one)):
+        elif (one.claim.flags or 0) & JobFlags.ASKS and (
+            skipped := flow_attempts.skip_or_give_facts(executor, one)
+        ):
             one.decide(skipped)
     except Exception as error:  # noqa: BLE001 - the others run all the same
         one.decide(executor.raised(task_of(one), one, error))
 
 
-def _prepared(executor: Executor, attempt: BatchAttempt) -> Ready | None:
+def _prepare_items(executor: Executor, attempt: BatchAttempt) -> BatchItems | None:
     """Make an item of each job's arguments; None: no job is left to run."""
-    task, pairs = task_of(attempt), list[tuple[Member, BatchJob[Any]]]()
+    task, pairs = task_of(attempt), list[tuple[BatchMember, BatchJob[Any]]]()
     for one in attempt.members:
         if one.claim.expires_in is not None and (late := executor.expired(one.claim)):
             one.decide(late)
@@ -121,22 +123,22 @@ def _prepared(executor: Executor, attempt: BatchAttempt) -> Ready | None:
             one.decide(executor.raised(task, one, error))
     if not pairs:
         return None
-    ready = Ready(pairs, executor)
+    ready = BatchItems(pairs, executor)
     attempt.context = BatchContext(pairs[0][0].claim, executor, ready.batch)
     return ready
 
 
-def _text(executor: Executor, one: Member) -> str:
+def _text(executor: Executor, one: BatchMember) -> str:
     return one.claim.args if executor.codec is None else args_text(executor.codec, one.claim)
 
 
-def _called(task: Task[..., Any], attempt: BatchAttempt, ready: Ready) -> Any:  # noqa: ANN401 - the task's own value
+def _call(task: Task[..., Any], attempt: BatchAttempt, ready: BatchItems) -> Any:  # noqa: ANN401 - the task's own value
     """Call the function, or the middleware around it; a coroutine that it returns has not begun."""
     batch = ready.batch
     return task.function(batch) if task.around is None else task.around(attempt.context, (batch,), {})
 
 
-def _returned(executor: Executor, ready: Ready, value: object) -> None:
+def _decide_returned(executor: Executor, ready: BatchItems, value: object) -> None:
     """Decide on each job, now that the function has returned.
 
     Raises:
@@ -155,7 +157,7 @@ def _returned(executor: Executor, ready: Ready, value: object) -> None:
             one.decide(executor.success(one.claim, one.context.seconds, job.result))
 
 
-def _share_out(ready: Ready, value: object) -> None:
+def _share_out(ready: BatchItems, value: object) -> None:
     """Give each job its result; one that it has already stays."""
     never_ran = generator_error(value)
     if never_ran is not None:
@@ -171,7 +173,9 @@ def _share_out(ready: Ready, value: object) -> None:
             job.result = result
 
 
-def _raised(executor: Executor, attempt: BatchAttempt, ready: Ready | None, error: BaseException) -> None:
+def _decide_raised(
+    executor: Executor, attempt: BatchAttempt, ready: BatchItems | None, error: BaseException
+) -> None:
     """Decide on each job, now that the call has ended with an error; its traceback is logged once."""
     jobs = {} if ready is None else {one.claim.id: job for one, job in ready.pairs}
     logged = False
@@ -190,7 +194,7 @@ def _raised(executor: Executor, attempt: BatchAttempt, ready: Ready | None, erro
 
 
 def _note_completed(
-    executor: Executor, one: Member, job: BatchJob[Any] | None, error: BaseException | None = None
+    executor: Executor, one: BatchMember, job: BatchJob[Any] | None, error: BaseException | None = None
 ) -> None:
     """The batch's transaction has recorded how this job ended: say what is to be said of it."""
     if job is not None and job.error is not None and executor.note(one.claim, job.error):

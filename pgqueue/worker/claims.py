@@ -1,7 +1,7 @@
 """The worker's claims in memory, from their arrival to their verdicts, and the slots in which they run.
 
 This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them, :mod:`pgqueue.worker.completer` takes the
-verdicts and records them, and :mod:`pgqueue.worker.gathering` makes batches. The event loop, the threads of plain functions
+verdicts and records them, and :mod:`pgqueue.worker.batch_groups` makes batches. The event loop, the threads of plain functions
 and the heartbeat's thread call it, so every change of more than one step is made under one lock.
 """
 
@@ -14,13 +14,13 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from pgqueue.app.context import Context, Host
+from pgqueue.app.context import AttemptHost, Context
 from pgqueue.app.task import Task
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
-from pgqueue.worker.appointed import Appointed
-from pgqueue.worker.attempt import Attempt, BatchAttempt, Member
-from pgqueue.worker.gathering import Gathered, Gathering, without
+from pgqueue.worker.attempt import Attempt, BatchAttempt, BatchMember
+from pgqueue.worker.batch_groups import BatchGroups, GatheredBatch, without
+from pgqueue.worker.delayed_starts import DelayedStarts
 
 NO_WAITS: Mapping[int, float] = MappingProxyType({})
 
@@ -49,7 +49,7 @@ class Claims:
         size: int,
         *,
         tasks: Mapping[str, Task[..., Any]],
-        host: Host,
+        host: AttemptHost,
         batch_tasks: Collection[str] = (),
     ) -> None:
         """Start with no claim.
@@ -63,9 +63,9 @@ class Claims:
         self.lock = threading.Lock()
         self.size = size
         self.draining = False
-        self.waiting: deque[Claim | Gathered] = deque()
-        self.gathering = Gathering(host.codec)
-        self.appointed = Appointed()
+        self.waiting: deque[Claim | GatheredBatch] = deque()
+        self.gathering = BatchGroups(host.codec)
+        self.appointed = DelayedStarts()
         self.running: dict[int, Attempt] = {}
         self.verdicts: list[Verdict] = []
         self.replaced: list[Attempt] = []
@@ -184,7 +184,7 @@ class Claims:
                 self.taken -= 1
                 return None
             del self.waiting[0]
-            if isinstance(claim, Gathered) or (self._batch_tasks and claim.task in self._batch_tasks):
+            if isinstance(claim, GatheredBatch) or (self._batch_tasks and claim.task in self._batch_tasks):
                 return self._start(claim, self._tasks[claim.task])
             if claim.id in self.running:
                 self._replace(self.running[claim.id])
@@ -288,13 +288,13 @@ class Claims:
                 self.waiting.append(claim)
         self._put(self.gathering.take_due(now))
 
-    def _put(self, batches: Sequence[Gathered]) -> None:
+    def _put(self, batches: Sequence[GatheredBatch]) -> None:
         self.waiting += batches
         self._beside_waiting += sum(len(batch.claims) - 1 for batch in batches)
 
-    def _start(self, batch: Claim | Gathered, task: Task[..., Any]) -> Attempt:
+    def _start(self, batch: Claim | GatheredBatch, task: Task[..., Any]) -> Attempt:
         """Start the attempts of a batch. A claim that came before its task was loaded is one by itself."""
-        claims = batch.claims if isinstance(batch, Gathered) else [batch]
+        claims = batch.claims if isinstance(batch, GatheredBatch) else [batch]
         whole = BatchAttempt(claims, task, self._host)
         self._beside_waiting -= len(claims) - 1
         self._beside_running += len(claims) - 1
@@ -308,14 +308,16 @@ class Claims:
         """Take these claims out of those that wait for a slot."""
         gone = {*map(id, dropped)}
         for one in self.waiting:
-            if isinstance(one, Gathered):
+            if isinstance(one, GatheredBatch):
                 without(one, dropped)
         kept = [
-            one for one in self.waiting if (one.claims if isinstance(one, Gathered) else id(one) not in gone)
+            one
+            for one in self.waiting
+            if (one.claims if isinstance(one, GatheredBatch) else id(one) not in gone)
         ]
         self.waiting.clear()
         self.waiting += kept
-        self._beside_waiting = sum(len(one.claims) - 1 for one in kept if isinstance(one, Gathered))
+        self._beside_waiting = sum(len(one.claims) - 1 for one in kept if isinstance(one, GatheredBatch))
 
     def _settle_batch(self, whole: BatchAttempt) -> bool:
         """End what is left of a batch. Not _end for each job: this saves a fifth of what a batch costs."""
@@ -329,14 +331,14 @@ class Claims:
         whole.left = 0
         return bool(ended)
 
-    def _is_plain(self, claim: Claim | Gathered) -> bool:
+    def _is_plain(self, claim: Claim | GatheredBatch) -> bool:
         task = self._tasks.get(claim.task)
         return task is not None and not task.is_async
 
     def _end(self, attempt: Attempt, verdict: Verdict | None) -> None:
         del self.running[attempt.claim.id]
         self.ended += 1
-        if isinstance(attempt, Member):
+        if isinstance(attempt, BatchMember):
             attempt.whole.left -= 1
             self._beside_running -= attempt.whole.left > 0
         if verdict is not None:
@@ -351,7 +353,7 @@ class Claims:
 
     def _detach(self, attempt: Attempt) -> None:
         """Free the slot of a plain function that goes on; of a batch, once every job of it has ended."""
-        if isinstance(attempt, Member):
+        if isinstance(attempt, BatchMember):
             attempt.detached = True
             if attempt.whole.left:
                 return
@@ -360,9 +362,9 @@ class Claims:
         self.not_returned += 1
 
 
-def _each(waiting: Iterable[Claim | Gathered]) -> Iterator[Claim]:
+def _each(waiting: Iterable[Claim | GatheredBatch]) -> Iterator[Claim]:
     for one in waiting:
-        if isinstance(one, Gathered):
+        if isinstance(one, GatheredBatch):
             yield from one.claims
         else:
             yield one

@@ -25,7 +25,7 @@ from pgqueue.values.jobs.verdict import Succeeded, Verdict, as_recorded
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.recorder import LOCKED_FOR, Recorder, Written, log_fields
+from pgqueue.worker.recorder import LOCKED_FOR, Recorder, WriteResult, log_fields
 from pgqueue.worker.signals import Signals
 
 if TYPE_CHECKING:
@@ -218,11 +218,11 @@ class Completer:
             self._later = [one for one in self._later if one[0] > now]
         batch = waiting[:LARGEST_BATCH]
         if batch and not _are_alike_and_small(batch):
-            batch = batch[: _fitting(batch)]
+            batch = batch[: _count_fitting(batch)]
         del waiting[: len(batch)]
         return batch
 
-    def _note(self, batch: Sequence[Verdict], written: Written) -> None:
+    def _note(self, batch: Sequence[Verdict], written: WriteResult) -> None:
         """Keep what has to wait, and look for verdicts that changed nothing."""
         done, now = written.done, time.monotonic()
         if len(done) == len(batch) and not written.refused and {*map(type, batch)} == {Succeeded}:
@@ -249,7 +249,7 @@ class Completer:
         self._observers.lost([verdict.claim for verdict in verdicts])
 
 
-def _fitting(verdicts: Sequence[Verdict]) -> int:
+def _count_fitting(verdicts: Sequence[Verdict]) -> int:
     """How many of them, from the first on, make a batch: of one worker id, small enough, and one for each job; at least one.
 
     A server that crashes may forget a claim. Then this worker may claim the job again while the verdict on the first attempt

@@ -2,7 +2,7 @@
 
 What becomes of the job is decided by the pure rules of :mod:`pgqueue.values.jobs.verdict`; the completer records it. What is
 different for a job in a flow is in :mod:`pgqueue.worker.flow_attempts`, and how a coroutine is awaited in
-:mod:`pgqueue.worker.awaiting`.
+:mod:`pgqueue.worker.await_in_loop`.
 """
 
 import asyncio
@@ -38,22 +38,22 @@ from pgqueue.values.jobs.verdict import (
     Unknown,
     Verdict,
     describe,
-    expired,
+    error_to_log,
+    expired_verdict,
     judge,
-    unlogged,
     without_result,
 )
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payloads.codec import args_text, encoded_result, node_result_text
-from pgqueue.values.payloads.hiding import logged_error, logged_undecodable
+from pgqueue.values.payloads.hidden_errors import logged_error, logged_undecodable
 from pgqueue.values.payloads.result import NOT_RETURNED
 from pgqueue.values.payloads.signature import encode_result
-from pgqueue.values.workers.crashes import Begun
-from pgqueue.worker import alone, flow_attempts, joblog, quarantine
+from pgqueue.values.workers.crashes import CrashCount
+from pgqueue.worker import attempt_process, before_attempt, flow_attempts, joblog
 from pgqueue.worker.attempt import Attempt, Stop
-from pgqueue.worker.awaiting import awaited, rest, timed_out
+from pgqueue.worker.await_in_loop import await_in_loop, rest, timed_out
+from pgqueue.worker.before_attempt import EarlyEnd
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.quarantine import Decided
 
 log = worker_log()
 
@@ -61,7 +61,7 @@ UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 UNKNOWN_AFTER = timedelta(days=3)
 
 
-class _Undecodable(Exception):
+class _UndecodableArguments(Exception):
     """The arguments cannot be read. The task raises errors of the same class, but not this one."""
 
     def __init__(self, why: PayloadNotDecodable) -> None:
@@ -132,9 +132,9 @@ class Executor:
         """Told of each error that ends an attempt; whether there is anything to record. Tests override this."""
         return True
 
-    async def run_alone(self, attempt: Attempt, begun: Begun) -> Decided | None:
+    async def run_alone(self, attempt: Attempt, begun: CrashCount) -> EarlyEnd | None:
         """Run an attempt in a process of its own, since the job may have killed workers. Tests override this."""
-        return await alone.run(self, self._queue, self._app(), attempt, begun)
+        return await attempt_process.run(self, self._queue, self._app(), attempt, begun)
 
     async def run(self, attempt: Attempt) -> Verdict | None:
         """Run an attempt of an ``async def`` task.
@@ -147,11 +147,11 @@ class Executor:
         if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
             return late
         if task is None:
-            return await self._unregistered(attempt)
+            return await self._requeue_unregistered(attempt)
         try:
-            if attempt.claim.flags and (decided := await quarantine.adecided(self, task, attempt)):
+            if attempt.claim.flags and (decided := await before_attempt.aadmit(self, task, attempt)):
                 return decided.verdict
-            work = self._called(task, attempt)
+            work = self._call(task, attempt)
             try:
                 waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
             except StopIteration as end:
@@ -180,11 +180,11 @@ class Executor:
         if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
             return late
         try:
-            if attempt.claim.flags and (decided := quarantine.decided(self, task, attempt, loop)):
+            if attempt.claim.flags and (decided := before_attempt.admit(self, task, attempt, loop)):
                 return decided.verdict
-            value = self._called(task, attempt)
+            value = self._call(task, attempt)
             if inspect.isawaitable(value):
-                value = awaited(value, attempt, loop)
+                value = await_in_loop(value, attempt, loop)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 flow_attempts.complete(self, attempt, verdict)
@@ -204,14 +204,14 @@ class Executor:
         """The verdict on an attempt that was told to stop, and has stopped."""
         return self._stopped(task_of(attempt), attempt, asyncio.CancelledError())
 
-    def _called(self, task: Task[..., Any], attempt: Attempt) -> Any:  # noqa: ANN401 - the task's own value
+    def _call(self, task: Task[..., Any], attempt: Attempt) -> Any:  # noqa: ANN401 - the task's own value
         """Call the function, or the middleware around it; a coroutine that it returns has not begun."""
         claim, around = attempt.claim, task.around
         try:
             data = claim.args if self.codec is None else args_text(self.codec, claim)
             args, kwargs = task.signature.decode(data, attempt.context)
         except PayloadNotDecodable as error:
-            raise _Undecodable(error) from error
+            raise _UndecodableArguments(error) from error
         return task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
 
     def _judge(self, ctx: Context, error: BaseException) -> Verdict:
@@ -244,13 +244,13 @@ class Executor:
         self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
     ) -> Verdict | None:
         """The verdict on an attempt that ended with an error; ``logged``: its traceback has been logged."""
-        if isinstance(error, _Undecodable):
+        if isinstance(error, _UndecodableArguments):
             return self.undecodable(attempt.claim, error.why)
         if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
             return self._stopped(task, attempt, error)
         return self.failed(task, attempt, error, logged=logged)
 
-    async def _unregistered(self, attempt: Attempt) -> Verdict | None:
+    async def _requeue_unregistered(self, attempt: Attempt) -> Verdict | None:
         """Have the task loaded; then the job is requeued, to start as one of its task's kind."""
         claim = attempt.claim
         try:
@@ -290,7 +290,7 @@ class Executor:
 
     def expired(self, claim: Claim) -> Died | None:
         """The verdict on a job whose attempt is about to start, if it is too late for that."""
-        verdict = expired(claim, time.monotonic())
+        verdict = expired_verdict(claim, time.monotonic())
         if verdict is not None and verdict.error is not None:
             fields = {"job": claim.id, "task": claim.task, "error": verdict.error.message}
             log.warning("job is dead: %s", joblog.why_dead("expired"), extra=fields)
@@ -336,7 +336,7 @@ class Executor:
         fields["seconds"] = round(context.seconds, 3)
         match verdict:
             case Died():
-                shown = None if logged else logged_error(self.codec, unlogged(error))
+                shown = None if logged else logged_error(self.codec, error_to_log(error))
                 log.error("job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=shown)
             case Again():
                 log.warning(

@@ -21,20 +21,20 @@ from pgqueue.store.jobs import claim
 from pgqueue.store.jobs.portions import Portions
 from pgqueue.store.jobs.refusals import in_one_line, of_a_row
 from pgqueue.store.limits import limits
-from pgqueue.store.limits.limits import Taken
-from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.store.limits.limits import LaneClaims
+from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan
 from pgqueue.store.workers import leases
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.queues.serving import Serving
-from pgqueue.worker.both import MOST, MOST_QUEUES, Both
+from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LOCKED, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.queues import Queues
-from pgqueue.worker.rate import Rate
+from pgqueue.worker.rate import EndRate
+from pgqueue.worker.ready_and_lanes import MOST, MOST_QUEUES, CombinedDivision
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.troubles import Reminder
@@ -79,8 +79,8 @@ class Fetcher:
         completer: Completer,
         heartbeat: Heartbeat,
         queues: Queues,
-        lanes: Lanes,
-        served: Serving,
+        lanes: ServedLanes,
+        served: ServedQueues,
         signals: Signals,
     ) -> None:
         """Start idle.
@@ -103,12 +103,12 @@ class Fetcher:
         self._heartbeat = heartbeat
         self._queues = queues
         self._lanes = lanes
-        self._both = Both(queues, lanes, served)
+        self._both = CombinedDivision(queues, lanes, served)
         self._again_in: float | None = None
         self._lanes_unfinished = False
         self._lanes_locked_until = 0.0
         self._signals = signals
-        self._rate = Rate()
+        self._rate = EndRate()
         self._portions = Portions()
         self._most = LARGEST_CLAIM
         self.filled = False
@@ -139,7 +139,7 @@ class Fetcher:
             try:
                 await self.run_once()
             except psycopg.Error as refusal:
-                await self._refused(refusal)
+                await self._note_refusal(refusal)
 
     async def run_once(self) -> None:
         """Claim what there is room for; wait for room, or for jobs, where there is none."""
@@ -151,7 +151,7 @@ class Fetcher:
                 await self._set_idle(idle=False)
             await self._wait(within=None)  # a head that is due is no reason to look before there is room
             return
-        found = await (self._claimed_of_both(room) if self._lanes.are_served else self._claimed(room))
+        found = await (self._claimed_of_both(room) if self._lanes.are_served else self._claim_ready(room))
         self._signals.looked()
         if found is None:
             return
@@ -188,14 +188,14 @@ class Fetcher:
             self._connection.cut()
             self._signals.look.set()
 
-    async def _claimed(self, room: int) -> list[Claim] | None:
+    async def _claim_ready(self, room: int) -> list[Claim] | None:
         """Claim ready jobs; None: the answer could not be handled, and what was claimed has been ended."""
-        return await self._handled(self._queues.claim(self._heartbeat.id, room), self._runners.add, room)
+        return await self._run_claim(self._queues.claim(self._heartbeat.id, room), self._runners.add, room)
 
     async def _claimed_up_to(self, quotas: Mapping[str, int], room: int) -> list[Claim] | None:
-        """As :meth:`_claimed`, at most the quota of each queue."""
+        """As :meth:`_claim_ready`, at most the quota of each queue."""
         plan = self._queues.claim_up_to(self._heartbeat.id, quotas, room)
-        return await self._handled(plan, self._runners.add, room)
+        return await self._run_claim(plan, self._runners.add, room)
 
     async def _claimed_of_both(self, room: int) -> list[Claim] | None:
         """Claim ready jobs and limited ones: divided among queues together, or each kind first in turn."""
@@ -204,7 +204,7 @@ class Fetcher:
         if of_lanes is not None:
             return await self._claimed_together(min(room, MOST), of_lanes)
         self._lanes_first = not self._lanes_first
-        claim_first, claim_then = self._claimed, self._claimed_from_all_lanes
+        claim_first, claim_then = self._claim_ready, self._claimed_from_all_lanes
         if self._lanes_first:
             claim_first, claim_then = claim_then, claim_first
         first = await claim_first(room)
@@ -219,7 +219,7 @@ class Fetcher:
             room, of_lanes, ready=self._claimed_up_to, lanes=self._claimed_from_lanes
         )
         if found is not None and self._queues.searches and (len(found) < room or self._queues.is_to_search):
-            others = await self._claimed(room - len(found))
+            others = await self._claim_ready(room - len(found))
             found = None if others is None else [*found, *others]
         self._lanes_unfinished |= found is not None and len(found) >= room
         return found
@@ -233,13 +233,13 @@ class Fetcher:
     async def _claimed_from_all_lanes(self, room: int) -> list[Claim] | None:
         return await self._claimed_from_lanes(self._lanes, room)
 
-    async def _claimed_from_lanes(self, lanes: Lanes, room: int) -> list[Claim] | None:
-        """As :meth:`_claimed`, limited jobs."""
+    async def _claimed_from_lanes(self, lanes: ServedLanes, room: int) -> list[Claim] | None:
+        """As :meth:`_claim_ready`, limited jobs."""
         if (left := self._lanes_locked_until - time.monotonic()) > 0:
             self._look_again_in(left)
             return []
         try:
-            taken = await self._handled(
+            taken = await self._run_claim(
                 lanes.claim(self._heartbeat.id, room), self._add_taken, room, told=LOCKED
             )
         except LOCKED as error:
@@ -252,7 +252,7 @@ class Fetcher:
             )
             return []
         except psycopg.Error as refusal:
-            await self._lanes_refused(lanes, refusal)
+            await self._note_lanes_refusal(lanes, refusal)
             return []
         if taken is None:
             return None
@@ -266,11 +266,11 @@ class Fetcher:
         """More may be claimed from lanes after this many seconds; None: not before jobs end or are added."""
         self._again_in = min(filter(None, (self._again_in, seconds)), default=None)
 
-    def _add_taken(self, taken: Taken) -> None:
+    def _add_taken(self, taken: LaneClaims) -> None:
         if taken.claims:
             self._runners.add(taken.claims, taken.waits, taken.since)
 
-    async def _handled(
+    async def _run_claim(
         self,
         plan: Plan[T],
         then: Callable[[T], object],
@@ -308,7 +308,7 @@ class Fetcher:
         if self._unhandled > 1:
             await self._pause(self._unhandled - 2)
 
-    async def _refused(self, refusal: psycopg.Error) -> None:
+    async def _note_refusal(self, refusal: psycopg.Error) -> None:
         """Go on after the database has refused a claim: without the job whose fault it is, if it is one's; else after a pause.
 
         Jobs are then claimed one at a time, so that those before the refused one are claimed, and it is the first one.
@@ -325,7 +325,7 @@ class Fetcher:
             return
         await self._pause(self._unhandled - 1)
 
-    async def _lanes_refused(self, lanes: Lanes, refusal: psycopg.Error) -> None:
+    async def _note_lanes_refusal(self, lanes: ServedLanes, refusal: psycopg.Error) -> None:
         """Claim ready jobs only, for a while; or limited ones one at a time, if one job is at fault."""
         if not of_a_row(refusal):
             self._lanes_locked_until = time.monotonic() + LANES_LOCKED_FOR

@@ -8,14 +8,14 @@ task; what a condition means is decided in :mod:`pgqueue.values.flows.condition`
 
 from typing import Any
 
-from pgqueue.app.context import Host
+from pgqueue.app.context import AttemptHost
 from pgqueue.app.task import Task
 from pgqueue.store.flows import flow_facts, flow_growth
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.store.plan import Plan
 from pgqueue.values.flows.condition import holds
-from pgqueue.values.flows.results import Facts
+from pgqueue.values.flows.results import FlowPosition
 from pgqueue.values.jobs.job import AttemptError, JobFlags
 from pgqueue.values.jobs.verdict import Cancelled, Succeeded
 from pgqueue.worker.attempt import Attempt
@@ -26,21 +26,21 @@ def asks(task: Task[..., Any], flags: int) -> bool:
     return bool(flags & JobFlags.ASKS or (flags & JobFlags.FLOW and task.signature.takes_context))
 
 
-def skipped(host: Host, attempt: Attempt) -> Cancelled | None:
+def skip_or_give_facts(host: AttemptHost, attempt: Attempt) -> Cancelled | None:
     """Give the attempt what it may know of its flow.
 
     Returns:
         The verdict, if a condition keeps the job from running.
     """
-    return _given(attempt, host.database.run(flow_facts.facts(attempt.claim.id)))
+    return _give_facts(attempt, host.database.run(flow_facts.facts(attempt.claim.id)))
 
 
-async def askipped(host: Host, attempt: Attempt) -> Cancelled | None:
-    """As :func:`skipped`, awaited."""
-    return _given(attempt, await host.database.arun(flow_facts.facts(attempt.claim.id)))
+async def askip_or_give_facts(host: AttemptHost, attempt: Attempt) -> Cancelled | None:
+    """As :func:`skip_or_give_facts`, awaited."""
+    return _give_facts(attempt, await host.database.arun(flow_facts.facts(attempt.claim.id)))
 
 
-def complete(host: Host, attempt: Attempt, done: Succeeded) -> None:
+def complete(host: AttemptHost, attempt: Attempt, done: Succeeded) -> None:
     """Complete a job that has added nodes to its flow, and add them.
 
     Raises:
@@ -51,13 +51,13 @@ def complete(host: Host, attempt: Attempt, done: Succeeded) -> None:
     _note_completion(host, attempt, done)
 
 
-async def acomplete(host: Host, attempt: Attempt, done: Succeeded) -> None:
+async def acomplete(host: AttemptHost, attempt: Attempt, done: Succeeded) -> None:
     """As :func:`complete`, awaited."""
     await aagain_after_deadlock(host.database.arun)(_completion(host, attempt, done))
     _note_completion(host, attempt, done)
 
 
-def _given(attempt: Attempt, facts: Facts | None) -> Cancelled | None:
+def _give_facts(attempt: Attempt, facts: FlowPosition | None) -> Cancelled | None:
     context = attempt.context
     context._facts = facts  # noqa: SLF001 - for the worker alone
     if facts is None or facts.skip_if is None or not holds(facts.skip_if, context.results):
@@ -66,11 +66,11 @@ def _given(attempt: Attempt, facts: Facts | None) -> Cancelled | None:
     return Cancelled(attempt.claim, said, skipped=True)
 
 
-def _completion(host: Host, attempt: Attempt, done: Succeeded) -> Plan[States]:
+def _completion(host: AttemptHost, attempt: Attempt, done: Succeeded) -> Plan[States]:
     additions = attempt.context._additions  # noqa: SLF001 - for the worker alone
     return flow_growth.complete(done, additions, keep=host.keeps_history)
 
 
-def _note_completion(host: Host, attempt: Attempt, done: Succeeded) -> None:
+def _note_completion(host: AttemptHost, attempt: Attempt, done: Succeeded) -> None:
     attempt.context.completed = True
     host.observers.ended([done])

@@ -4,11 +4,11 @@ import os
 import time
 from collections import deque
 
-from pgqueue.values.workers.load import GROW_AGAIN_AFTER, Load
+from pgqueue.values.workers.load import GROW_AGAIN_AFTER, WorkerLoad
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.memory import memory_in_use
-from pgqueue.worker.watch import Watch
+from pgqueue.worker.watch import LoopWatch
 
 LOOKS = 10
 """Slots count as unused when they were free at this many looks."""
@@ -17,7 +17,7 @@ LOOKS = 10
 class Gauge:
     """Measures the load of one worker. Called in the worker's event loop, about once a second."""
 
-    def __init__(self, claims: Claims, fetcher: Fetcher, watch: Watch) -> None:
+    def __init__(self, claims: Claims, fetcher: Fetcher, watch: LoopWatch) -> None:
         """Measure nothing yet.
 
         Args:
@@ -33,10 +33,10 @@ class Gauge:
         self._clocks = time.monotonic(), time.thread_time(), time.process_time()
         self._strained_at = time.monotonic() - GROW_AGAIN_AFTER
 
-    def measure(self) -> Load:
+    def measure(self) -> WorkerLoad:
         """The load since the last call."""
         self._taken.append(self._claims.taken)
-        load = Load(
+        load = WorkerLoad(
             busy=max(self._taken),
             more=bool(self._claims.waiting) or self._fetcher.filled,
             latency=self._watch.latency(),

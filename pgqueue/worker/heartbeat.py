@@ -38,7 +38,7 @@ from pgqueue.worker.memory import resident_memory
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
-from pgqueue.worker.watch import Watch
+from pgqueue.worker.watch import LoopWatch
 
 log = worker_log()
 
@@ -69,7 +69,7 @@ class Heartbeat:
         claims: Claims,
         runners: Runners,
         slots: Slots,
-        watch: Watch,
+        watch: LoopWatch,
         signals: Signals,
     ) -> None:
         """Prepare to register the worker.

@@ -82,7 +82,7 @@ class JobLog(Observer):
                     log.info("job returned to its queue", extra={**_fields(verdict.claim), "runs_in": delay})
 
 
-def started(
+def log_start(
     worker: UUID, where: psycopg.ConnectionInfo, queues: Sequence[str] | None, tasks: Sequence[str]
 ) -> None:
     """Log what a worker serves, and on which database."""
@@ -90,7 +90,7 @@ def started(
         "worker": str(worker),
         "database": f"{where.dbname} on {where.host}:{where.port}",
         "queues": "all" if queues is None else ", ".join(queues),
-        "tasks": _listed(sorted(tasks)),
+        "tasks": _list_names(sorted(tasks)),
     }
     about_worker.info("worker started", extra=fields)
     if not tasks:
@@ -99,7 +99,7 @@ def started(
         )
 
 
-def stopping(worker: UUID, running: int, grace: float) -> None:
+def log_stopping(worker: UUID, running: int, grace: float) -> None:
     """Log what a stopping worker waits for."""
     words = "worker stopping"
     if running and grace:
@@ -110,13 +110,13 @@ def stopping(worker: UUID, running: int, grace: float) -> None:
     about_worker.info(words, extra={"worker": str(worker), "running": running})
 
 
-def hurried(worker: UUID, running: int) -> None:
+def log_second_stop(worker: UUID, running: int) -> None:
     """Log what a worker does that was told to stop a second time."""
     words = f"worker stopping now: {_jobs(running)} returned to the queue"
     about_worker.info(words, extra={"worker": str(worker), "running": running})
 
 
-def stopped(worker: UUID, unrecorded: int) -> None:
+def log_stop(worker: UUID, unrecorded: int) -> None:
     """Log that a worker has ended, and how many verdicts it could not record."""
     fields = {"worker": str(worker)}
     if unrecorded:
@@ -135,7 +135,7 @@ def _jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count} jobs"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = len(names) - NAMED_TASKS
     return ", ".join(names[:NAMED_TASKS]) + (f" and {more} more" if more > 0 else "")
 

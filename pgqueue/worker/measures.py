@@ -1,7 +1,7 @@
 """What a worker measures of its jobs, for the time series: counts, and sketches of wait and run times, by queue and task.
 
 It is told of batches, as observers are, and counts batch by batch: most are of one queue and one task
-(:mod:`pgqueue.app.hooks.observed`). A minute is one of the database's clock, whose offset from this process's the worker asks for.
+(:mod:`pgqueue.app.hooks.observed_batches`). A minute is one of the database's clock, whose offset from this process's the worker asks for.
 What is gathered is written by :class:`pgqueue.worker.series.SeriesWriter` when its minute is over, so a worker that dies loses
 its last minute.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from pgqueue.app.hooks.observed import claimed_parts, ended_parts
+from pgqueue.app.hooks.observed_batches import claimed_parts, ended_parts
 from pgqueue.app.hooks.observer import Observer
 from pgqueue.values.insight.series import COUNTS
 from pgqueue.values.insight.sketch import count_times, count_waits, merge
@@ -39,7 +39,7 @@ NOT_RUN = frozenset({"expired", "unknown"})
 """Reasons of a death before an attempt."""
 
 
-class Tally:
+class MinuteTally:
     """What was counted of one queue and task in one minute."""
 
     __slots__ = ("counts", "runs", "waits")
@@ -73,7 +73,7 @@ class Measures(Observer):
     def __init__(self) -> None:
         """Count nothing yet; the clock is that of this process until :meth:`set_clock` is called."""
         self._lock = threading.Lock()
-        self._tallies: dict[Key, Tally] = {}
+        self._tallies: dict[Key, MinuteTally] = {}
         self._pairs = Counter[int]()
         self._offset = time.time() - time.monotonic()
 
@@ -128,7 +128,7 @@ class Measures(Observer):
                 tally.counts["reclaimed"] += len(some)
                 _count(tally, some, ran=False)
 
-    def take(self, *, everything: bool = False) -> dict[Key, Tally]:
+    def take(self, *, everything: bool = False) -> dict[Key, MinuteTally]:
         """Hand over what is to be written: of minutes that are over, or all of it."""
         minute = self._minute()
         with self._lock:
@@ -138,7 +138,7 @@ class Measures(Observer):
             self._pairs = Counter({minute: self._pairs[minute]})
         return taken
 
-    def put_back(self, tallies: Mapping[Key, Tally]) -> int:
+    def put_back(self, tallies: Mapping[Key, MinuteTally]) -> int:
         """Keep what could not be written, as far as there is room; returns how many rows were dropped."""
         with self._lock:
             room = max(0, KEPT - len(self._tallies))
@@ -167,7 +167,7 @@ class Measures(Observer):
             self._tally(max(kept, 0), queue, task).counts["enqueued"] += step * (end - start)
             end = start
 
-    def _tally(self, minute: int, queue: str | None, task: str | None) -> Tally:
+    def _tally(self, minute: int, queue: str | None, task: str | None) -> MinuteTally:
         found = self._tallies.get((minute, queue, task))
         if found is not None:
             return found
@@ -176,11 +176,11 @@ class Measures(Observer):
             key = minute, None, None
         if key not in self._tallies:
             self._pairs[minute] += 1
-            self._tallies[key] = Tally()
+            self._tallies[key] = MinuteTally()
         return self._tallies[key]
 
 
-def _count(tally: Tally, verdicts: Sequence[Verdict], *, ran: bool = True) -> None:
+def _count(tally: MinuteTally, verdicts: Sequence[Verdict], *, ran: bool = True) -> None:
     """Count verdicts of any kinds; without ``ran`` it is not known how long the attempts ran."""
     counts, times = tally.counts, list[float]()
     for verdict in verdicts:
@@ -204,7 +204,7 @@ def _count(tally: Tally, verdicts: Sequence[Verdict], *, ran: bool = True) -> No
     count_times(tally.runs, sorted(times))
 
 
-def _add(tally: Tally, other: Tally) -> None:
+def _add(tally: MinuteTally, other: MinuteTally) -> None:
     """Add another tally of the same minute and pair."""
     tally.counts.update(other.counts)
     merge(tally.waits, other.waits, other.waits.values())

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from pgqueue.app.hooks.hook import HookState
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
-from pgqueue.values.queues.serving import Serving
+from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.workers.health import Vitals, look_within
 from pgqueue.values.workers.lease import renew_every
 from pgqueue.values.workers.load import Bounds
@@ -34,14 +34,14 @@ from pgqueue.worker.series import SeriesWriter
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Upkeep
-from pgqueue.worker.watch import Blocked, Watch
+from pgqueue.worker.watch import LoopBlocker, LoopWatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class WorkerOptions:
     """What a worker was told, checked; see :class:`pgqueue.worker.worker.Worker`. Lengths of time are timedeltas."""
 
-    served: Serving
+    served: ServedQueues
     concurrency: Bounds
     lease: timedelta
     poll: timedelta
@@ -90,15 +90,15 @@ class Inspection:
     idle_threads: int
     waits: bool
     can_listen: bool
-    blocked: Blocked | None
+    blocked: LoopBlocker | None
     queues: tuple[str, ...]
     hooks: tuple[HookState, ...]
 
 
-class Parts:
+class WorkerParts:
     """The parts of a worker, in the order in which they depend on one another."""
 
-    def __init__(self, queue: PgQueue, options: Options) -> None:
+    def __init__(self, queue: PgQueue, options: WorkerOptions) -> None:
         """Make them; nothing is connected yet."""
         observers = queue.observers.of_worker(JobLog())
         measures = Measures() if options.series else None
@@ -122,7 +122,7 @@ class Parts:
             connections.finishing, claims, queue, signals=signals, observers=observers
         )
         self.runners = runners = Runners(claims, executor, completer, signals=signals, observers=observers)
-        self.watch = Watch(signals, runners, connections.stand_in, after=options.blocked_after)
+        self.watch = LoopWatch(signals, runners, connections.stand_in, after=options.blocked_after)
         self.slots = slots = Slots(
             options.concurrency,
             claims,
@@ -143,7 +143,7 @@ class Parts:
             signals=signals,
         )
         self.queues = queues = Queues(options.served)
-        self.lanes = lanes = Lanes(lambda: queue.limits, lambda: queue.limiting, options.served)
+        self.lanes = lanes = ServedLanes(lambda: queue.limits, lambda: queue.limiting, options.served)
         self.fetcher = fetcher = Fetcher(
             connections.claiming,
             claims=claims,

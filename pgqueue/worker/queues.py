@@ -9,7 +9,7 @@ claims a share from each, and goes on behind the last one at the next look. Each
 
 A look ends after ``LONGEST_LOOK``, and the next look goes on where it ended.
 
-Which queues are served, and which weights they have, is in :mod:`pgqueue.values.queues.serving`; how weights become numbers of claims,
+Which queues are served, and which weights they have, is in :mod:`pgqueue.values.queues.served_queues`; how weights become numbers of claims,
 in :mod:`pgqueue.values.queues.shares`. A worker with patterns searches for queues as one that serves all does, and leaves those out that
 it does not serve.
 """
@@ -27,8 +27,8 @@ from pgqueue.store.jobs.refusals import PASSED_FOR
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
 from pgqueue.values.pattern import is_pattern
-from pgqueue.values.queues.serving import ALL, Serving
-from pgqueue.values.queues.shares import MOST_ASKED, Shares, Split, Strict, in_turn, split_of
+from pgqueue.values.queues.served_queues import ALL, ServedQueues
+from pgqueue.values.queues.shares import MOST_ASKED, Shares, Split, StrictOrder, in_turn, split_of
 
 LOOK_AROUND_AFTER = 1.0
 """Seconds. While jobs are found in known queues, the worker looks for other queues this often."""
@@ -63,7 +63,7 @@ class Queues:
         unfinished: the last look ended before it had asked every queue.
     """
 
-    def __init__(self, served: Serving = ALL, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, served: ServedQueues = ALL, clock: Callable[[], float] = time.monotonic) -> None:
         """Start with the queues that are named, or with none.
 
         Args:
@@ -91,11 +91,11 @@ class Queues:
         return {queue: starts.get(queue, HEAD) for queue in self._seen_at}
 
     @plan
-    def refused(self) -> Steps[claim.Head | None]:
+    def refused(self) -> Steps[claim.ReadyHead | None]:
         """The job that the last claim, which was of one job, would have taken; None: there is none any more."""
         return (yield from claim.head([*self._order()], self._behind(self.marks.starts())))
 
-    def pass_over(self, head: claim.Head) -> None:
+    def pass_over(self, head: claim.ReadyHead) -> None:
         """For :data:`PASSED_FOR`, look behind a job. Those before it wait as long: jobs of a higher priority that are new."""
         self._passed[head.queue] = head.mark, self._clock() + PASSED_FOR
 
@@ -120,7 +120,7 @@ class Queues:
 
     @plan
     def claim_up_to(self, worker: UUID, quotas: Mapping[str, int], room: int) -> Steps[list[Claim]]:
-        """Claim from these queues, of each at most its quota, as another division says: :mod:`pgqueue.worker.both`."""
+        """Claim from these queues, of each at most its quota, as another division says: :mod:`pgqueue.worker.ready_and_lanes`."""
         starts, began = self.marks.starts(), self._clock()
         self._order = lambda: quotas
         claims = yield from claim.claim(worker, quotas, limit=room, marks=self._behind(starts))
@@ -164,7 +164,7 @@ class Queues:
         turn = [*queues[self._first :], *queues[: self._first]]
         claims = yield from self._fill(worker, turn, room)
         if queues and self._split is None:
-            self._first = (self._first + _served(turn, claims, room)) % len(queues)
+            self._first = (self._first + _count_served(turn, claims, room)) % len(queues)
         if self.searches:
             self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
         return claims
@@ -218,7 +218,7 @@ class Queues:
 _queue_of: Callable[[Claim], str] = attrgetter("queue")
 
 
-def _asked_at_each_look(served: Serving) -> Sequence[str]:
+def _asked_at_each_look(served: ServedQueues) -> Sequence[str]:
     """The queues that are asked at each look, also where the others are gone around: those that have a weight or a place of their own.
 
     In a strict order these are the ones before the first pattern.
@@ -249,12 +249,12 @@ class _Round:
         self._size, self._last_size = 0, MOST_KNOWN
         self._shares: Split | None = None
 
-    def shares(self, served: Serving) -> Split:
+    def shares(self, served: ServedQueues) -> Split:
         """How room is divided between the queues that entries name and all others, which are as many as the last round had."""
         if self._shares is None:
             place = (len(served.weights), "")
             self._shares = (
-                Strict(lambda queue: place if queue == OTHERS else served.place(queue))
+                StrictOrder(lambda queue: place if queue == OTHERS else served.place(queue))
                 if served.strict
                 else Shares(lambda queue: self._last_size if queue == OTHERS else served.weight(queue))
             )
@@ -278,7 +278,7 @@ class _Round:
             self.count += 1
 
 
-def _served(turn: Sequence[str], claims: Sequence[Claim], room: int) -> int:
+def _count_served(turn: Sequence[str], claims: Sequence[Claim], room: int) -> int:
     """How many queues have had their turn: all up to the last served if there was no room for more, else one."""
     if len(claims) < room or len(turn) <= room:
         return 1

@@ -10,7 +10,7 @@ SHORTEST_SAMPLE = 0.01
 """Seconds. Samples closer than this are ignored: jobs that end in one batch would look like a high rate."""
 
 
-class Rate:
+class EndRate:
     """How many attempts end each second: quick to rise, slow to fall, so that a pause of some milliseconds is ignored."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -16,7 +16,15 @@ import asyncio
 
 from pgqueue.store.jobs import claim
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Returned, Unknown, Verdict, Waits, describe, failed, lost
+from pgqueue.values.jobs.verdict import (
+    Returned,
+    Unknown,
+    Verdict,
+    Waits,
+    describe,
+    failed_verdict,
+    lost_verdict,
+)
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LONG_READ, Connections
 from pgqueue.worker.heartbeat import Heartbeat
@@ -89,5 +97,5 @@ class Reconciler:
 
 def _verdict(one: Claim, failure: BaseException | None, *, ran: bool) -> Verdict:
     if failure is not None:
-        return failed(one, describe(failure, one.attempt))
-    return lost(one, seconds=0.0, how=UNRECORDED) if ran else Returned(one)
+        return failed_verdict(one, describe(failure, one.attempt))
+    return lost_verdict(one, seconds=0.0, how=UNRECORDED) if ran else Returned(one)

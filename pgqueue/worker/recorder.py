@@ -35,7 +35,7 @@ REFUSED_FOR = 60.0
 
 
 @dataclass(slots=True)
-class Written:
+class WriteResult:
     """What became of a batch.
 
     Attributes:
@@ -71,7 +71,7 @@ class Recorder:
         self._keep = queue.keeps_history
         self._codec = queue.codec
 
-    async def write(self, batch: Sequence[Verdict]) -> Written:
+    async def write(self, batch: Sequence[Verdict]) -> WriteResult:
         """Record a batch of verdicts of one worker id."""
         before = self._connection.losses  # a plan that was cut off may have been done all the same
         try:
@@ -82,13 +82,13 @@ class Recorder:
             if passes(refusal):
                 raise
             return await (self._write_each(batch) if len(batch) > 1 else self._fall_back(batch[0], refusal))
-        return Written(done, certain=self._connection.losses == before)
+        return WriteResult(done, certain=self._connection.losses == before)
 
     def _finish(self, batch: Sequence[Verdict]) -> Plan[States]:
         encoded = with_encoded_errors(self._codec, batch)
         return finish.finish(batch[0].claim.worker_id, encoded, keep=self._keep)
 
-    async def _write_unlocked(self, batch: Sequence[Verdict]) -> Written:
+    async def _write_unlocked(self, batch: Sequence[Verdict]) -> WriteResult:
         """Another transaction has locked a row: record the others. If it has locked the table, all wait."""
         before = self._connection.losses
         done: States = {}
@@ -113,12 +113,12 @@ class Recorder:
         later = [(LOCKED_FOR, verdict) for verdict in batch if verdict.claim.id in locked]
         # Of several kinds, the first may have been recorded before the lock was met.
         certain = self._connection.losses == before and len({*map(type, batch)}) == 1
-        return Written(done, later, certain=certain)
+        return WriteResult(done, later, certain=certain)
 
-    async def _write_each(self, batch: Sequence[Verdict]) -> Written:
+    async def _write_each(self, batch: Sequence[Verdict]) -> WriteResult:
         """The database refused one of these verdicts: find it by writing one at a time."""
         # verdicts of another kind than the refused one may be recorded already
-        written = Written(certain=False)
+        written = WriteResult(certain=False)
         for one in batch:
             alone = await self.write([one])
             written.done |= alone.done
@@ -127,7 +127,7 @@ class Recorder:
             written.fallbacks |= alone.fallbacks
         return written
 
-    async def _fall_back(self, verdict: Verdict, refusal: psycopg.Error) -> Written:
+    async def _fall_back(self, verdict: Verdict, refusal: psycopg.Error) -> WriteResult:
         """The database refused this verdict: record its fallback."""
         fields = log_fields(verdict)
         log.error(
@@ -141,13 +141,15 @@ class Recorder:
                     raise
                 refusal = again
             else:
-                return Written(done, refused=[verdict], fallbacks={verdict.claim.id: fallback}, certain=False)
+                return WriteResult(
+                    done, refused=[verdict], fallbacks={verdict.claim.id: fallback}, certain=False
+                )
         log.error(
             "verdict not recorded: the database refuses it in any words; the worker keeps it and tries again",
             extra={**fields, "seconds": REFUSED_FOR},
             exc_info=refusal,
         )
-        return Written(later=[(REFUSED_FOR, verdict)], refused=[verdict], certain=False)
+        return WriteResult(later=[(REFUSED_FOR, verdict)], refused=[verdict], certain=False)
 
 
 def _apart(batch: Sequence[Verdict]) -> list[Sequence[Verdict]]:

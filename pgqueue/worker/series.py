@@ -52,7 +52,7 @@ class SeriesWriter:
         if self._waited or self._measures is None:
             return await self.write()
         self._waited = True
-        return self._left(self._measures)
+        return self._seconds_left(self._measures)
 
     async def write(self, *, everything: bool = False) -> float | None:
         """Write what was measured in minutes that are over; returns the seconds until the next one is over.
@@ -77,10 +77,10 @@ class SeriesWriter:
         except (psycopg.Error, PgQueueError) as error:
             extra = {"error": str(error).strip(), "dropped": measures.put_back(tallies)}
             log.warning("time series could not be written; the next minute tries again", extra=extra)
-        return self._left(measures)
+        return self._seconds_left(measures)
 
     @staticmethod
-    def _left(measures: Measures) -> float:
+    def _seconds_left(measures: Measures) -> float:
         return measures.left + random.uniform(*AFTER_THE_MINUTE)  # noqa: S311 - no secret
 
 

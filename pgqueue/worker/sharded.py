@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.shards import on_database, sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaError, ShardDown
-from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.shards import require_movable, slots_of
 from pgqueue.values.workers.health import Vitals
 from pgqueue.values.workers.load import Bounds, checked_bounds
@@ -169,5 +169,5 @@ def divide(workers: Sequence[Worker], total: int) -> None:
 
 def worker_of(queue: PgQueue, **options: Any) -> Worker | ShardedWorker:  # noqa: ANN401 - Worker's own
     """The worker of a queue, of one database or several."""
-    sharded = isinstance(queue.database.itself, Sharded)
+    sharded = isinstance(queue.database.itself, ShardedDatabase)
     return ShardedWorker(queue, **options) if sharded else Worker(queue, **options)

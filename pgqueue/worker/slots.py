@@ -8,8 +8,8 @@ worker's row: the heartbeat reads it, and says what the worker does.
 from collections.abc import Callable
 
 from pgqueue.store.connections.pools import Pools
-from pgqueue.values.workers.load import Bounds, Load, next_size
-from pgqueue.values.workers.worker import CANNOT_RESTART, Ask, Doing, End
+from pgqueue.values.workers.load import Bounds, WorkerLoad, next_size
+from pgqueue.values.workers.worker import CANNOT_RESTART, End, WorkerReport, WorkerRequest
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.runners import Runners
@@ -49,7 +49,7 @@ class Slots:
             supervised: whether a supervisor starts this worker again.
         """
         self.bounds = bounds
-        self.measure: Callable[[], Load] = Load
+        self.measure: Callable[[], WorkerLoad] = WorkerLoad
         self.end: End | None = None
         self.unsaid = False
         self._claims = claims
@@ -58,19 +58,19 @@ class Slots:
         self._signals = signals
         self._supervised = supervised
         self._connections = 0
-        self._obeyed = Ask()
+        self._obeyed = WorkerRequest()
         self._answer: str | None = None
 
-    def doing(self) -> Doing:
+    def doing(self) -> WorkerReport:
         """What the worker does now. May be called in any thread."""
         self.unsaid = False
         claims = self._claims
-        return Doing(self.bounds, claims.size, claims.draining, self._supervised(), self._answer)
+        return WorkerReport(self.bounds, claims.size, claims.draining, self._supervised(), self._answer)
 
     async def run_once(self) -> None:
         """Choose the number of slots for the next second."""
         before = self._claims.size
-        load = Load() if self.bounds.fixed else self.measure()
+        load = WorkerLoad() if self.bounds.fixed else self.measure()
         size = next_size(load, before, self.bounds)
         await self._have_connections(max(size, self._claims.taken))
         if size == before:
@@ -81,11 +81,11 @@ class Slots:
         )  # it was asked; a heartbeat may have said the former number meanwhile
         log.debug("number of slots changed", extra={"slots": size, "before": before, "load": str(load)})
 
-    def obey(self, ask: Ask) -> None:
+    def obey(self, ask: WorkerRequest) -> None:
         """Do what was asked, once. Called in the heartbeat's thread, so that it works while the event loop is blocked."""
         if ask in (
             self._obeyed,
-            Ask(),
+            WorkerRequest(),
         ):  # a new row, after a lost lease, asks nothing: the worker stays as it is
             return
         self._obeyed = ask

@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from pgqueue.values.workers.stack import LONGEST
-from pgqueue.worker import awaiting, batches, quarantine
+from pgqueue.worker import await_in_loop, batches, before_attempt
 from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.executor import Executor
 
@@ -29,8 +29,8 @@ RUNS: Final = (
     batches.run_plain.__code__,
 )
 """The functions whose local ``attempt`` is what a thread runs."""
-OURS: Final = str(Path(awaiting.__file__).parent)
-DRIVES: Final[CodeType] = awaiting._resumed.__code__  # noqa: SLF001 - its local ``work`` is the task's coroutine
+OURS: Final = str(Path(await_in_loop.__file__).parent)
+DRIVES: Final[CodeType] = await_in_loop._resume.__code__  # noqa: SLF001 - its local ``work`` is the task's coroutine
 NOT_STARTED: Final = "the worker has not started it, or it ended a moment ago"
 ALONE: Final = "it may have killed workers, so it runs in a process of its own, which this worker cannot look into: use py-spy there"
 NOT_SEEN: Final = "its code was between two steps, and could not be seen; ask again"
@@ -45,8 +45,8 @@ def stack_of(attempt: Attempt | None) -> str:
     if attempt is None:
         return NOT_STARTED
     try:
-        frames = _in_thread(attempt.whole) or _waiting(attempt.whole)
-        if any(frame.f_code.co_filename == quarantine.__file__ for frame in frames):
+        frames = _in_thread(attempt.whole) or _coroutine_calls(attempt.whole)
+        if any(frame.f_code.co_filename == before_attempt.__file__ for frame in frames):
             return ALONE
         return _text([*_of_task(frames)]) if frames else NOT_SEEN
     except Exception as error:  # noqa: BLE001 - another thread runs this code meanwhile
@@ -66,7 +66,7 @@ def _in_thread(attempt: Attempt) -> list[FrameType]:
     return []
 
 
-def _waiting(attempt: Attempt) -> list[FrameType]:
+def _coroutine_calls(attempt: Attempt) -> list[FrameType]:
     """The calls of a coroutine that waits, the outermost first."""
     coroutine = getattr(attempt.runner, "get_coro", lambda: None)()
     calls: list[FrameType] = []
@@ -75,7 +75,7 @@ def _waiting(attempt: Attempt) -> list[FrameType]:
         if inside:
             calls.append(frame)
         inside |= frame.f_code in RUNS
-        coroutine = frame.f_locals.get("work") if frame.f_code is DRIVES else _awaited(coroutine)
+        coroutine = frame.f_locals.get("work") if frame.f_code is DRIVES else _awaited_by(coroutine)
     return calls
 
 
@@ -86,7 +86,7 @@ def _frame(coroutine: Any) -> FrameType | None:  # noqa: ANN401 - a coroutine, a
     return None
 
 
-def _awaited(coroutine: Any) -> Any:  # noqa: ANN401 - as above
+def _awaited_by(coroutine: Any) -> Any:  # noqa: ANN401 - as above
     for name in ("cr_await", "gi_yieldfrom", "ag_await"):
         if (found := getattr(coroutine, name, None)) is not None:
             return found

@@ -1,6 +1,6 @@
 """Why a worker's plan is tried again, and what the log says of it.
 
-:class:`Troubles` logs, for each connection and each :class:`Cause`, that the worker tries again: at the first failure, then
+:class:`Troubles` logs, for each connection and each :class:`RetryCause`, that the worker tries again: at the first failure, then
 at growing intervals, and once more when the database works again.
 """
 
@@ -34,7 +34,7 @@ class NoAnswer(psycopg.OperationalError):
     """The worker itself closed the connection under a plan, since no answer came in time."""
 
 
-class Cause(Enum):
+class RetryCause(Enum):
     """Why a plan is tried again; the value is what the log says."""
 
     LOST = "the connection was lost, or the database cannot be reached; the worker tries again"
@@ -49,22 +49,22 @@ class Cause(Enum):
     REFUSED = "the database refused a statement for now; the worker tries again"
 
 
-OF_CONNECTION = frozenset({Cause.LOST, Cause.NO_ANSWER, Cause.NO_SLOT})
+OF_CONNECTION = frozenset({RetryCause.LOST, RetryCause.NO_ANSWER, RetryCause.NO_SLOT})
 """Causes that are over when any plan succeeds on the connection; the others, when the plan itself does."""
 
 
-def cause_of(error: BaseException) -> Cause:
+def cause_of(error: BaseException) -> RetryCause:
     """Why this error, of those that pass, was raised."""
     if isinstance(error, NoAnswer):
-        return Cause.NO_ANSWER
+        return RetryCause.NO_ANSWER
     state = error.sqlstate if isinstance(error, psycopg.Error) else None
     if state == "53300" or (state is None and _no_slot_line(error) is not None):
-        return Cause.NO_SLOT
+        return RetryCause.NO_SLOT
     if state == "25006":
-        return Cause.READ_ONLY
+        return RetryCause.READ_ONLY
     if state is None or (state.startswith(("08", "25", "57")) and state not in KEEPS_CONNECTION):
-        return Cause.LOST
-    return Cause.REFUSED
+        return RetryCause.LOST
+    return RetryCause.REFUSED
 
 
 def first_line(error: BaseException) -> str:
@@ -129,7 +129,7 @@ class Troubles:
             connection: its name, for the log.
         """
         self._connection = connection
-        self._reminders: dict[Cause, Reminder] = {}
+        self._reminders: dict[RetryCause, Reminder] = {}
 
     def failed(self, error: BaseException) -> None:
         """A plan is tried again after this error: log it, unless the log has a line of this cause that is recent."""
@@ -155,7 +155,7 @@ class Troubles:
         for cause in self._reminders.keys() - OF_CONNECTION:
             self._reminders[cause].ended()
 
-    def _end(self, causes: Collection[Cause]) -> None:
+    def _end(self, causes: Collection[RetryCause]) -> None:
         """End the failures of these causes; log one line if the log was told of any."""
         lasted = [self._reminders[cause].ended() for cause in causes]
         if told := [seconds for seconds in lasted if seconds is not None]:

@@ -16,12 +16,12 @@ import psycopg
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import signals
-from pgqueue.store.flows import flow_upkeep, following
+from pgqueue.store.flows import flow_progress, flow_upkeep
 from pgqueue.store.insight import series
 from pgqueue.store.jobs import notes
-from pgqueue.store.jobs.expiring import Expiring
-from pgqueue.store.jobs.sweep import arun_sweep, reclaiming
-from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.store.jobs.expiry import Expirer
+from pgqueue.store.jobs.sweep import arun_sweep, reclaim
+from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
 from pgqueue.store.schedules import ticks
@@ -32,7 +32,7 @@ from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.others import OtherWorkers
+from pgqueue.worker.other_workers import OtherWorkers
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
@@ -92,7 +92,7 @@ class Upkeep:
         runners: Runners,
         reconciler: Reconciler,
         queues: Queues,
-        lanes: Lanes,
+        lanes: ServedLanes,
         executor: Executor,
         slots: Slots,
         observers: Observers,
@@ -139,7 +139,7 @@ class Upkeep:
         self._drops_history = drops_history
         self._alerts = AlertLooks(connections, signals)
         self._others = OtherWorkers(connections)
-        self._expiring = Expiring()
+        self._expiring = Expirer()
         self._taken_days = set[str]()
         self._seldom_at = 0.0
         self._seldom = {work: asyncio.Event() for work in ("expire", "age", "alerts", "workers")}
@@ -209,7 +209,7 @@ class Upkeep:
         if self._others.logged:
             self._seldom["workers"].set()
 
-    async def _found_due(self, polled: upkeep.Polled) -> bool:
+    async def _found_due(self, polled: upkeep.PollResult) -> bool:
         """Do what a poll has found to be due, a share of each kind; whether there was anything."""
         fires = polled.schedule_in is not None and polled.schedule_in <= 0
         if fires:
@@ -320,7 +320,7 @@ class Upkeep:
     async def _work_in_flows(self) -> bool:
         """Do what earlier transactions left to do in flows, a piece in each transaction; whether anything was done."""
         until, worked = time.monotonic() + FIRING, False
-        while time.monotonic() < until and await self._connections.upkeep.run(following.work()):
+        while time.monotonic() < until and await self._connections.upkeep.run(flow_progress.work()):
             self._signals.look.set()
             worked = True
         return worked
@@ -335,7 +335,7 @@ class Upkeep:
         return bool(done.handled)
 
     async def _reclaim(self) -> None:
-        swept = await arun_sweep(reclaiming(), partial(self._connections.upkeep.once, bound=LONG_READ))
+        swept = await arun_sweep(reclaim(), partial(self._connections.upkeep.once, bound=LONG_READ))
         if swept.verdicts:
             log.warning("reclaimed jobs of lost workers", extra={"jobs": len(swept.verdicts)})
             self._observers.reclaimed(swept.verdicts)

@@ -40,7 +40,7 @@ LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib",
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class LoopBlocker:
     """What blocks the event loop.
 
     Attributes:
@@ -58,7 +58,7 @@ class Blocked:
     stack: tuple[str, ...]
 
 
-class Watch:
+class LoopWatch:
     """Watches one event loop from another thread's.
 
     Attributes:
@@ -77,7 +77,7 @@ class Watch:
             connection: on which they do it.
             after: without an answer for this long, the loop is blocked.
         """
-        self.blocked: Blocked | None = None
+        self.blocked: LoopBlocker | None = None
         self.blocks = 0
         self._signals = signals
         self._runners = runners
@@ -117,7 +117,7 @@ class Watch:
         while self._answered_at < asked_at:
             unanswered += 1
             if unanswered >= LOOKS:
-                await self._while_blocked(asked_at)
+                await self._report_while_blocked(asked_at)
             if not await self._rest():
                 unanswered = 0
         self._answers.append(self._answered_at - asked_at)
@@ -141,7 +141,7 @@ class Watch:
         )
         return False
 
-    async def _while_blocked(self, since: float) -> None:
+    async def _report_while_blocked(self, since: float) -> None:
         if self.blocked is None:
             self.blocks += 1
             self.blocked = look(self._signals.thread, self._signals.loop, since)
@@ -179,7 +179,7 @@ def _say(message: str, **fields: object) -> None:
     said.join(SAID_WITHIN)
 
 
-def look(thread: int | None, loop: asyncio.AbstractEventLoop | None, since: float) -> Blocked:
+def look(thread: int | None, loop: asyncio.AbstractEventLoop | None, since: float) -> LoopBlocker:
     """See what a thread does, and for which job: that of the innermost attempt on its stack."""
     stack: list[FrameType] = []
     attempt: Attempt | None = None
@@ -193,10 +193,10 @@ def look(thread: int | None, loop: asyncio.AbstractEventLoop | None, since: floa
     theirs = (place for place, frame in enumerate(stack) if _is_theirs(frame))
     where = lines[next(theirs, 0)] if lines else "unknown"
     if attempt is not None:
-        return Blocked(since, where, attempt.claim.id, attempt.claim.task, lines[DEEPEST - 1 :: -1])
+        return LoopBlocker(since, where, attempt.claim.id, attempt.claim.task, lines[DEEPEST - 1 :: -1])
     current = None if loop is None else asyncio.current_task(loop)
     name = "unknown" if current is None else current.get_name()
-    return Blocked(since, where, None, name, lines[DEEPEST - 1 :: -1])
+    return LoopBlocker(since, where, None, name, lines[DEEPEST - 1 :: -1])
 
 
 def _frames(thread: int | None) -> Iterator[FrameType]:

@@ -33,11 +33,11 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import schedules
 from pgqueue.errors import ConfigurationError, ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
 from pgqueue.store.schema import schema
-from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.store.workers import upkeep
 from pgqueue.values.flows.flow import BUILTIN
 from pgqueue.values.jobs.event import WorkerEvent, WorkerEventName
-from pgqueue.values.queues.serving import Order, serving
+from pgqueue.values.queues.served_queues import Order, parse_served
 from pgqueue.values.workers.health import Vitals
 from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.workers.load import checked_bounds
@@ -47,7 +47,7 @@ from pgqueue.worker.attempt import Stop
 from pgqueue.worker.connection import LONG_READ
 from pgqueue.worker.executor import UNKNOWN_AFTER
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.parts import Inspection, Options, Parts
+from pgqueue.worker.parts import Inspection, WorkerOptions, WorkerParts
 from pgqueue.worker.signals import listen_for_ever
 
 log = worker_log()
@@ -115,15 +115,15 @@ class Worker:
             InvalidOption: a value is out of its range.
             ConfigurationError: a task's annotations cannot be read, or the queue has shards.
         """
-        if isinstance(queue.database.itself, Sharded):
+        if isinstance(queue.database.itself, ShardedDatabase):
             raise ConfigurationError(
                 "this queue has shards: run pgqueue.ShardedWorker(queue), which serves all of them"
             )
         self.queue = queue
-        served = serving(queues, order=order, declared=queue.queues)
+        served = parse_served(queues, order=order, declared=queue.queues)
         self.queues = served.entries
         self._grace = as_delay("grace", grace).total_seconds()
-        options = Options(
+        options = WorkerOptions(
             served=served,
             concurrency=checked_bounds(concurrency),
             lease=as_limit("lease", lease),
@@ -141,7 +141,7 @@ class Worker:
         queue.schedules.declared()  # refuses arguments that do not fit
         queue.alerts.declared()  # and tasks that cannot be told
         builtin.register(queue)
-        self.parts = Parts(queue, options)
+        self.parts = WorkerParts(queue, options)
         self._declaring: asyncio.Task[None] | None = None
 
     @property
@@ -167,7 +167,7 @@ class Worker:
         signals = self.parts.signals
         if signals.stopping.is_set() and not signals.hurry.is_set():
             signals.hurry.set()
-            joblog.hurried(self.id, len(self.parts.claims.running))
+            joblog.log_second_stop(self.id, len(self.parts.claims.running))
         self._start_nothing()
 
     async def run(self) -> None:
@@ -228,7 +228,7 @@ class Worker:
         await self.parts.series.start()
         await self._store_retention()
         await self._store_declared_soon()
-        joblog.started(
+        joblog.log_start(
             self.id, connection.info, self.queues, [name for name in self.queue.tasks if name not in BUILTIN]
         )
 
@@ -262,11 +262,11 @@ class Worker:
         """Store the schedules and alerts that the app declares. A failure is logged: the worker runs jobs all the same."""
         async with self.parts.connections.for_once("declaring") as own:
             try:
-                schedules.said(await own.run(self.queue.schedules.application(), bound=LONG_READ))
+                schedules.log_applied(await own.run(self.queue.schedules.application(), bound=LONG_READ))
             except (psycopg.Error, PgQueueError):
                 log.exception("the schedules that this app declares could not be stored")
             try:
-                alerts.said(await own.run(self.queue.alerts.application(), bound=LONG_READ))
+                alerts.log_applied(await own.run(self.queue.alerts.application(), bound=LONG_READ))
             except (psycopg.Error, PgQueueError):
                 log.exception("the alerts that this app declares could not be stored")
 
@@ -278,7 +278,7 @@ class Worker:
 
     async def _wind_down(self, fetching: "asyncio.Task[None]") -> None:
         runners, completer = self.parts.runners, self.parts.completer
-        joblog.stopping(self.id, len(self.parts.claims.running), self._grace)
+        joblog.log_stopping(self.id, len(self.parts.claims.running), self._grace)
         self._start_nothing()
         grace_ends = time.monotonic() + self._grace
         await self._until(grace_ends, fetching)
@@ -290,7 +290,7 @@ class Worker:
         await _within(LAST_STEP_TIMEOUT, completer.flushed())
         await self._leave(_failure_of(fetching))
         await _within(LAST_STEP_TIMEOUT, self.parts.series.write(everything=True))
-        joblog.stopped(self.id, completer.backlog)
+        joblog.log_stop(self.id, completer.backlog)
 
     def _start_nothing(self) -> None:
         """From this moment on no job is claimed or started."""

@@ -69,7 +69,7 @@ create trigger queues_timeout after update of timeout on pgqueue.queues
     for each row when (old.timeout is distinct from new.timeout) execute function pgqueue.queue_timeout_set();
 
 -- Whether a worker with these --queues serves a queue: names, patterns in which * stands for any characters, and with a ! before
--- them those that it does not serve. Null: it serves all. The same rule as in pgqueue/values/queues/serving.py.
+-- them those that it does not serve. Null: it serves all. The same rule as in pgqueue/values/queues/served_queues.py.
 -- callers: public
 create function pgqueue.serves(queues text[], queue text) returns boolean
 language sql immutable set search_path = pg_catalog, pg_temp as $$

@@ -74,7 +74,7 @@ create trigger jobs_keep_in_lane before update of status, lane on pgqueue.jobs
     for each row when (new.lane is not null and (new.status <> 'running' or new.in_lane or new.place_at is not null))
     execute function pgqueue.keep_in_lane();
 
--- pgqueue/values/limits/limiting.py makes the same, and a test compares.
+-- pgqueue/values/limits/task_limits.py makes the same, and a test compares.
 -- callers: owner
 create function pgqueue.lane_of(keys jsonb, args jsonb) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$

@@ -31,7 +31,7 @@ from pgqueue import (
 from pgqueue.errors import InvalidOption
 from pgqueue.store.alerts import alerts
 from pgqueue.store.workers import leases
-from pgqueue.values.alerts.alert import Condition
+from pgqueue.values.alerts.alert import AlertCondition
 from pgqueue.values.payloads.codec import Codec, JobPart
 from pgqueue.worker import upkeep
 
@@ -116,10 +116,10 @@ def test_a_look_goes_past_an_alert_that_another_worker_looks_at(queue: PgQueue, 
     waiting(queue)
     with psycopg.connect(dsn) as other:
         assert other.execute("select from pgqueue.alerts for no key update").fetchall()
-        assert queue.database.run(alerts.look("busy mail")) == alerts.Looked()
+        assert queue.database.run(alerts.look("busy mail")) == alerts.AlertLook()
     assert queue.database.run(alerts.look("busy mail")).alert is not None
     (before,) = queue.alerts.list()
-    assert queue.database.run(alerts.look("busy mail")) == alerts.Looked()
+    assert queue.database.run(alerts.look("busy mail")) == alerts.AlertLook()
     assert queue.alerts.list() == [before], "it is not due again, so it is not looked at"
     assert len(queue.insight.search(queue="ops").jobs) == 1
 
@@ -309,7 +309,7 @@ async def test_a_task_with_a_limit_is_told_under_its_limit(queue: PgQueue, runni
         await until(lambda: seen)
 
 
-def look_at(queue: PgQueue, rule: Condition) -> Alert | None:
+def look_at(queue: PgQueue, rule: AlertCondition) -> Alert | None:
     """What a task is told of a condition now."""
     queue.alert("one", rule)(page_of(queue))  # type: ignore[arg-type]  # any of them
     queue.alerts.apply()

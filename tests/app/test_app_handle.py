@@ -10,7 +10,7 @@ from tenacity import wait_none
 
 from pgqueue import Dead, JobHandle, JobState, Outcome, PgQueue, Retry
 from pgqueue.errors import JobFailed, JobNotDone, JobNotFound, PgQueueError
-from pgqueue.values.jobs.job import Enqueued
+from pgqueue.values.jobs.job import EnqueueAnswer
 
 
 async def test_a_handle_follows_the_job_to_its_result(queue: PgQueue, running: Running) -> None:
@@ -127,7 +127,7 @@ def test_a_handle_of_another_process_works_as_well(dsn: str, queue: PgQueue) -> 
     def note() -> None: ...
 
     elsewhere = PgQueue(dsn)
-    handle: JobHandle[None] = JobHandle(Enqueued(note.enqueue().id), elsewhere)
+    handle: JobHandle[None] = JobHandle(EnqueueAnswer(note.enqueue().id), elsewhere)
     assert handle.status() is JobState.READY
     elsewhere.close()
 

@@ -8,7 +8,7 @@ from documents import Document
 
 from pgqueue import Batch, PgQueue
 from pgqueue.values.jobs.job import Claim
-from pgqueue.worker.gathering import Gathering
+from pgqueue.worker.batch_groups import BatchGroups
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ def test_after_a_group_was_taken_the_next_due_instant_is_that_of_the_groups_that
     @queue.batch_task(Document, name="index", size=3, wait=5, by="tenant")
     def index(jobs: Batch[Document]) -> None: ...
 
-    gathering = Gathering(None)
+    gathering = BatchGroups(None)
     assert gathering.add(_claim(1, '{"number": 1}'), index, 100.0) is None
     assert gathering.add(_claim(2, '{"number": 2, "tenant": "two"}'), index, 103.0) is None
     assert gathering.due == 105.0

@@ -6,7 +6,7 @@ Run times are log-normal with sigma 0.6, or Pareto with shape 1.5, whose tail is
 import random
 from collections.abc import Callable
 
-from pgqueue.values.insight.comparison import compared
+from pgqueue.values.insight.comparison import compare_windows
 from pgqueue.values.insight.series import Figures, Spread
 from pgqueue.values.insight.sketch import count_times, quantiles
 
@@ -41,7 +41,7 @@ def main() -> None:
                 after: dict[str | None, Figures] = {
                     str(n): figures(chance, draw, runs, grown) for n in range(TASKS)
                 }
-                slower = sum("slower" in line.changes for line in compared(before, after))
+                slower = sum("slower" in line.changes for line in compare_windows(before, after))
                 named.append(f"x{grown}: {slower / TASKS:.1%}")
             print(f"{name}, {runs:,} attempts: {', '.join(named)}")  # noqa: T201
 

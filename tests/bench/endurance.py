@@ -14,7 +14,7 @@ UNDER_WAY = 0.5
 """Seconds' worth of jobs that may be under way between the clock and the count."""
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class SoakSample(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen at one look.
 
     Attributes:
@@ -53,7 +53,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         """The size of all indices together."""
         return sum(self.index_bytes.values())
 
-    def since(self, before: "Sample") -> "Sample":
+    def since(self, before: "SoakSample") -> "SoakSample":
         """This one, with its rates."""
         elapsed = max(self.seconds - before.seconds, 1e-6)
         return msgspec.structs.replace(
@@ -63,7 +63,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Ends(msgspec.Struct, frozen=True):
+class SoakEnds(msgspec.Struct, frozen=True):
     """What became of all jobs.
 
     Attributes:
@@ -83,7 +83,7 @@ class Ends(msgspec.Struct, frozen=True):
     left: int
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class SoakVerdict(msgspec.Struct, frozen=True):
     """What was proved.
 
     Attributes:
@@ -100,7 +100,7 @@ class Verdict(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def judge(samples: Sequence[Sample], ends: Ends, *, rate: int) -> Verdict:
+def judge(samples: Sequence[SoakSample], ends: SoakEnds, *, rate: int) -> SoakVerdict:
     """Judge a soak.
 
     Args:
@@ -110,10 +110,10 @@ def judge(samples: Sequence[Sample], ends: Ends, *, rate: int) -> Verdict:
     """
     lost = ends.enqueued - ends.succeeded - ends.dead - ends.left
     growth = index_growth(samples)
-    return Verdict(lost, growth, [*_complaints(ends, lost, rate)], [_note(growth)])
+    return SoakVerdict(lost, growth, [*_complaints(ends, lost, rate)], [_note(growth)])
 
 
-def index_growth(samples: Sequence[Sample]) -> float | None:
+def index_growth(samples: Sequence[SoakSample]) -> float | None:
     """The largest the indices were in the last third, as a multiple of the largest they were in the middle one."""
     third = len(samples) // 3
     if not third:
@@ -123,7 +123,7 @@ def index_growth(samples: Sequence[Sample]) -> float | None:
     return last / middle if middle else None
 
 
-def _complaints(ends: Ends, lost: int, rate: int) -> list[str]:
+def _complaints(ends: SoakEnds, lost: int, rate: int) -> list[str]:
     found = []
     if lost:
         found.append(f"{lost:,} jobs are lost" if lost > 0 else f"{-lost:,} jobs ended more than once")

@@ -13,7 +13,7 @@ import psycopg
 
 from pgqueue.embedded import embedded_server
 from pgqueue.store.schema import schema
-from pgqueue.store.schema.grants import granting, revoking
+from pgqueue.store.schema.grants import grant_statements, revoke_statements
 
 ROUNDS, ALONE, COPIED = 7, 1_000, 20_000
 INSERT = b"insert into pgqueue.jobs (task, queue, args) values ('t', 'default', '{\"n\": 1}') returning id"
@@ -28,17 +28,17 @@ def main() -> None:
         schema.migrate(dsn)
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("create role app; create role p0; create role p1; create role p2")
-            _run(connection, granting("worker", "app"))
+            _run(connection, grant_statements("worker", "app"))
             for _ in range(ROUNDS):
                 for producers in PRODUCERS:
                     for one in range(producers):
-                        _run(connection, granting("producer", f"p{one}", queues=["mail"]))
+                        _run(connection, grant_statements("producer", f"p{one}", queues=["mail"]))
                     connection.execute("set role app")
                     for what, fill, rows in (("alone", _alone, ALONE), ("COPY", _copied, COPIED)):
                         found.setdefault((what, producers), []).append(_cpu(connection, fill) / rows)
                     connection.execute("reset role; truncate pgqueue.jobs")
                     for one in range(producers):
-                        _run(connection, revoking("producer", f"p{one}"))
+                        _run(connection, revoke_statements("producer", f"p{one}"))
     for (what, producers), took in found.items():
         print(f"{what:6} {producers} limited producers: {median(took):6.2f} µs of CPU a row")  # noqa: T201
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from pgqueue.bench.stage import Stage
-from pgqueue.cli.app import Settings
-from pgqueue.cli.bench import staged
+from pgqueue.bench.stage import BenchStage
+from pgqueue.cli.app import CommandOptions
+from pgqueue.cli.bench import open_stage
 from pgqueue.embedded import embedded_server
 from pgqueue.store.connections.dsn import dsn_in_environment
 
 
 @contextmanager
-def ground(dsn: str | None) -> Iterator[Stage]:
+def ground(dsn: str | None) -> Iterator[BenchStage]:
     """The bench's stage for the length of the block; nothing is left behind.
 
     Args:
@@ -19,4 +19,4 @@ def ground(dsn: str | None) -> Iterator[Stage]:
     """
     with ExitStack() as opened:
         dsn = dsn or dsn_in_environment() or opened.enter_context(embedded_server())
-        yield opened.enter_context(staged(Settings(dsn=dsn)))
+        yield opened.enter_context(open_stage(CommandOptions(dsn=dsn)))

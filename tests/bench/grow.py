@@ -13,10 +13,10 @@ import click
 import msgspec
 from bench import plots
 from bench.ground import ground
-from bench.plots import Figures, Point
+from bench.plots import PlotFigures, PlotPoint
 
 from pgqueue.bench.processes import OURS
-from pgqueue.bench.stage import Stage, rate
+from pgqueue.bench.stage import BenchStage, rate
 from pgqueue.cli.bars import bar
 from pgqueue.cli.bench import warn_of_others
 from pgqueue.values.version import __version__
@@ -93,7 +93,7 @@ def grow(*, dsn: str | None, out: Path, small: bool, largest: int | None, source
         figures = _read(source)
     else:
         points = SMALL if small else FULL
-        figures = _measured(dsn, replace(points, largest=largest or points.largest))
+        figures = _measure_points(dsn, replace(points, largest=largest or points.largest))
     out.mkdir(parents=True, exist_ok=True)
     if source is None:
         text = msgspec.json.format(msgspec.json.encode(figures), indent=2)
@@ -102,20 +102,20 @@ def grow(*, dsn: str | None, out: Path, small: bool, largest: int | None, source
         click.echo(str(path))
 
 
-def _measured(dsn: str | None, points: Points) -> Figures:
+def _measure_points(dsn: str | None, points: Points) -> PlotFigures:
     date = datetime.now(UTC).isoformat(timespec="seconds")
     with ground(dsn) as stage, bar(points.count) as progress:
         warn_of_others(stage.place.others())
-        found: list[Point] = []
+        found: list[PlotPoint] = []
         for measured in (_backlogs, _concurrencies, _payloads):
             for step in measured(stage, points):
                 found += step
                 progress.step(step[0].plot)
         server = stage.place.settings()
-    return Figures(plots.FORMAT, date, __version__, os.cpu_count() or 1, server, found)
+    return PlotFigures(plots.FORMAT, date, __version__, os.cpu_count() or 1, server, found)
 
 
-def _backlogs(stage: Stage, points: Points) -> Iterator[list[Point]]:
+def _backlogs(stage: BenchStage, points: Points) -> Iterator[list[PlotPoint]]:
     """Drain from the head of a backlog; enqueue at its tail."""
     for size in points.backlogs:
         jobs = min(points.jobs, size)
@@ -125,25 +125,25 @@ def _backlogs(stage: Stage, points: Points) -> Iterator[list[Point]]:
         enqueued = stage.crew.call(OURS, "bulk", jobs)
         stage.place.settle()
         yield [
-            Point("backlog", "drain", size, _drained(stage, jobs)),
-            Point("backlog", "enqueue_many", size, rate(jobs, enqueued["seconds"])),
+            PlotPoint("backlog", "drain", size, _drained(stage, jobs)),
+            PlotPoint("backlog", "enqueue_many", size, rate(jobs, enqueued["seconds"])),
         ]
 
 
-def _concurrencies(stage: Stage, points: Points) -> Iterator[list[Point]]:
+def _concurrencies(stage: BenchStage, points: Points) -> Iterator[list[PlotPoint]]:
     """Jobs that do nothing, and jobs that wait for something; and many who enqueue."""
     for slots in points.concurrencies:
-        yield [Point("concurrency", "drain", slots, _drain(stage, points.jobs, CONC=slots))]
+        yield [PlotPoint("concurrency", "drain", slots, _drain(stage, points.jobs, CONC=slots))]
         jobs = min(points.jobs, WAITS * slots)
         waited = _drain(stage, jobs, CONC=slots, WAIT=WAIT)
-        yield [Point("concurrency", f"drain, jobs wait {WAIT * 1e3:.0f} ms", slots, waited)]
+        yield [PlotPoint("concurrency", f"drain, jobs wait {WAIT * 1e3:.0f} ms", slots, waited)]
     for threads in points.enqueuers:
         stage.begin(OURS)
         told = stage.crew.call(OURS, "enqueue1", max(1, points.jobs // 10), THREADS=threads)
-        yield [Point("concurrency", "enqueue, in threads", threads, rate(told["n"], told["seconds"]))]
+        yield [PlotPoint("concurrency", "enqueue, in threads", threads, rate(told["n"], told["seconds"]))]
 
 
-def _payloads(stage: Stage, points: Points) -> Iterator[list[Point]]:
+def _payloads(stage: BenchStage, points: Points) -> Iterator[list[PlotPoint]]:
     """Jobs with a payload that does not compress; fewer where it is large."""
     for size in points.payloads:
         jobs = min(points.jobs, MOST_BYTES // max(size, 1))
@@ -151,28 +151,28 @@ def _payloads(stage: Stage, points: Points) -> Iterator[list[Point]]:
         enqueued = stage.crew.call(OURS, "bulk", jobs, PAD=size)
         stage.place.settle()
         yield [
-            Point("payload", "drain", size, _drained(stage, jobs)),
-            Point("payload", "enqueue_many", size, rate(jobs, enqueued["seconds"])),
+            PlotPoint("payload", "drain", size, _drained(stage, jobs)),
+            PlotPoint("payload", "enqueue_many", size, rate(jobs, enqueued["seconds"])),
         ]
 
 
-def _drain(stage: Stage, jobs: int, **settings: object) -> float:
+def _drain(stage: BenchStage, jobs: int, **settings: object) -> float:
     stage.begin(OURS)
     stage.fill(OURS, jobs)
     stage.place.settle()
     return _drained(stage, jobs, **settings)
 
 
-def _drained(stage: Stage, jobs: int, **settings: object) -> float:
+def _drained(stage: BenchStage, jobs: int, **settings: object) -> float:
     """The rate at which the first ``jobs`` jobs are started."""
     worker = stage.crew.start(OURS, "worker", **({"STOP_AFTER": jobs, "CONC": stage.concurrency} | settings))
     told = worker.result()
     return rate(told["count"], told["last"] - told["first"])
 
 
-def _read(source: Path) -> Figures:
+def _read(source: Path) -> PlotFigures:
     try:
-        return msgspec.json.decode(source.read_bytes(), type=Figures)
+        return msgspec.json.decode(source.read_bytes(), type=PlotFigures)
     except msgspec.MsgspecError as error:
         raise click.BadParameter(
             f"{str(source)!r} holds no figures of bench/grow.py: {error}.", param_hint="--from"

@@ -38,7 +38,7 @@ STYLE: Any = {
 """Greys and colours of middling lightness, on nothing: legible on either ground."""
 
 
-class Point(msgspec.Struct, frozen=True):
+class PlotPoint(msgspec.Struct, frozen=True):
     """One measurement.
 
     Attributes:
@@ -54,7 +54,7 @@ class Point(msgspec.Struct, frozen=True):
     y: float
 
 
-class Figures(msgspec.Struct, frozen=True):
+class PlotFigures(msgspec.Struct, frozen=True):
     """What ``figures.json`` holds.
 
     Attributes:
@@ -71,7 +71,7 @@ class Figures(msgspec.Struct, frozen=True):
     pgqueue: str
     cores: int
     server: dict[str, str]
-    points: list[Point]
+    points: list[PlotPoint]
 
 
 class Scales(NamedTuple):
@@ -95,7 +95,7 @@ PLOTS = {
 }
 
 
-def draw(figures: Figures, folder: Path) -> Iterator[Path]:
+def draw(figures: PlotFigures, folder: Path) -> Iterator[Path]:
     """Draw every plot there are figures for; yields the files as they are written."""
     for name, scales in PLOTS.items():
         points = [point for point in figures.points if point.plot == name]
@@ -109,7 +109,7 @@ def draw(figures: Figures, folder: Path) -> Iterator[Path]:
         yield path
 
 
-def _draw(axes: Axes, scales: Scales, points: Sequence[Point]) -> None:
+def _draw(axes: Axes, scales: Scales, points: Sequence[PlotPoint]) -> None:
     for colour, (curve, line) in zip(COLOURS, _curves(points), strict=False):
         xs, ys = [point.x for point in line], [point.y for point in line]
         axes.plot(xs, ys, marker="o", color=colour, label=curve)
@@ -139,7 +139,7 @@ def _limits(scale: str, values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _curves(points: Iterable[Point]) -> list[tuple[str, list[Point]]]:
+def _curves(points: Iterable[PlotPoint]) -> list[tuple[str, list[PlotPoint]]]:
     """The points of each curve, in order."""
     names = list(dict.fromkeys(point.curve for point in points))
     ordered = sorted(points, key=lambda point: (names.index(point.curve), point.x))

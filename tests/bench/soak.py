@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 
 import click
 from bench import endurance
-from bench.endurance import Ends, Sample, Verdict
+from bench.endurance import SoakEnds, SoakSample, SoakVerdict
 from bench.ground import ground
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from pgqueue.bench.bench_schema import SCHEMA
 from pgqueue.bench.loads import percentile
-from pgqueue.bench.place import SCHEMA
 from pgqueue.bench.processes import OURS, Process
-from pgqueue.bench.stage import Stage
+from pgqueue.bench.stage import BenchStage
 from pgqueue.cli.bars import bar
 from pgqueue.cli.bench import warn_of_others
 from pgqueue.cli.output import json_option, print_json
@@ -74,7 +74,7 @@ def soak(*, dsn: str | None, minutes: float, rate: int, every: float, as_json: b
     """
     with ground(dsn) as stage:
         warn_of_others(stage.place.others())
-        samples, ends = _soaked(stage, minutes * 60, rate, every)
+        samples, ends = _soak(stage, minutes * 60, rate, every)
     verdict = endurance.judge(samples, ends, rate=rate)
     if as_json:
         print_json({"rate": rate, "samples": samples, "ends": ends, "verdict": verdict})
@@ -84,7 +84,7 @@ def soak(*, dsn: str | None, minutes: float, rate: int, every: float, as_json: b
         click.get_current_context().exit(1)
 
 
-def _soaked(stage: Stage, seconds: float, rate: int, every: float) -> tuple[list[Sample], Ends]:
+def _soak(stage: BenchStage, seconds: float, rate: int, every: float) -> tuple[list[SoakSample], SoakEnds]:
     """Soak; what was seen on the way, and what had become of every job in the end."""
     stage.begin(OURS)
     worker = stage.crew.start(OURS, "worker", "--latency", IDLE=0, CONC=stage.concurrency)
@@ -101,12 +101,12 @@ def _soaked(stage: Stage, seconds: float, rate: int, every: float) -> tuple[list
     return samples, _ends(stage, stream.stop(), worker)
 
 
-def _sample(stage: Stage, stream: Process, worker: Process, before: Sample | None) -> Sample:
+def _sample(stage: BenchStage, stream: Process, worker: Process, before: SoakSample | None) -> SoakSample:
     """Look at everything; rates are those since the sample before."""
     enqueued, ran = stream.ask(), worker.ask()
     sizes = stage.place.connection.execute(SIZES, [SCHEMA]).fetchall()
     waits = ran.get("lat_ms", [])
-    now = Sample(
+    now = SoakSample(
         seconds=enqueued["seconds"],
         enqueued=enqueued["n"],
         started=ran["count"],
@@ -120,7 +120,7 @@ def _sample(stage: Stage, stream: Process, worker: Process, before: Sample | Non
     return now.since(before) if before else now
 
 
-def _ends(stage: Stage, enqueued: dict[str, float], worker: Process) -> Ends:
+def _ends(stage: BenchStage, enqueued: dict[str, float], worker: Process) -> SoakEnds:
     """Let the worker run what is left, within reason, and count what has become of every job."""
     backlog = int(enqueued["n"]) - worker.ask()["count"]
     deadline = time.monotonic() + DRAIN_WITHIN
@@ -128,10 +128,10 @@ def _ends(stage: Stage, enqueued: dict[str, float], worker: Process) -> Ends:
         time.sleep(0.1)
     worker.stop()
     ((succeeded, dead, left),) = stage.place.connection.execute(ENDED.encode()).fetchall()
-    return Ends(int(enqueued["n"]), enqueued["seconds"], backlog, succeeded, dead, left)
+    return SoakEnds(int(enqueued["n"]), enqueued["seconds"], backlog, succeeded, dead, left)
 
 
-def _show(samples: Sequence[Sample], ends: Ends, verdict: Verdict) -> None:
+def _show(samples: Sequence[SoakSample], ends: SoakEnds, verdict: SoakVerdict) -> None:
     """Print the first, the middle and the last sample, and the verdict."""
     chosen = [samples[0], samples[len(samples) // 2], samples[-1]]
     table = Table("", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -162,7 +162,7 @@ def _rate(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
-ROWS: Sequence[tuple[str, Callable[[Sample], str]]] = (
+ROWS: Sequence[tuple[str, Callable[[SoakSample], str]]] = (
     ("seconds", lambda one: f"{one.seconds:,.0f}"),
     ("jobs/s in", lambda one: _rate(one.enqueued_per_second)),
     ("jobs/s out", lambda one: _rate(one.started_per_second)),

@@ -16,7 +16,7 @@ from pgqueue.app.operator import me
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.store.bulk import bulk, bulk_jobs
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.bulk.operation import Action, BulkResult, Counted, Operation, Preview, SkipReason
+from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, Preview, SkipReason, TaskCount
 
 HOUR = timedelta(hours=1)
 
@@ -87,7 +87,7 @@ def test_each_criterion_means_the_jobs_that_it_says(queue: PgQueue, send: Any) -
 
 
 def _operation(**criteria: Any) -> Any:
-    return Operation(action=Action.CANCEL, filter=JobFilter.checked(criteria))
+    return Operation(action=BulkAction.CANCEL, filter=JobFilter.checked(criteria))
 
 
 def test_a_cancel_ends_what_waits_and_asks_what_runs(queue: PgQueue, send: Any) -> None:
@@ -545,15 +545,15 @@ def test_a_preview_compares_no_group_with_the_others() -> None:
     """With 100,000 queues, it took minutes."""
     compared = 0
 
-    class Watched(Counted, frozen=True):
+    class Watched(TaskCount, frozen=True):
         def __eq__(self, other: object) -> bool:
             nonlocal compared
             compared += 1
-            return Counted.__eq__(self, other)
+            return TaskCount.__eq__(self, other)
 
-        __hash__ = Counted.__hash__
+        __hash__ = TaskCount.__hash__
 
-    groups: list[Counted] = [Watched(f"tenant-{n}", "send", JobState.READY, 1) for n in range(50)]
+    groups: list[TaskCount] = [Watched(f"tenant-{n}", "send", JobState.READY, 1) for n in range(50)]
     groups.append(Watched("tenant-1", "send", JobState.RUNNING, 3))
-    found = Preview.of(Operation(action=Action.MOVE, filter=JobFilter(), to="mail"), groups, ())
+    found = Preview.of(Operation(action=BulkAction.MOVE, filter=JobFilter(), to="mail"), groups, ())
     assert (found.count, found.left_alone, len(found.groups), compared) == (50, 3, 50, 0)

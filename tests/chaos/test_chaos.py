@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from programs import Program
 
 from pgqueue.chaos import faults, judge, run
-from pgqueue.chaos.fleet import Fleet, Gone
+from pgqueue.chaos.fleet import Fleet, ProcessEnd
 from pgqueue.chaos.history.events import (
     Claimed,
     Ended,
@@ -26,10 +26,10 @@ from pgqueue.chaos.history.events import (
     Stopped,
 )
 from pgqueue.chaos.kinds import enqueued, name_of, step_of
-from pgqueue.chaos.log import WORKER, Line, path_of
+from pgqueue.chaos.log import WORKER, LogLine, path_of
 from pgqueue.chaos.report import complaints
-from pgqueue.chaos.run import Outcome
-from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.run import RunOutcome
+from pgqueue.chaos.stage import ChaosStage
 from pgqueue.cli.main import main
 from pgqueue.errors import ConnectionFailed
 
@@ -70,7 +70,7 @@ def test_in_a_users_database_it_leaves_out_what_reaches_others_and_says_what_is_
 ) -> None:
     """One effect is doubled, one record deleted, one order removed before the end is judged."""
 
-    def sabotaged(stage: Stage, outcome: Outcome) -> None:
+    def sabotaged(stage: ChaosStage, outcome: RunOutcome) -> None:
         with stage.connection() as connection:
             for statement in SABOTAGE:
                 assert connection.execute(statement.encode()).rowcount == 1
@@ -99,8 +99,8 @@ SABOTAGE = (
 )
 
 
-def history(*events: Event, process: int = 1) -> list[Line]:
-    return [Line(event, process) for event in events]
+def history(*events: Event, process: int = 1) -> list[LogLine]:
+    return [LogLine(event, process) for event in events]
 
 
 def claimed(at: float, worker: str, attempt: int = 1) -> list[Event]:
@@ -120,7 +120,7 @@ LOOKED: list[Event] = [
 ]
 
 
-def judged(lines: list[Line], **given: Any) -> list[str]:
+def judged(lines: list[LogLine], **given: Any) -> list[str]:
     looked = given.pop("looked", LOOKED)
     return [one.sentence for one in judge.judge(lines, looked, {1: JOB}, left={}, **given).violations]
 
@@ -132,7 +132,7 @@ def test_a_job_that_is_claimed_while_an_attempt_of_it_runs_is_a_broken_promise()
 
 def test_a_killed_workers_job_may_be_claimed_again() -> None:
     lines = [*history(*claimed(1.0, "a"), process=7), *history(*claimed(5.0, "b", 2), *DONE)]
-    found = judge.judge(lines, LOOKED, {}, left={7: Gone(4.0, returned=False)})
+    found = judge.judge(lines, LOOKED, {}, left={7: ProcessEnd(4.0, returned=False)})
     assert not found.violations
 
 
@@ -195,7 +195,7 @@ def test_a_worker_that_stops_leaves_no_job_behind_unless_it_lost_its_lease_befor
     """One that lost its lease goes on with a new id, and what others have taken over before was never its to return."""
     lost = Reclaimed(at=at, job=1, worker="a", attempt=1, state="scheduled")
     lines = [*history(*claimed(1.0, "a"), process=7), *history(lost, *claimed(7.5, "b", 2), *DONE)]
-    found = judge.judge(lines, LOOKED, {1: JOB}, left={7: Gone(6.0, returned=True)}).violations
+    found = judge.judge(lines, LOOKED, {1: JOB}, left={7: ProcessEnd(6.0, returned=True)}).violations
     assert [one.promise for one in found] == [6] * broken
 
 
@@ -235,12 +235,12 @@ def test_a_worker_that_ends_by_itself_is_told_of_unless_it_never_came_to_work(
 
 
 def test_a_fault_after_which_work_does_not_go_on_is_a_broken_promise() -> None:
-    outcome = Outcome(happened=[run.Happened("cut", 1.0, None)])
+    outcome = RunOutcome(happened=[run.FaultRun("cut", 1.0, None)])
     assert complaints(outcome) == ["promise 6: after cut work did not go on within 60 s"]
 
 
 def test_a_fault_waits_for_its_connection_while_workers_have_all(dsn: str) -> None:
-    class Full(Stage):
+    class Full(ChaosStage):
         refusals = 2
 
         def __init__(self) -> None: ...

@@ -13,16 +13,16 @@ from typing import Any
 import psycopg
 import pytest
 from bench import soak
-from bench.endurance import Ends
+from bench.endurance import SoakEnds
 from cli.commands import only_row, pgqueue, printed
 from click.testing import CliRunner
 from programs import Program, ran
 
 from pgqueue import PgQueue
-from pgqueue.bench import costs, loads, place, processes, snapshot
+from pgqueue.bench import bench_schema, costs, loads, processes, snapshot
 from pgqueue.bench.loads import LOADS
-from pgqueue.bench.processes import FLOOR, OURS, Contender, Crew, ProcessFailed
-from pgqueue.bench.stage import BenchFailed, Sizes, Stage
+from pgqueue.bench.processes import FLOOR, OURS, BenchProcesses, Contender, ProcessFailed
+from pgqueue.bench.stage import BenchFailed, BenchStage, Sizes
 from pgqueue.cli import bench as run_verb
 
 TINY = Sizes(
@@ -70,10 +70,10 @@ def foreign(empty_dsn: str) -> str:
 
 
 @pytest.fixture
-def stage(empty_dsn: str) -> Iterator[Stage]:
+def stage(empty_dsn: str) -> Iterator[BenchStage]:
     """A bench's stage."""
-    with place.opened(empty_dsn) as opened, Crew(opened.dsn) as crew:
-        yield Stage(opened, crew)
+    with bench_schema.open_schema(empty_dsn) as opened, BenchProcesses(opened.dsn) as crew:
+        yield BenchStage(opened, crew)
 
 
 @pytest.mark.parametrize("words", [["run", "--small"], ["clean"]], ids=lambda words: str(words[0]))
@@ -90,14 +90,17 @@ def test_a_schema_that_the_bench_did_not_make_is_refused_and_left_alone(
 
 
 def test_a_contender_refuses_such_a_schema_too(foreign: str) -> None:
-    with Crew(foreign) as crew, pytest.raises(ProcessFailed, match="was not made by `pgqueue bench`"):
+    with (
+        BenchProcesses(foreign) as crew,
+        pytest.raises(ProcessFailed, match="was not made by `pgqueue bench`"),
+    ):
         crew.call(OURS, "setup")
     assert only_row(foreign, "select count(*) from pgqueue_bench.precious") == (0,)
 
 
 def test_clean_drops_what_an_interrupted_bench_left_and_nothing_else(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        place.make(connection)
+        bench_schema.make(connection)
     assert "is dropped" in pgqueue("bench", "clean", dsn=dsn).stdout
     assert "pgqueue_bench" not in schemas(dsn)
     assert "pgqueue" in schemas(dsn)
@@ -106,7 +109,7 @@ def test_clean_drops_what_an_interrupted_bench_left_and_nothing_else(dsn: str) -
 
 
 def test_two_benches_do_not_share_a_database(empty_dsn: str) -> None:
-    with place.opened(empty_dsn):
+    with bench_schema.open_schema(empty_dsn):
         for verb in ("run", "clean"):
             result = pgqueue("bench", verb, dsn=empty_dsn)
             assert result.exit_code == 2
@@ -144,7 +147,7 @@ def _pid_of_the_worker(dsn: str, bench: "subprocess.Popen[str]") -> int:
     raise AssertionError("the bench ended by itself")
 
 
-def test_a_worker_whose_bench_was_killed_ends_by_itself(stage: Stage) -> None:
+def test_a_worker_whose_bench_was_killed_ends_by_itself(stage: BenchStage) -> None:
     stage.begin(OURS)
     nobodys_parent = os.getpid() + 1
     assert stage.crew.call(OURS, "worker", IDLE=0, PARENT=nobodys_parent)["count"] == 0
@@ -175,7 +178,7 @@ def test_every_load_finds_its_figures_beside_their_yardsticks_and_leaves_no_trac
             assert (result["ratio"] is None) == (figure.beside is None)
     assert found["W dead"]["other"] == [2.0]  # the floor updates each job and deletes it
     assert (report["format"], report["rounds"], report["sizes"]["jobs"]) == (1, 1, TINY.jobs)
-    assert set(report["server"]) == set(place.SETTINGS)
+    assert set(report["server"]) == set(bench_schema.SETTINGS)
     assert "pgqueue_bench" not in schemas(dsn)
     assert real.status() == "ready"
     _compares_with(dsn, report, tmp_path / "before.json")
@@ -209,21 +212,23 @@ def test_rounds_and_sizes_are_those_asked_for_and_the_floor_can_be_left_out(
 
 
 @pytest.mark.parametrize("contender", [OURS, FLOOR], ids=lambda contender: contender.name)
-def test_a_drain_that_did_not_run_exactly_its_jobs_is_no_result(contender: Contender, stage: Stage) -> None:
+def test_a_drain_that_did_not_run_exactly_its_jobs_is_no_result(
+    contender: Contender, stage: BenchStage
+) -> None:
     stage.begin(contender)
     stage.crew.call(contender, "bulk", 5)
     with pytest.raises(BenchFailed, match="of 4 jobs"):
         stage.work(contender, 4)
 
 
-def test_a_worker_that_knows_how_many_jobs_there_are_does_not_end_in_a_pause(stage: Stage) -> None:
+def test_a_worker_that_knows_how_many_jobs_there_are_does_not_end_in_a_pause(stage: BenchStage) -> None:
     stage.begin(OURS)
     stage.crew.call(OURS, "bulk", 1)
     stage.crew.call(OURS, "bulk", 1, DELAY=3)  # a worker ends after 2 s by default
     assert stage.work(OURS, 2) > 0
 
 
-def test_jobs_that_two_workers_leave_are_noticed(stage: Stage) -> None:
+def test_jobs_that_two_workers_leave_are_noticed(stage: BenchStage) -> None:
     stage.begin(OURS)
     stage.crew.call(OURS, "bulk", 5)
     stage.crew.call(OURS, "bulk", 1, DELAY=3600)
@@ -231,19 +236,19 @@ def test_jobs_that_two_workers_leave_are_noticed(stage: Stage) -> None:
         stage.work(OURS, 5)
 
 
-def test_jobs_of_load_e_stand_beside_the_measured_ones_to_the_end(stage: Stage) -> None:
+def test_jobs_of_load_e_stand_beside_the_measured_ones_to_the_end(stage: BenchStage) -> None:
     loads._among(stage, TINY, TINY.future, **loads.FUTURE)  # noqa: SLF001 - what is left of it
     left = "select count(*), min(priority), min(run_at) > now() from pgqueue_bench.jobs"
     assert only_row(stage.place.dsn, left) == (TINY.future, 100, True)
 
 
-def test_load_f_is_compared_with_the_same_without_the_trigger(stage: Stage) -> None:
+def test_load_f_is_compared_with_the_same_without_the_trigger(stage: BenchStage) -> None:
     loads._crowd(stage, TINY, loads.NO_WAKE_UP)  # noqa: SLF001 - the part under test
     enabled = "select tgenabled from pg_trigger where tgname = 'jobs_wake_idle_workers'"
     assert only_row(stage.place.dsn, enabled) == ("D",)
 
 
-def test_load_d_holds_a_snapshot_while_late_jobs_and_retries_arrive(stage: Stage) -> None:
+def test_load_d_holds_a_snapshot_while_late_jobs_and_retries_arrive(stage: BenchStage) -> None:
     found = LOADS["D"].measure(stage, TINY, {})
     assert set(found) == {figure.name for figure in LOADS["D"].figures}
     assert found["D behind"].ours >= 0
@@ -254,13 +259,13 @@ def test_load_d_holds_a_snapshot_while_late_jobs_and_retries_arrive(stage: Stage
         assert stage.place.one(held) > 0
 
 
-def test_others_at_work_on_the_server_are_named(stage: Stage, empty_dsn: str) -> None:
+def test_others_at_work_on_the_server_are_named(stage: BenchStage, empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, application_name="the shop") as other:
         other.execute("select 1")  # in a transaction that stays open
         with stage.place.snapshot():  # on a connection of the bench's own
             others = stage.place.others()
     assert "the shop" in others
-    assert place.APPLICATION not in others
+    assert bench_schema.APPLICATION not in others
     assert "the shop" not in stage.place.others()
 
 
@@ -281,9 +286,9 @@ def test_a_soak_that_lost_a_job_ends_with_1_and_says_so(
 ) -> None:
     honest = soak._ends  # noqa: SLF001 - to tamper with
 
-    def tampered(stage: Stage, *rest: Any) -> Ends:
+    def tampered(stage: BenchStage, *rest: Any) -> SoakEnds:
         ends = honest(stage, *rest)
-        return Ends(ends.enqueued + 1, ends.seconds, ends.backlog, ends.succeeded, ends.dead, ends.left)
+        return SoakEnds(ends.enqueued + 1, ends.seconds, ends.backlog, ends.succeeded, ends.dead, ends.left)
 
     monkeypatch.setattr(soak, "_ends", tampered)
     result = CliRunner().invoke(soak.soak, [*SOAK, "--dsn", empty_dsn])
@@ -353,7 +358,7 @@ def test_children_are_told_what_the_bench_decides_and_nothing_of_the_users_setti
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("PGQUEUE_DSN", "PGQUEUE_DIRECT_DSN", "SYNC", "GAP"):
         monkeypatch.setenv(name, "the user's")
-    with Crew("postgresql://here") as crew:
+    with BenchProcesses("postgresql://here") as crew:
         told = crew.call(Contender("echo", "echo_settings"), "go", GAP=0.5)
     assert told == {
         "DSN": "postgresql://here",
@@ -367,7 +372,7 @@ def test_children_are_told_what_the_bench_decides_and_nothing_of_the_users_setti
 
 def test_a_contender_that_fails_is_reported_with_its_last_words() -> None:
     with (
-        Crew("postgresql://here") as crew,
+        BenchProcesses("postgresql://here") as crew,
         pytest.raises(ProcessFailed, match=r"`floor bulk` ended with status 2: .*nought"),
     ):
         crew.call(FLOOR, "bulk", "nought")

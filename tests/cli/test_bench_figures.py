@@ -6,26 +6,27 @@ from pathlib import Path
 import msgspec
 import pytest
 from bench import endurance, grow, plots
-from bench.endurance import Ends, Sample
+from bench.endurance import SoakEnds, SoakSample
 from bench.grow import Points
-from bench.plots import Figures, Point
+from bench.plots import PlotFigures, PlotPoint
 from click.testing import CliRunner
 
 from pgqueue.bench.costs import QUERY
-from pgqueue.bench.figures import Change, Figure, Pair, changes, result
+from pgqueue.bench.figures import Figure, FigureChange, Pair, changes, result
 from pgqueue.bench.loads import percentile
 from pgqueue.bench.snapshot import ends
 from pgqueue.bench.stage import FULL, Sizes
 
 B = Figure("B", "drain", "jobs/s", "floor")
-KEPT = Ends(enqueued=1_000, seconds=10.0, backlog=3, succeeded=1_000, dead=0, left=0)
-DRAWN = Figures(
+KEPT = SoakEnds(enqueued=1_000, seconds=10.0, backlog=3, succeeded=1_000, dead=0, left=0)
+DRAWN = PlotFigures(
     plots.FORMAT,
     "2030-01-31T08:00:00+00:00",
     "1.0",
     2,
     {"fsync": "on"},
-    [Point("backlog", "drain", 10**size, 9e4) for size in (5, 3, 4)] + [Point("payload", "drain", 0, 5.0)],
+    [PlotPoint("backlog", "drain", 10**size, 9e4) for size in (5, 3, 4)]
+    + [PlotPoint("payload", "drain", 0, 5.0)],
 )
 
 
@@ -49,12 +50,12 @@ def test_ratios_are_compared_with_ratios_and_values_with_values() -> None:
     found = changes(now, before)
     assert found["B"].before == 0.5
     assert found["B"].change == pytest.approx(0.2)
-    assert found["M rss"] == Change(40, -0.25)
-    assert found["C"] == Change(None, None)
+    assert found["M rss"] == FigureChange(40, -0.25)
+    assert found["C"] == FigureChange(None, None)
 
 
 def test_what_had_a_ratio_and_has_none_now_is_not_compared() -> None:
-    assert changes([result(B, [Pair(9)])], [result(B, [Pair(9, 3)])])["B"] == Change(None, None)
+    assert changes([result(B, [Pair(9)])], [result(B, [Pair(9, 3)])])["B"] == FigureChange(None, None)
 
 
 def test_percentiles_lie_within_what_was_measured() -> None:
@@ -70,8 +71,8 @@ def test_a_held_snapshot_lasts_two_rounds_at_least() -> None:
     assert (FULL.drains, Sizes(jobs=100, churn=1).drains) == (6, 2)
 
 
-def sample(index_bytes: int) -> Sample:
-    return Sample(
+def sample(index_bytes: int) -> SoakSample:
+    return SoakSample(
         seconds=1.0,
         enqueued=10,
         started=10,

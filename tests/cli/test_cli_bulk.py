@@ -157,14 +157,14 @@ def test_ctrl_c_says_how_to_continue_and_that_continues(
 ) -> None:
     monkeypatch.setattr(bulk, "AT_ONCE", 2)
     monkeypatch.setattr(bulk_command, "TELL_EVERY", 0.0)
-    tell = bulk_command._Lines.tell  # noqa: SLF001 - where the signal arrives
+    tell = bulk_command._ProgressLines.tell  # noqa: SLF001 - where the signal arrives
 
     def interrupt(self: Any, result: BulkResult) -> None:
         tell(self, result)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(bulk_command._Lines, "tell", interrupt)  # noqa: SLF001 - the bar of a terminal
+        interrupted.setattr(bulk_command._ProgressLines, "tell", interrupt)  # noqa: SLF001 - the bar of a terminal
         stopped = pgqueue("jobs", "cancel", "--all", "--yes", dsn=dsn)
     assert stopped.exit_code == 1
     (operation,) = re.findall(r"to continue: pgqueue audit resume (\d+)", stopped.stderr)

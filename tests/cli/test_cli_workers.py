@@ -15,10 +15,10 @@ from pgqueue import PgQueue
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
 from pgqueue.errors import UnknownWorker
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.plan import Statement
 from pgqueue.store.workers import workers
-from pgqueue.values.workers.worker import Ask
+from pgqueue.values.workers.worker import WorkerRequest
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def asked(dsn: str) -> list[tuple[object, ...]]:
 def test_workers_that_end_while_they_are_asked_are_not_asked(dsn: str, crew: list[str], which: str) -> None:
     assert crew
     with psycopg.connect(dsn, autocommit=True) as connection:
-        database = Blocking(connection, catalogue_of("pgqueue"))
-        steps = workers.ask(which, Ask(end="stop", by="ann")).steps()
+        database = StepRunner(connection, catalogue_of("pgqueue"))
+        steps = workers.ask(which, WorkerRequest(end="stop", by="ann")).steps()
         listing = next(steps)
         assert isinstance(listing, Statement)
         listed = database.execute(listing)

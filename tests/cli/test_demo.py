@@ -22,7 +22,16 @@ from pgqueue.cli.demo import command
 from pgqueue.cli.demo import stage as demo_stage
 from pgqueue.cli.demo import verdict as demo_verdict
 from pgqueue.cli.demo.command import Screen
-from pgqueue.cli.demo.verdict import Changed, Direct, File, Measure, Record, Summary, Unreadable, measured
+from pgqueue.cli.demo.verdict import (
+    ChangedFile,
+    DemoFile,
+    DemoSummary,
+    Direct,
+    Measure,
+    Record,
+    UnreadableFile,
+    measure_file,
+)
 from pgqueue.cli.main import main
 from pgqueue.cli.own_schema import mark_of
 
@@ -189,7 +198,7 @@ def test_a_folder_that_is_none_or_empty_is_refused_by_name(tmp_path: Path) -> No
 def test_rows_and_jobs_are_added_together_or_not_at_all(empty_dsn: str, tmp_path: Path) -> None:
     with demo_stage.stage(empty_dsn) as connection:
         with connection.transaction(force_rollback=True):
-            demo_stage.enqueue(connection, [File(tmp_path / "a", (0, 0)), File(tmp_path / "b")])
+            demo_stage.enqueue(connection, [DemoFile(tmp_path / "a", (0, 0)), DemoFile(tmp_path / "b")])
             added = demo_stage.records(connection)
             assert [(record.states, record.max_attempts) for record in added] == [
                 (("ready",), 5),
@@ -204,13 +213,13 @@ def test_the_demo_gives_up_on_jobs_that_nobody_takes_from_a_dead_worker(
 ) -> None:
     monkeypatch.setattr(command, "STALLED_AFTER", 0.0)
     with demo_stage.stage(empty_dsn) as connection:
-        demo_stage.enqueue(connection, [File(tmp_path / "a", (0, 0))])
+        demo_stage.enqueue(connection, [DemoFile(tmp_path / "a", (0, 0))])
         connection.execute(
             "with gone as (insert into pgqueue_demo.workers (id, lease_until, pid, concurrency, host, version) "
             "values (gen_random_uuid(), now() - interval '1 s', 1, 1, 'here', '1') returning id) "
             "update pgqueue_demo.jobs set status = 'running', worker_id = gone.id from gone"
         )
-        with demo_stage.Crew(empty_dsn, tmp_path) as crew:
+        with demo_stage.WorkerProcesses(empty_dsn, tmp_path) as crew:
             seen = list(command._watch(connection, crew, Screen(Console(quiet=True))))  # noqa: SLF001 - how long it waits
     assert {(now.ended, now.jobs, now.running, now.with_live_worker) for now in seen} == {(0, 1, 1, 0)}
 
@@ -219,7 +228,7 @@ def test_a_worker_that_ends_by_itself_is_reported_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_stage, "WORKER", (sys.executable, "-c", "exit('no such thing')"))
-    with demo_stage.Crew("postgresql://nowhere", tmp_path) as crew:
+    with demo_stage.WorkerProcesses("postgresql://nowhere", tmp_path) as crew:
         os.waitid(os.P_PID, crew.start(), os.WEXITED | os.WNOWAIT)
         with pytest.raises(demo_stage.WorkerFailed, match="ended by itself, with status 1") as failed:
             crew.check()
@@ -240,9 +249,9 @@ def test_regular_files_are_found_below_and_links_and_unwanted_folders_are_not(tm
 
 def test_no_trap_can_be_read_by_anyone(tmp_path: Path) -> None:
     traps = demo_verdict.set_traps(tmp_path)
-    assert measured(traps[0].path).lines == 1
+    assert measure_file(traps[0].path).lines == 1
     traps[0].path.unlink()
-    assert set(demo_verdict.direct_readings(traps).values()) == {Unreadable()}
+    assert set(demo_verdict.direct_readings(traps).values()) == {UnreadableFile()}
 
 
 def test_a_direct_reading_tells_a_changed_file_from_an_unreadable_one(tmp_path: Path) -> None:
@@ -255,7 +264,7 @@ def test_a_direct_reading_tells_a_changed_file_from_an_unreadable_one(tmp_path: 
     found = demo_verdict.direct_readings(files)
     sha256 = "d53d6b91af7caf8fe3d8021f116270137c0079d579a1e16965da80c2ed138ffb"
     assert found[str(tmp_path / "same")] == Measure(sha256, 7, 1)
-    assert (found[str(tmp_path / "grown")], found[str(tmp_path / "gone")]) == (Changed(), Changed())
+    assert (found[str(tmp_path / "grown")], found[str(tmp_path / "gone")]) == (ChangedFile(), ChangedFile())
 
 
 def done(
@@ -270,7 +279,7 @@ def dead(path: str, *attempts: int) -> Record:
     )
 
 
-def judged(*pairs: tuple[Record, Direct]) -> Summary:
+def judged(*pairs: tuple[Record, Direct]) -> DemoSummary:
     return demo_verdict.summarise(
         [record for record, _ in pairs], {record.path: found for record, found in pairs}, seconds=2.0
     )
@@ -278,9 +287,9 @@ def judged(*pairs: tuple[Record, Direct]) -> Summary:
 
 def test_a_flawless_run_breaks_no_promise() -> None:
     summary = judged(
-        (done("a"), GOOD), (dead("b", 1, 2), Unreadable()), (done("c"), GOOD), (done("d"), Changed())
+        (done("a"), GOOD), (dead("b", 1, 2), UnreadableFile()), (done("c"), GOOD), (done("d"), ChangedFile())
     )
-    assert demo_verdict.broken(summary) == []
+    assert demo_verdict.broken_promises(summary) == []
     assert summary.jobs_per_second == 2.0
     assert summary.changed == ["d"]
 
@@ -298,17 +307,19 @@ def test_a_flawless_run_breaks_no_promise() -> None:
         pytest.param(done("x", states=("succeeded", "dead")), GOOD, "done twice in effect: 1", id="two ends"),
         pytest.param(done("x", measure=Measure("60", 3, 1)), GOOD, "wrong: 1", id="another hash"),
         pytest.param(done("x", measure=Measure("5f", 4, 1)), GOOD, "wrong: 1", id="another size"),
-        pytest.param(done("x"), Unreadable(), "wrong: 1", id="a result of what cannot be read"),
-        pytest.param(done("x"), Unreadable(), "not dead: 1", id="success of what cannot be read"),
+        pytest.param(done("x"), UnreadableFile(), "wrong: 1", id="a result of what cannot be read"),
+        pytest.param(done("x"), UnreadableFile(), "not dead: 1", id="success of what cannot be read"),
         pytest.param(dead("x", 1, 2), GOOD, "dead: 1 with a dead job, but", id="dead for no reason"),
-        pytest.param(dead("x", 2), Unreadable(), "dead: 1 with a dead job without", id="an error not kept"),
+        pytest.param(
+            dead("x", 2), UnreadableFile(), "dead: 1 with a dead job without", id="an error not kept"
+        ),
     ],
 )
 def test_each_broken_promise_is_named(record: Record, found: Direct, promise: str) -> None:
-    complaints = demo_verdict.broken(judged((done("a"), GOOD), (record, found)))
+    complaints = demo_verdict.broken_promises(judged((done("a"), GOOD), (record, found)))
     assert any(complaint.startswith(promise) for complaint in complaints), complaints
 
 
 def test_a_run_in_which_nothing_was_reclaimed_proves_nothing() -> None:
-    complaints = demo_verdict.broken(judged((dead("b", 1, 2), Unreadable())))
+    complaints = demo_verdict.broken_promises(judged((dead("b", 1, 2), UnreadableFile())))
     assert complaints == ["reclaimed: no job of the killed worker was taken over"]

@@ -16,9 +16,9 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from pgqueue import PgQueue
-from pgqueue.cli.output import lasted
+from pgqueue.cli.output import short_duration
 from pgqueue.cli.top import command, snapshot
-from pgqueue.cli.top.screen import Question, Top
+from pgqueue.cli.top.screen import ConfirmScreen, Top
 from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.store.jobs import claim
 
@@ -43,10 +43,10 @@ async def until(pilot: Pilot[None], is_so: Callable[[], object]) -> None:
 async def answer(pilot: Pilot[None], key: str, reply: str) -> str:
     """Press a key and answer its question; what was asked."""
     await pilot.press(key)
-    await until(pilot, lambda: isinstance(pilot.app.screen, Question))
+    await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen))
     asked = str(pilot.app.screen.query_one(Static).content).splitlines()[0]
     await pilot.press(reply)
-    await until(pilot, lambda: not isinstance(pilot.app.screen, Question))
+    await until(pilot, lambda: not isinstance(pilot.app.screen, ConfirmScreen))
     return asked
 
 
@@ -147,7 +147,7 @@ async def test_keys_that_change_something_do_nothing_if_it_is_read_only(queue: P
         for key in "pdrc":
             await pilot.press(key)
             await pilot.pause()
-            assert not isinstance(app.screen, Question)
+            assert not isinstance(app.screen, ConfirmScreen)
 
 
 async def test_a_database_that_is_away_is_said_and_the_figures_come_back_with_it(
@@ -231,7 +231,7 @@ async def test_ctrl_c_quits(queue: PgQueue, job: int, asked: bool) -> None:  # n
         await until(pilot, lambda: shown(app, "queues"))
         if asked:
             await pilot.press("p")
-            await until(pilot, lambda: isinstance(app.screen, Question))
+            await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
         await pilot.press("ctrl+c")
         await until(pilot, lambda: not app.is_running)
 
@@ -258,7 +258,7 @@ def test_in_a_terminal_it_shows_the_queues_pauses_one_and_ends(
 
 def test_lengths_of_time_are_short() -> None:
     lengths = (None, 0.0004, 0.34, 4.26, 59.9, 200, 7_500, 273_600)
-    assert [*map(lasted, lengths)] == [
+    assert [*map(short_duration, lengths)] == [
         "",
         "0 ms",
         "340 ms",

@@ -9,7 +9,7 @@ import pytest
 from pgqueue import Crashes, PgQueue
 from pgqueue.errors import InvalidOption
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.workers.crashes import Begun, as_crashes, crashed
+from pgqueue.values.workers.crashes import CrashCount, as_crashes, crash_verdict
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CLAIM = Claim(1, UUID(int=1), 1, 4, 25, 0, "default", "work", "{}", NOON.timestamp(), NOON.timestamp(), 0.0)
@@ -72,10 +72,10 @@ def test_a_task_has_the_policy_that_it_was_given(queue_of_nothing: PgQueue) -> N
 @pytest.mark.parametrize(
     ("begun", "how", "memory", "said"),
     [
-        (Begun(1), "", None, "killed 1 worker"),
-        (Begun(3, 512_000_000), "", None, "killed 3 workers; last RSS 512 MB"),
+        (CrashCount(1), "", None, "killed 1 worker"),
+        (CrashCount(3, 512_000_000), "", None, "killed 3 workers; last RSS 512 MB"),
         (
-            Begun(3, 1),
+            CrashCount(3, 1),
             "its own process: exit code 7",
             20_000_000_000,
             "killed 3 workers, and its own process: exit code 7; last RSS 20.0 GB",
@@ -83,7 +83,7 @@ def test_a_task_has_the_policy_that_it_was_given(queue_of_nothing: PgQueue) -> N
     ],
 )
 def test_the_error_says_how_many_workers_died_and_of_how_much(
-    begun: Begun, how: str, memory: int | None, said: str
+    begun: CrashCount, how: str, memory: int | None, said: str
 ) -> None:
-    died = crashed(CLAIM, begun, None, how, memory)
+    died = crash_verdict(CLAIM, begun, None, how, memory)
     assert (died.reason, died.error.type, died.error.message) == ("crashed", "JobCrashed", said)

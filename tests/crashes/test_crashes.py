@@ -10,7 +10,7 @@ from pgqueue import JobHandle, JobState, PgQueue, Task
 from pgqueue.store.jobs import claim
 from pgqueue.store.workers import crashes, leases, upkeep
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.workers.crashes import Begun
+from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.values.workers.health import WorkerHealth
 from pgqueue.values.workers.lease import LEASE
 
@@ -34,7 +34,7 @@ def lose(queue: PgQueue, *, starts: bool, worker: UUID | None = None) -> Claim:
     return one
 
 
-def begun(queue: PgQueue) -> Begun | None:
+def begun(queue: PgQueue) -> CrashCount | None:
     """What a worker is told that starts the job now; then that worker returns it."""
     worker = listed(queue)
     said = do(queue, crashes.start(claimed(queue, worker)))
@@ -53,7 +53,7 @@ def test_claims_that_never_start_count_once_however_often_their_workers_die(
     for _ in range(4):
         lose(queue, starts=False)
     assert crashed(queue, handle) == [True, False, False, False]
-    assert begun(queue) == Begun(1)
+    assert begun(queue) == CrashCount(1)
 
 
 def test_attempts_that_had_started_count_each(queue: PgQueue, work: Task[[], None]) -> None:
@@ -63,7 +63,7 @@ def test_attempts_that_had_started_count_each(queue: PgQueue, work: Task[[], Non
     lose(queue, starts=False)  # a former start of the same job is another fence
     lose(queue, starts=True)
     assert crashed(queue, handle) == [True, True, False, True]
-    assert begun(queue) == Begun(3)
+    assert begun(queue) == CrashCount(3)
 
 
 def test_an_attempt_that_raised_is_no_crash(queue: PgQueue, work: Task[[], None]) -> None:
@@ -74,7 +74,7 @@ def test_an_attempt_that_raised_is_no_crash(queue: PgQueue, work: Task[[], None]
     do(queue, claim.give_up(worker, (), ValueError("raised")))
     ask(queue, "update pgqueue.jobs set status = 'ready'")
     lose(queue, starts=True)
-    assert begun(queue) == Begun(2)
+    assert begun(queue) == CrashCount(2)
 
 
 def test_the_count_begins_again_when_the_job_is_revived(queue: PgQueue, work: Task[[], None]) -> None:
@@ -86,9 +86,9 @@ def test_the_count_begins_again_when_the_job_is_revived(queue: PgQueue, work: Ta
     do(queue, leases.leave(worker))
     assert do(queue, upkeep.reclaim()) == {handle.id: JobState.DEAD}
     queue.retry(handle.id)
-    assert begun(queue) == Begun(0)
+    assert begun(queue) == CrashCount(0)
     lose(queue, starts=False)
-    assert begun(queue) == Begun(0)  # a suspect from its former life on: the start was not noted
+    assert begun(queue) == CrashCount(0)  # a suspect from its former life on: the start was not noted
 
 
 def test_the_memory_of_the_worker_at_its_last_heartbeat_is_recorded(
@@ -102,7 +102,7 @@ def test_the_memory_of_the_worker_at_its_last_heartbeat_is_recorded(
     lose(queue, starts=False)
     errors = queue.job(handle.id).errors
     assert [error.memory for error in errors] == [512_000_000, None]
-    assert begun(queue) == Begun(1, 512_000_000)
+    assert begun(queue) == CrashCount(1, 512_000_000)
 
 
 def test_a_superseded_attempt_does_not_start(queue: PgQueue, work: Task[[], None]) -> None:

@@ -21,7 +21,7 @@ from worker.helping import ended
 from pgqueue import JobHandle, JobState, PgQueue, Task
 from pgqueue.store.jobs import claim
 from pgqueue.store.workers import crashes, leases, upkeep
-from pgqueue.worker import alone
+from pgqueue.worker import attempt_process
 
 TESTS = Path(__file__).parents[1]
 LEASE = "0.6"
@@ -164,7 +164,7 @@ async def test_without_isolation_the_job_is_dead_before_it_starts(app: PgQueue, 
 async def test_a_job_that_cannot_be_isolated_is_dead_and_says_why(
     app: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alone, "place_of", lambda _: None)
+    monkeypatch.setattr(attempt_process, "place_of", lambda _: None)
     handle = quarantined(app, crashing.where)
     async with running(app):
         (job,) = await ended(app, handle)
@@ -174,7 +174,7 @@ async def test_a_job_that_cannot_be_isolated_is_dead_and_says_why(
 async def test_a_process_that_cannot_start_convicts_no_job(
     app: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alone, "place_of", lambda _: "worker.no_such_module:queue")
+    monkeypatch.setattr(attempt_process, "place_of", lambda _: "worker.no_such_module:queue")
     handle = quarantined(app, crashing.where)
     async with running(app):
         await until(lambda: len(app.job(handle.id).errors) == 4)

@@ -18,7 +18,7 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import JobState, PgQueue
-from pgqueue.worker.alone import Answer, Child, framed
+from pgqueue.worker.attempt_process import AttemptProcess, ProcessAnswer, frame_message
 
 app = app_of_crashes
 
@@ -87,7 +87,7 @@ async def test_a_process_is_reaped_however_often_its_end_is_cancelled() -> None:
             await self.killed.wait()
             self.returncode = -9
 
-    child, process = Child(cast("Any", None)), Killed()
+    child, process = AttemptProcess(cast("Any", None)), Killed()
     child.process = cast("Any", process)
     ending = asyncio.create_task(child.end())
     for _ in range(3):
@@ -124,7 +124,7 @@ async def test_a_job_that_closes_everything_has_killed_its_process(app: PgQueue,
 
 @pytest.mark.parametrize(
     "noise",
-    [b"\0\0\0\x03abc", b"\0\0\0\0", framed(msgspec.msgpack.encode(Answer("Swallowed")))],
+    [b"\0\0\0\x03abc", b"\0\0\0\0", frame_message(msgspec.msgpack.encode(ProcessAnswer("Swallowed")))],
     ids=["garbage", "empty", "no verdict"],
 )
 async def test_an_answer_that_makes_no_sense_counts_as_killed(

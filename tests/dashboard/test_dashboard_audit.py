@@ -13,7 +13,7 @@ from pgqueue import Limit, PgQueue, chain
 from pgqueue.dashboard.pages import ACTIONS
 from pgqueue.store.bulk import bulk
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.bulk.operation import Action, Operation
+from pgqueue.values.bulk.operation import BulkAction, Operation
 
 MakePerson = Callable[..., Person]
 AGO = datetime(2026, 1, 1, tzinfo=UTC)
@@ -149,7 +149,7 @@ class Shop:
 
     def operation(self) -> int:
         self._step.using(queue="left").enqueue()
-        begun = Operation(action=Action.CANCEL, filter=JobFilter(queue="left"))
+        begun = Operation(action=BulkAction.CANCEL, filter=JobFilter(queue="left"))
         return self._queue.database.run(bulk.begin(begun, by="bob")).id
 
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pgqueue.dashboard.charts import Chart, Curve, Unit, described, shown, svg
+from pgqueue.dashboard.charts import Chart, Curve, Unit, describe_chart, format_figure, svg
 
 START = datetime(2026, 3, 29, 0, 0, tzinfo=UTC)
 
@@ -65,13 +65,13 @@ def test_areas_stand_on_each_other() -> None:
 
 def test_a_chart_says_in_words_what_it_shows() -> None:
     chart = _chart(Curve("a", "blue", (1.0, 7.0, 3.0)), Curve("b", "bad", (None, None, None)))
-    assert described(chart) == "a: from 1 to 7, at last 3. b: no figures. Times are UTC."
+    assert describe_chart(chart) == "a: from 1 to 7, at last 3. b: no figures. Times are UTC."
     root = ET.fromstring(svg(chart))  # noqa: S314 - our own
     assert root.get("role") == "img"
     named = (root.get("aria-labelledby") or "").split()
     assert [next(one.text for one in root.iter() if one.get("id") == name) for name in named] == [
         "<One>",
-        described(chart),
+        describe_chart(chart),
     ]
 
 
@@ -98,4 +98,4 @@ def test_hostile_names_stay_text_and_no_style_is_in_it() -> None:
     ],
 )
 def test_lengths_of_time_have_units(seconds: float | None, words: str) -> None:
-    assert shown(seconds, "seconds") == words
+    assert format_figure(seconds, "seconds") == words

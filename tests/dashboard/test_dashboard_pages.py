@@ -14,10 +14,10 @@ from pgqueue import Limit, PgQueue, Workflow, chain
 from pgqueue.dashboard import Dashboard, Right, User
 from pgqueue.dashboard.pages import PAGES
 from pgqueue.store.bulk import bulk
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.plan import Row, Step
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.bulk.operation import Action, Operation
+from pgqueue.values.bulk.operation import BulkAction, Operation
 
 MakePerson = Callable[..., Person]
 
@@ -317,7 +317,7 @@ def test_a_long_operation_has_a_page_and_an_interrupted_one_is_continued(
     sell = queue.task(name="sell")(lambda: None)
     queue.enqueue_many(sell.call() for _ in range(4))
     monkeypatch.setattr(bulk, "AT_ONCE", 1)
-    operation = Operation(action=Action.CANCEL, filter=JobFilter(task="sell"))
+    operation = Operation(action=BulkAction.CANCEL, filter=JobFilter(task="sell"))
     begun = queue.database.run(bulk.begin(operation, by="bob"))  # and then the process ends
 
     ann = person()
@@ -367,9 +367,9 @@ def test_an_idle_page_asks_at_most_one_statement_a_second(
     world: World, queue: PgQueue, person: MakePerson, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    execute, asking = Blocking.execute, current_thread()
+    execute, asking = StepRunner.execute, current_thread()
 
-    def counted(self: Blocking, step: Step) -> Sequence[Row]:
+    def counted(self: StepRunner, step: Step) -> Sequence[Row]:
         if current_thread() is asking:  # the heartbeat of the running job asks from another
             asked.append(step.name)
         return execute(self, step)
@@ -388,7 +388,7 @@ def test_an_idle_page_asks_at_most_one_statement_a_second(
         path += f"?name={NAMED.get(page.name, '')}"
         assert ann.get(path).status_code == 200, path
         pages.append((page.every, path))
-    monkeypatch.setattr(Blocking, "execute", counted)
+    monkeypatch.setattr(StepRunner, "execute", counted)
     for every, path in pages:
         asked.clear()
         ann.get(path, headers={"X-Pgqueue-Live": "1"})

@@ -12,7 +12,7 @@ from dashboard.people import Person
 
 from pgqueue import PgQueue
 from pgqueue.dashboard import Dashboard, User
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.insight import searching
 from pgqueue.store.plan import Row, Statement, Step
 from pgqueue.store.queues.standings import WHOLE_PAGES
@@ -34,9 +34,9 @@ def test_no_page_reads_the_table_of_jobs_from_end_to_end(
     monkeypatch.setattr(searching, "LOOKED_AT", WAITING // 10)  # the share of a table of 1,000,000 jobs
     read: list[tuple[str, str]] = []
     seen: set[str] = set()
-    execute, asking, path = Blocking.execute, current_thread(), ""
+    execute, asking, path = StepRunner.execute, current_thread(), ""
 
-    def explained(self: Blocking, step: Step) -> Sequence[Row]:
+    def explained(self: StepRunner, step: Step) -> Sequence[Row]:
         if current_thread() is asking:
             assert isinstance(step, Statement)
             seen.add(step.name)
@@ -51,7 +51,7 @@ def test_no_page_reads_the_table_of_jobs_from_end_to_end(
         assert pages[0] > WHOLE_PAGES
         person = Person(Dashboard(queue, login=lambda _: User("ann"), actions=True))
         paths = day.paths(queue)
-        monkeypatch.setattr(Blocking, "execute", explained)
+        monkeypatch.setattr(StepRunner, "execute", explained)
         for path in paths:
             assert person.get(path).status_code == 200, path
     assert {"insight/running_named", "insight/search", "insight/standing_heads"} <= seen
@@ -60,7 +60,9 @@ def test_no_page_reads_the_table_of_jobs_from_end_to_end(
     }  # its index costs as much as 4,000 pages, so few are read whole
 
 
-def _plan(connection: psycopg.Connection[Any], steps: Blocking, step: Statement) -> Iterator[dict[str, Any]]:
+def _plan(
+    connection: psycopg.Connection[Any], steps: StepRunner, step: Statement
+) -> Iterator[dict[str, Any]]:
     sql = steps.catalogue[step.name]
     (found,) = connection.execute(b"explain (format json) " + sql, step.params).fetchone() or ("[]",)
     plans = json.loads(found) if isinstance(found, str) else found

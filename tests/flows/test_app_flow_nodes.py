@@ -11,7 +11,7 @@ from pgqueue import PgQueue, Workflow, chain, result
 from pgqueue.app.flows.inside import FlowInside
 from pgqueue.errors import InvalidOption
 from pgqueue.values.flows.addition import Addition
-from pgqueue.values.flows.results import Facts
+from pgqueue.values.flows.results import FlowPosition
 from pgqueue.values.jobs.job import Claim
 
 NODES = PgQueue("")
@@ -42,7 +42,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 def inside(additions: list[Addition]) -> FlowInside:
     """The flow of a running job, which puts what it adds here."""
-    facts = Facts(flow_id=1, flow_name="f", name=None, skip_if=None, before=())
+    facts = FlowPosition(flow_id=1, flow_name="f", name=None, skip_if=None, before=())
     job = Claim(1, UUID(int=1), 1, 1, 25, 0, "default", "note", "{}", NOON.timestamp(), NOON.timestamp(), 0.0)
     return FlowInside(facts, job, additions)
 

@@ -91,7 +91,7 @@ def test_a_job_that_starts_and_goes_back_while_its_flow_is_cancelled_is_cancelle
 ) -> None:
     run = world.queue.database.run
     handle = chain(world.note.call(1)).enqueue()
-    steps = flow_control.cancelling(handle.id)
+    steps = flow_control.cancel_flow(handle.id)
     plan = steps.send(run(next(steps)))
     assert plan.name == "flow_control.ask"
     run(plan)
@@ -109,7 +109,7 @@ def test_an_interrupted_cancel_is_continued_by_another(world: World) -> None:
     handle = chain(
         world.note.call("first"), group([world.note.call(n) for n in range(2500)]), world.note.call("last")
     ).enqueue()
-    steps = flow_control.cancelling(handle.id)
+    steps = flow_control.cancel_flow(handle.id)
     plan = next(steps)
     for _ in range(3):
         plan = steps.send(world.queue.database.run(plan))

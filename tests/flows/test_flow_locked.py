@@ -11,7 +11,7 @@ from store.crowd import ask
 from store.samples import worker_info
 
 from pgqueue import JobState, PgQueue, Workflow, chain
-from pgqueue.store.flows import flow_upkeep, following
+from pgqueue.store.flows import flow_progress, flow_upkeep
 from pgqueue.store.jobs import claim
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.workers.lease import LEASE
@@ -74,11 +74,11 @@ def test_what_is_left_to_do_in_it_waits_and_nothing_waits_for_that(
         own.execute("delete from pgqueue.jobs where task = 'note' and status = 'ready'")
         holder.execute(LOCK)
         own.execute("set statement_timeout = '5s'")
-        assert not ask(own, following.work())
+        assert not ask(own, flow_progress.work())
         assert ask(own, flow_upkeep.settle_stranded()) == 0
         assert world.count("flow_work") == 1
         holder.rollback()
-        assert ask(own, following.work())
+        assert ask(own, flow_progress.work())
         assert world.count("flow_work") == 0
         assert ask(own, flow_upkeep.settle_stranded()) == 1
     assert flow.jobs[1].status() is JobState.CANCELLED

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgqueue.values.flows.flow import PORTION, EdgeRule, NodeKind, NodeState
-from pgqueue.values.flows.retry import DONE, FAILURES, OPEN, EdgeNow, NodeNow, Rerun, What, rerun
+from pgqueue.values.flows.retry import DONE, FAILURES, OPEN, Rerun, StoredEdge, StoredNode, What, rerun
 
 S = NodeState
 
@@ -50,11 +50,13 @@ class Model:
     def rerun(self, what: What) -> Rerun:
         """Retry it."""
         nodes = [
-            NodeNow(at, parent, at, NodeKind.JOB if at in self.jobs else NodeKind.WORKFLOW, self.states[at])
+            StoredNode(
+                at, parent, at, NodeKind.JOB if at in self.jobs else NodeKind.WORKFLOW, self.states[at]
+            )
             for at, parent in enumerate(self.parents)
         ]
         edges = [
-            EdgeNow(before, after, rule, (before, after) in self.met) for before, after, rule in self.edges
+            StoredEdge(before, after, rule, (before, after) in self.met) for before, after, rule in self.edges
         ]
         changes = rerun(nodes, edges, what)
         for node, state in changes.states.items():
@@ -235,7 +237,7 @@ class Counted:
 
     reads = 0
 
-    def __init__(self, node: NodeNow) -> None:
+    def __init__(self, node: StoredNode) -> None:
         """Stand for a node."""
         self._node = node
 
@@ -245,20 +247,20 @@ class Counted:
 
 
 def test_a_retry_of_many_failed_groups_reads_each_node_a_few_times() -> None:
-    nodes = [NodeNow(0, None, 0, NodeKind.WORKFLOW, S.FAILED)]
+    nodes = [StoredNode(0, None, 0, NodeKind.WORKFLOW, S.FAILED)]
     edges = []
     for group in range(1, 4001, 4):
         nodes += [
-            NodeNow(group, 0, group, NodeKind.GROUP, S.FAILED),
-            NodeNow(group + 1, group, 0, NodeKind.JOB, S.FAILED),
-            NodeNow(group + 2, 0, group + 1, NodeKind.JOB, S.SUCCEEDED),
-            NodeNow(group + 3, 0, group + 2, NodeKind.WORKFLOW, S.SKIPPED),
+            StoredNode(group, 0, group, NodeKind.GROUP, S.FAILED),
+            StoredNode(group + 1, group, 0, NodeKind.JOB, S.FAILED),
+            StoredNode(group + 2, 0, group + 1, NodeKind.JOB, S.SUCCEEDED),
+            StoredNode(group + 3, 0, group + 2, NodeKind.WORKFLOW, S.SKIPPED),
         ]
         edges += [
-            EdgeNow(group, group + 2, EdgeRule.FAILURE, met=True),
-            EdgeNow(group, group + 3, EdgeRule.CONTINUE, met=True),
+            StoredEdge(group, group + 2, EdgeRule.FAILURE, met=True),
+            StoredEdge(group, group + 3, EdgeRule.CONTINUE, met=True),
         ]
     Counted.reads = 0
-    changes = rerun(cast("list[NodeNow]", [Counted(node) for node in nodes]), edges, "downstream")
+    changes = rerun(cast("list[StoredNode]", [Counted(node) for node in nodes]), edges, "downstream")
     assert Counted.reads < 30 * len(nodes)
     assert {group + 3 for group in range(1, 4001, 4)} <= changes.states.keys()

@@ -14,7 +14,7 @@ from pgqueue import JobState, Observer, Outcome, Unique, Workflow, chain, group
 from pgqueue.errors import FlowRefused, InvalidOption
 from pgqueue.testing import assert_enqueued, dying
 from pgqueue.values.flows.flow import PORTION
-from pgqueue.values.jobs.job import Enqueued, NewJob
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 
 world = every_world
 
@@ -228,7 +228,7 @@ def test_an_observer_is_told_of_the_jobs_of_a_flow_with_their_ids(world: World) 
     told: list[tuple[int, bytes]] = []
 
     class Noting(Observer):
-        def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+        def enqueued(self, jobs: Sequence[NewJob], results: Sequence[EnqueueAnswer]) -> None:
             told.extend((done.id, job.args) for job, done in zip(jobs, results, strict=True))
 
     world.queue.observe(Noting())

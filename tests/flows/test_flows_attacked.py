@@ -14,7 +14,7 @@ from running import Running
 from pgqueue import Context, JobState, PgQueue, Workflow, chain, group
 from pgqueue.errors import JobFailed
 from pgqueue.store.connections.session import PLANNER
-from pgqueue.store.flows import following
+from pgqueue.store.flows import flow_progress
 
 world = a_world
 LOCK_FLOW: LiteralString = "select id from pgqueue.flows for no key update"
@@ -125,7 +125,7 @@ def test_each_node_is_visited_once_however_many_ways_lead_to_it(dsn: str) -> Non
 
 
 def test_a_graph_is_cancelled_in_small_portions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "FOLLOWED_AT_ONCE", 3)
+    monkeypatch.setattr(flow_progress, "FOLLOWED_AT_ONCE", 3)
     tangle(world, 200, 3).enqueue()
     world.run()
     assert (world.states, world.waiting) == (["failed"], 0)
@@ -136,7 +136,7 @@ def test_a_graph_is_cancelled_in_small_portions(world: World, monkeypatch: pytes
 def test_nodes_that_many_others_wait_for_are_followed_in_portions(
     world: World, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(following, "FOLLOWED_AT_ONCE", 3)
+    monkeypatch.setattr(flow_progress, "FOLLOWED_AT_ONCE", 3)
     flow = Workflow()
     for name in "ab":
         flow.add(name, world.note.call(what))
@@ -155,7 +155,7 @@ def test_nodes_that_many_others_wait_for_are_followed_in_portions(
 def test_work_that_is_left_from_before_a_retry_cancels_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "FOLLOWED_AT_ONCE", 3)
+    monkeypatch.setattr(flow_progress, "FOLLOWED_AT_ONCE", 3)
     inner = group([world.note.call(n) for n in range(3, 1100)])
     handle = chain(*map(world.note.call, [1]), inner, *map(world.note.call, range(4))).enqueue()
     handle.jobs[0].cancel()

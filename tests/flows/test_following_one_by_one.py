@@ -11,7 +11,7 @@ from flows.world import World, a_world
 
 from pgqueue import JobState, Workflow, chain, group
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.flows.following import FOLLOWED_AT_ONCE
+from pgqueue.store.flows.flow_progress import FOLLOWED_AT_ONCE
 from pgqueue.store.plan import Row
 from pgqueue.values.jobs.job import JobFlags
 

@@ -17,7 +17,7 @@ from pgqueue.store.jobs.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.store.workers import leases
 from pgqueue.values.flows.addition import Addition
-from pgqueue.values.flows.flow import EdgeRule, Step
+from pgqueue.values.flows.flow import EdgeRule, GroupMember
 from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.values.workers.lease import LEASE
 
@@ -43,7 +43,7 @@ def adding(world: World, own: psycopg.Connection[Any], *, named: bool) -> list[P
     return [
         flow_growth.complete(
             Succeeded(one, 0.1),
-            [Addition([Step(part, f"new {one.id}" if named else None)], None, after)],
+            [Addition([GroupMember(part, f"new {one.id}" if named else None)], None, after)],
             keep=True,
         )
         for one in claims

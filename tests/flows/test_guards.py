@@ -13,8 +13,8 @@ from store.samples import worker_info
 from pgqueue import Context, JobState, Workflow, chain, group
 from pgqueue.errors import ResultNotKept
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
-from pgqueue.store.flows import flow_control, flow_facts, flow_upkeep, following
+from pgqueue.store.connections.connection import StepRunner
+from pgqueue.store.flows import flow_control, flow_facts, flow_progress, flow_upkeep
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Row, Statement, Step, Steps, plan, run
 from pgqueue.store.workers import leases
@@ -44,7 +44,7 @@ class Meanwhile:
 
     def __init__(self, connection: psycopg.Connection[Any], happens: Callable[[], object]) -> None:
         """Run nothing yet."""
-        self._inner = Blocking(connection, catalogue_of("pgqueue"))
+        self._inner = StepRunner(connection, catalogue_of("pgqueue"))
         self._happens = happens
         self._statements = 0
 
@@ -75,7 +75,7 @@ def test_after_an_interrupted_cancel_no_further_portion_of_a_group_is_released(w
         pass
     assert world.rows("select task, portion from pgqueue.flow_work") == [("enter", 1)]
     world.queue.database.run(flow_control.begin_cancel(handle.id))
-    assert world.queue.database.run(following.work())
+    assert world.queue.database.run(flow_progress.work())
     assert world.rows("select count(*) from pgqueue.jobs where status = 'blocked'") == [(8,)]
 
 
@@ -110,7 +110,7 @@ def test_the_last_member_of_a_group_waits_for_the_lock_of_the_flow_and_the_other
 def test_the_first_failure_of_a_group_is_not_lost_among_many_edges(
     world: World, own: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "FOLLOWED_AT_ONCE", 3)
+    monkeypatch.setattr(flow_progress, "FOLLOWED_AT_ONCE", 3)
     flow = Workflow()
     flow.add("a", world.note.call("a"))
     for number in range(5):

@@ -13,7 +13,7 @@ from pgqueue import Codec, JobPart, PgQueue, Workflow, chain, group
 from pgqueue.cli.main import main
 from pgqueue.errors import FlowNotDone, FlowNotFound, InvalidOption
 from pgqueue.testing import drain
-from pgqueue.values.flows.drawing import WIDTH, drawn, levels_of, mermaid
+from pgqueue.values.flows.drawing import WIDTH, draw_flow, levels_of, mermaid
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.flows.record import FlowRecord, FlowState
 from pgqueue.values.flows.svg import svg
@@ -107,7 +107,7 @@ def test_a_flow_that_waits_for_its_turn_names_the_one_before(world: World) -> No
         flow.add("a", world.note.call(1))
         handles.append(flow.enqueue())
     assert handles[1].show().nodes[0].why == f"waits for its turn, behind flow {handles[0].id} of key 'k'"
-    assert f"behind flow {handles[0].id} of key 'k'" in drawn(handles[1].show())
+    assert f"behind flow {handles[0].id} of key 'k'" in draw_flow(handles[1].show())
 
 
 @STORED
@@ -127,7 +127,7 @@ def test_a_large_group_is_summed_up_in_little_time_and_given_in_pages(world: Wor
     assert page[0].why is not None
     page = world.queue.flow_nodes(handle.id, parent=members.id, after=99_998, state="released")
     assert [node.place for node in page] == [99_999]
-    assert "members (100,000): 100,000 released" in drawn(found)
+    assert "members (100,000): 100,000 released" in draw_flow(found)
     assert "members (100,000)" in svg(found)
     world.queue.cancel_flow(handle.id)
     assert world.count("jobs") == 0
@@ -217,7 +217,7 @@ def test_hostile_names_break_no_drawing(name: str, world: World) -> None:
     flow.add(name, world.note.call(1))
     flow.add("inner", group([world.note.call(2)], name=name), after=name)
     found = flow.enqueue().show()
-    text = drawn(found)
+    text = draw_flow(found)
     assert all(one.isprintable() or one == "\n" for one in text)
     assert all(len(line) <= WIDTH for line in text.splitlines())
     tree = ET.fromstring(svg(found))  # noqa: S314 - written here
@@ -236,7 +236,7 @@ def test_two_hundred_nodes_fit_a_terminal_in_the_order_in_which_they_can_run(wor
         after = [f"n{number - 1}"] if number % 10 else []
         flow.add(f"n{number}", world.note.call(number), after=after)
     found = flow.enqueue().show()
-    lines = drawn(found).splitlines()
+    lines = draw_flow(found).splitlines()
     assert all(len(line) <= WIDTH for line in lines)
     at = {name: place for place, line in enumerate(lines) for name in re.findall(r"[○▶] (n\d+)", line)}
     assert all(at[f"n{number - 1}"] < at[f"n{number}"] for number in range(200) if number % 10)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pgqueue.values.insight.comparison import FEW, Compared, compared
+from pgqueue.values.insight.comparison import FEW, ComparisonLine, compare_windows
 from pgqueue.values.insight.series import Figures, Spread
 from pgqueue.values.insight.sketch import count_times, quantiles
 
@@ -29,8 +29,8 @@ def figures(
     return Figures(**{**counts, **given}, wait=spread(waits), run=spread(times))
 
 
-def one(before: Figures, after: Figures) -> Compared:
-    (line,) = compared({"send": before}, {"send": after})
+def one(before: Figures, after: Figures) -> ComparisonLine:
+    (line,) = compare_windows({"send": before}, {"send": after})
     return line
 
 
@@ -90,7 +90,7 @@ def test_chance_is_no_change() -> None:
     after: dict[str | None, Figures] = {
         str(n): figures(size, failed=size // 20, seed=2 * n + 1) for n, size in enumerate(sizes)
     }
-    named = [line.name for line in compared(before, after) if line.changes]
+    named = [line.name for line in compare_windows(before, after) if line.changes]
     assert len(named) < 15
 
 
@@ -110,6 +110,6 @@ def test_the_worst_comes_first_and_what_did_not_run_is_left_out() -> None:
         "e": figures(90),
         "f": Figures(enqueued=5),
     }
-    lines = compared(before, after)
+    lines = compare_windows(before, after)
     assert [line.name for line in lines] == ["d", "c", "b", "a", "e"]
     assert [line.worse for line in lines] == [True, True, True, False, False]

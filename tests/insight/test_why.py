@@ -19,7 +19,7 @@ from pgqueue.embedded import embedded_binaries, embedded_server, throwaway_serve
 from pgqueue.store.insight import why as plans
 from pgqueue.store.plan import Row, Step, run
 from pgqueue.store.schema import schema
-from pgqueue.values.insight.why_facts import MOST_AHEAD, Facts
+from pgqueue.values.insight.why_facts import MOST_AHEAD, WhyFacts
 
 
 @pytest.fixture
@@ -322,10 +322,10 @@ def test_no_session_is_named_for_a_prepared_transaction_nor_one_of_a_copy_of_the
             holder.execute("rollback prepared 'one'")
 
 
-BEHIND = Facts("ready", "default", "note", NOON, 0, 3, ahead=MOST_AHEAD)
-LIMITED = Facts("blocked", "default", "note", NOON, 0, 3, in_lane=True)
-NODE = Facts("blocked", "default", "note", NOON, 0, 3, waits_for=["node:7"], waits_until=[None])
-COLUMNS = Facts.__struct_fields__.index("ahead_estimated")
+BEHIND = WhyFacts("ready", "default", "note", NOON, 0, 3, ahead=MOST_AHEAD)
+LIMITED = WhyFacts("blocked", "default", "note", NOON, 0, 3, in_lane=True)
+NODE = WhyFacts("blocked", "default", "note", NOON, 0, 3, waits_for=["node:7"], waits_until=[None])
+COLUMNS = WhyFacts.__struct_fields__.index("ahead_estimated")
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ COLUMNS = Facts.__struct_fields__.index("ahead_estimated")
     ],
 )
 def test_a_job_that_goes_between_two_statements_is_told_as_it_was(
-    facts: Facts, statements: list[str], reason: str
+    facts: WhyFacts, statements: list[str], reason: str
 ) -> None:
     found: dict[str, list[Row]] = {
         "insight/standing_sizes": [(9, 9, 9, NOON)],

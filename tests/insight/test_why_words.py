@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pgqueue.values.insight.why import Why, explain, retold
-from pgqueue.values.insight.why_facts import Facts, HeldPlace, LimitFacts, NodeFacts, opens_in
+from pgqueue.values.insight.why_facts import HeldPlace, LimitFacts, NodeFacts, WhyFacts, opens_in
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 SERVED = {"alive": 2, "serving": 2, "slots": 40, "knowing": 2}
@@ -30,7 +30,7 @@ def why(state: str = "ready", **given: Any) -> Why:
         **SERVED,
         **given,
     }
-    return explain(5, Facts(state, **facts))
+    return explain(5, WhyFacts(state, **facts))
 
 
 def said(state: str = "ready", **given: Any) -> tuple[str, str]:

@@ -15,13 +15,13 @@ from promises.processes import LEASE, at_the_gate, do, listed
 from pgqueue import Limit, PgQueue, Rate
 from pgqueue.store.arrays import texts
 from pgqueue.store.limits import limit_control, limits, served_lanes
-from pgqueue.store.limits.limits import Taken
-from pgqueue.store.limits.served_lanes import REMEMBERED_FOR, Lanes
+from pgqueue.store.limits.limits import LaneClaims
+from pgqueue.store.limits.served_lanes import REMEMBERED_FOR, ServedLanes
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.limits.limit import Numbers
-from pgqueue.values.limits.state import Waiting
+from pgqueue.values.limits.limit import LimitNumbers
+from pgqueue.values.limits.state import WaitingLane
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 WORKERS = 3
@@ -35,10 +35,11 @@ class Workers:
         self.ids = [listed(queue, LEASE) for _ in range(WORKERS)]
         self.seconds = 0.0
         self.lanes = [
-            Lanes(lambda: queue.limits, lambda: queue.limiting, clock=lambda: self.seconds) for _ in self.ids
+            ServedLanes(lambda: queue.limits, lambda: queue.limiting, clock=lambda: self.seconds)
+            for _ in self.ids
         ]
 
-    def claim(self, worker: int, room: int, seconds: float = 0.0, **told: Any) -> Taken:
+    def claim(self, worker: int, room: int, seconds: float = 0.0, **told: Any) -> LaneClaims:
         """Claim at noon and so many seconds."""
         if told:
             self.lanes[worker].learn(**{"limited": (), "weighted": False, "seen": True, **told})
@@ -212,7 +213,7 @@ def test_a_claim_reads_the_weights_of_its_own_shares_and_a_poll_reads_none(queue
     assert do(queue, upkeep.poll()).weighted is True
     lanes = [lane for (lane,) in ask(queue, "select lane from pgqueue.jobs order by lane")]
     steps = limits.take(
-        uuid4(), [Waiting("default", lane) for lane in lanes], 5, declared={}, weighted=True
+        uuid4(), [WaitingLane("default", lane) for lane in lanes], 5, declared={}, weighted=True
     ).steps()
     asked = next(steps)
     assert isinstance(asked, Statement)
@@ -265,7 +266,7 @@ def some_rates(limit: int) -> Steps[int]:
 
 
 def test_a_limit_is_set_at_the_given_instant(queue: PgQueue) -> None:
-    do(queue, limit_control.change("queue:mail", Numbers(3, None, None), {}, by="ann", now=NOON))
+    do(queue, limit_control.change("queue:mail", LimitNumbers(3, None, None), {}, by="ann", now=NOON))
     assert ask(queue, "select set_at, set_by from pgqueue.limits") == [(NOON, "ann")]
 
 
@@ -432,7 +433,7 @@ def test_waits_count_from_when_the_database_was_asked_its_time_however_long_the_
         "limits/claim": [job],
         "limits/advance": [(noon + 10_000,)],
     }
-    steps = limits.take(UUID(int=1), [Waiting("default", "task:tick")], 1, declared={}).steps()
+    steps = limits.take(UUID(int=1), [WaitingLane("default", "task:tick")], 1, declared={}).steps()
     began = time.monotonic()
     asked = next(steps)
     try:
@@ -440,6 +441,6 @@ def test_waits_count_from_when_the_database_was_asked_its_time_however_long_the_
             assert isinstance(asked, Statement)
             asked = steps.send(answers[asked.name])
     except StopIteration as end:
-        taken: Taken = end.value
+        taken: LaneClaims = end.value
     assert taken.waits == {7: 0.02}
     assert began <= taken.since <= time.monotonic()

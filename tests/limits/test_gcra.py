@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgqueue.values.limits.gcra import HORIZON, advanced, count, earliest, settled, starts
+from pgqueue.values.limits.gcra import HORIZON, advance_tat, count, earliest, settle_tat, starts
 
 rates = st.tuples(st.integers(1, 500_000), st.integers(1, 8))
 pauses = st.one_of(st.integers(0, 10), st.integers(0, 300_000), st.integers(0, 10_000_000))
@@ -67,7 +67,7 @@ def test_after_a_pause_no_start_is_made_up_for(rate: tuple[int, int], pause: int
 def test_the_count_is_how_many_may_start(rate: tuple[int, int], now: int, ahead: int, cost: int) -> None:
     cost = min(cost, rate[1])
     at, _ = starts(now + ahead, now, rate, [cost] * 3_000)
-    tat = settled(now + ahead, now, rate)
+    tat = settle_tat(now + ahead, now, rate)
     assert len(at) == min(3_000, count(tat, now, rate, cost=cost))
 
 
@@ -78,16 +78,16 @@ def test_a_clock_that_is_set_back_stops_starts_no_longer_than_the_burst_and_the_
     every, burst = rate
     now = 10**13
     _, tat = starts(0, now, rate, [1] * 200)
-    kept = settled(tat, now - back, rate)
+    kept = settle_tat(tat, now - back, rate)
     assert earliest(kept, now - back, rate) <= now - back + HORIZON + burst * every
-    assert settled(tat, now, rate) == tat  # at the right time nothing is lost
+    assert settle_tat(tat, now, rate) == tat  # at the right time nothing is lost
 
 
 @given(rates, st.integers(0, 10**9), st.integers(0, 10**9))
 def test_a_start_moves_the_state_by_its_cost(rate: tuple[int, int], tat: int, now: int) -> None:
     at = earliest(tat, now, rate)
     assert at >= now
-    assert advanced(tat, at, rate, 1) >= max(tat, now) + rate[0]
+    assert advance_tat(tat, at, rate, 1) >= max(tat, now) + rate[0]
 
 
 @given(rates, st.integers(0, 10**12), st.integers(-(2**31), 2**31 - 1))
@@ -96,11 +96,11 @@ def test_a_cost_that_no_start_may_have_counts_as_the_nearest_that_one_may(
 ) -> None:
     nearest = max(1, min(cost, rate[1]))
     assert earliest(tat, 5, rate, cost) == earliest(tat, 5, rate, nearest)
-    assert advanced(tat, 5, rate, cost) == advanced(tat, 5, rate, nearest)
+    assert advance_tat(tat, 5, rate, cost) == advance_tat(tat, 5, rate, nearest)
     assert count(tat, 5, rate, cost=cost) == count(tat, 5, rate, cost=nearest)
     assert starts(0, 0, rate, [cost])[0] == [0]  # it does start
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(1, 2**63 - 1), st.integers(1, 2**63 - 1))
 def test_the_state_is_a_number_that_postgresql_stores(tat: int, every: int, burst: int) -> None:
-    assert advanced(tat, 0, (every, burst), burst) < 2**63
+    assert advance_tat(tat, 0, (every, burst), burst) < 2**63

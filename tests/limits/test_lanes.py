@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgqueue.values.limits.lanes import Lane, Turns, given_by_pass, given_in_turn, quotas
+from pgqueue.values.limits.lanes import Lane, LaneShares, given_by_pass, given_in_turn, quotas
 
 KEYS = ("a", "b", "c", "d")
 SHARES = ("", "", "x", "y")
@@ -53,7 +53,7 @@ def test_no_key_and_no_room_is_exceeded_and_no_lane_could_have_one_more(
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.integers(1, 40))
 def test_shares_that_always_have_jobs_are_served_by_their_weights(weights: list[int], room: int) -> None:
     lanes = [Lane(f"lane {place}", (), 10_000, weight) for place, weight in enumerate(weights)]
-    turns, total = Turns(), Counter[int]()
+    turns, total = LaneShares(), Counter[int]()
     while total.total() < 500:
         given_out = turns.quotas(lanes, {}, room)
         turns.learn(lanes, given_out)
@@ -85,7 +85,7 @@ def test_a_share_of_many_lanes_gets_as_much_as_a_share_of_one() -> None:
 @given(st.integers(1, 120), st.integers(1, 50))
 def test_no_lane_waits_for_more_rounds_than_there_are_lanes_for_the_room(lanes: int, room: int) -> None:
     waiting = [Lane(f"lane {place}", (), 10_000) for place in range(lanes)]
-    turns = Turns()
+    turns = LaneShares()
     served: set[int] = set()
     for _ in range(-(-lanes // room)):
         given_out = turns.quotas(waiting, {}, room)
@@ -99,7 +99,7 @@ def test_ten_jobs_of_a_tenant_are_done_after_their_share_of_rounds_however_many_
     tenants: int, room: int, jobs: int
 ) -> None:
     """The stated bound: with T tenants that have jobs, k jobs of one have started after ceil(k * T / room) claims, and one."""
-    turns, left = Turns(), jobs
+    turns, left = LaneShares(), jobs
     for _ in range(7):  # the others have been at it for a while
         busy = [Lane(f"tenant {place}", (), 1_000_000) for place in range(tenants)]
         turns.learn(busy, turns.quotas(busy, {}, room))
@@ -116,7 +116,7 @@ def test_ten_jobs_of_a_tenant_are_done_after_their_share_of_rounds_however_many_
 
 
 def test_a_share_that_could_not_use_its_places_does_not_claim_them_later() -> None:
-    turns = Turns()
+    turns = LaneShares()
     lanes = [Lane("full", ("a",), 100), Lane("open", (), 100)]
     for _ in range(50):
         turns.learn(lanes, turns.quotas(lanes, {"a": 0}, 10))
@@ -124,7 +124,7 @@ def test_a_share_that_could_not_use_its_places_does_not_claim_them_later() -> No
 
 
 def test_what_a_lane_did_not_have_is_not_counted() -> None:
-    turns = Turns()
+    turns = LaneShares()
     lanes = [Lane("short", (), 100), Lane("long", (), 100)]
     for _ in range(10):
         assert turns.quotas(lanes, {}, 10) == {0: 5, 1: 5}

@@ -10,10 +10,10 @@ from promises.processes import do
 
 from pgqueue import Debounce, Limit, PgQueue, Rate, Task, chain
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import finish
 from pgqueue.store.limits import limits
-from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import run
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import JobState
@@ -136,7 +136,7 @@ def test_a_limit_that_is_taken_away_from_its_task_goes_on_for_the_jobs_that_wait
         @other.task(name="send")
         def plain(customer: int) -> None: ...
 
-        served = Lanes(lambda: other.limits, lambda: other.limiting)
+        served = ServedLanes(lambda: other.limits, lambda: other.limiting)
         assert len(do(queue, served.claim(workers.ids[1], 9)).claims) == 1
         assert len(do(queue, served.claim(workers.ids[1], 9)).claims) == 0
 
@@ -144,14 +144,14 @@ def test_a_limit_that_is_taken_away_from_its_task_goes_on_for_the_jobs_that_wait
 def test_of_two_releases_with_other_numbers_the_last_to_start_says_what_holds(
     queue: PgQueue, workers: Workers
 ) -> None:
-    def release(most: int) -> Lanes:
+    def release(most: int) -> ServedLanes:
         app = PgQueue(queue.database.dsn)
 
         @app.task(name="send", limit=Limit(most, by="customer"))
         def send(customer: int) -> None: ...
 
         app.enqueue_many(send.call(7) for _ in range(4))
-        lanes = Lanes(lambda: app.limits, lambda: app.limiting)
+        lanes = ServedLanes(lambda: app.limits, lambda: app.limiting)
         app.close()
         return lanes
 
@@ -179,7 +179,7 @@ def test_a_limit_whose_row_a_user_holds_locked_stops_its_own_jobs_only(
         assert claimed(workers) == [job.id]
         assert workers.claim(0, 9).again_in == limits.AGAIN
         do(
-            queue, Lanes(lambda: queue.limits, lambda: queue.limiting).claim(workers.ids[2], 9)
+            queue, ServedLanes(lambda: queue.limits, lambda: queue.limiting).claim(workers.ids[2], 9)
         )  # a new worker starts
 
 
@@ -220,11 +220,11 @@ def test_a_worker_that_hangs_in_its_claim_stops_no_other_and_the_server_ends_it(
     queue: PgQueue, workers: Workers, send: Task[[int], None], dsn: str
 ) -> None:
     """As the worker's connection has it: a transaction that is idle for 5 s is ended, and its locks are free."""
-    hung = Lanes(lambda: queue.limits, lambda: queue.limiting)
+    hung = ServedLanes(lambda: queue.limits, lambda: queue.limiting)
     connection = psycopg.connect(dsn)
     workers.claim(0, 0)  # the limit is stored
     send.enqueue(7)
-    (claim,) = run(hung.claim(workers.ids[1], 9), Blocking(connection, catalogue_of("pgqueue"))).claims
+    (claim,) = run(hung.claim(workers.ids[1], 9), StepRunner(connection, catalogue_of("pgqueue"))).claims
     assert workers.claim(0, 9).again_in == limits.AGAIN
     connection.execute("set idle_in_transaction_session_timeout = '200ms'")  # in the transaction that claims
     wait_until(lambda: claimed(workers) == [claim.id])
@@ -239,7 +239,7 @@ def test_what_a_claim_stored_of_limits_is_stored_again_if_it_was_rolled_back(
     """Else jobs that SQL enqueues would run without the limits of their task."""
     assert send.name in queue.tasks
     with psycopg.connect(dsn) as connection:
-        run(workers.lanes[0].claim(workers.ids[0], 9), Blocking(connection, catalogue_of("pgqueue")))
+        run(workers.lanes[0].claim(workers.ids[0], 9), StepRunner(connection, catalogue_of("pgqueue")))
         connection.rollback()
     do(queue, workers.lanes[0].claim(workers.ids[0], 9))
     assert ask(queue, "select task from pgqueue.limited_tasks") == [("send",)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pgqueue import Context, Limit, PgQueue, Rate
 from pgqueue.errors import InvalidOption
 from pgqueue.values.limits.limit import keys_of, share_of
-from pgqueue.values.limits.limiting import encoded_lane, limiting
+from pgqueue.values.limits.task_limits import encoded_lane, limits_of_task
 
 queue = PgQueue("")
 
@@ -166,7 +166,7 @@ args = st.fixed_dictionaries({"a": json_values, "b": json_values})
 
 
 def lane_of(arguments: dict[str, Any], by: tuple[str, ...]) -> str:
-    found = limiting("task", [Limit(1, by=by), Limit(2, name="other", by="b")], "a")
+    found = limits_of_task("task", [Limit(1, by=by), Limit(2, name="other", by="b")], "a")
     assert found is not None
     return found.lane(json.dumps(arguments).encode())
 
@@ -190,7 +190,7 @@ def test_two_values_never_share_a_lane_and_the_same_value_always_does(
 ) -> None:
     same = plain(one) == plain(other)
     assert (lane_of(one, ("a", "b")) == lane_of(other, ("a", "b"))) == same
-    alone = limiting("task", Limit(1, by=("a", "b")), None)
+    alone = limits_of_task("task", Limit(1, by=("a", "b")), None)
     assert alone is not None
     assert (alone.lane(json.dumps(one).encode()) == alone.lane(json.dumps(other).encode())) == same
 

@@ -19,7 +19,7 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import AttemptError, Claim, JobState
 from pgqueue.values.jobs.verdict import Again, Died, Succeeded, Verdict
-from pgqueue.values.limits.limiting import limiting
+from pgqueue.values.limits.task_limits import limits_of_task
 
 SECOND = timedelta(seconds=1)
 
@@ -228,6 +228,6 @@ def test_arguments_that_jsonb_cannot_hold_have_a_lane_too(shift: Shift, queue: P
 
 def test_a_task_may_become_ordered_and_plain_again(queue: PgQueue) -> None:
     for ordered in (True, False, True):
-        said = limiting("post", Limit(1, ordered=ordered), None)
+        said = limits_of_task("post", Limit(1, ordered=ordered), None)
         do(queue, limits.declare_tasks({"post": said}))
         assert ask(queue, "select ordered from pgqueue.limited_tasks") == [(ordered,)]

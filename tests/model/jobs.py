@@ -8,7 +8,7 @@ from store.samples import error_of
 
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, Waits
-from pgqueue.values.signals import Awaited
+from pgqueue.values.signals import SignalWait
 
 MOST = 2
 """Attempts of a job."""
@@ -70,6 +70,6 @@ def verdict(one: Claim, how: str) -> Verdict:
         "return": Returned(one),
         "snooze": Returned(one, RETRY_IN),
         "cancel": Cancelled(one),
-        "wait": Waits(one, Awaited(one.id, "go", f"job:{one.id}", None)),
+        "wait": Waits(one, SignalWait(one.id, "go", f"job:{one.id}", None)),
     }
     return verdicts[how]

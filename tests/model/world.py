@@ -40,15 +40,15 @@ from pgqueue.chaos.history.events import (
 from pgqueue.chaos.history.index import Rules
 from pgqueue.store import signals
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import claim, control, enqueue, finish
 from pgqueue.store.limits import limits
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.workers import leases, upkeep
-from pgqueue.values.bulk.retried import Retried
+from pgqueue.values.bulk.retry_result import Retried
 from pgqueue.values.jobs.job import Claim, Outcome
-from pgqueue.values.limits.limit import Numbers
-from pgqueue.values.limits.state import Waiting
+from pgqueue.values.limits.limit import LimitNumbers
+from pgqueue.values.limits.state import WaitingLane
 
 T = TypeVar("T")
 LIMIT = "one"
@@ -95,11 +95,11 @@ class World:
         """Connect the clients, and begin with nothing."""
         self._stack = ExitStack()
         self._raw: dict[str, psycopg.Connection[Any]] = {}
-        self._runs: dict[str, Blocking] = {}
+        self._runs: dict[str, StepRunner] = {}
         for name in CLIENTS:
             raw = self._stack.enter_context(psycopg.connect(self.dsn, autocommit=True))
             raw.execute("set lock_timeout = '1s'")
-            self._raw[name], self._runs[name] = raw, Blocking(raw, self.catalogue)
+            self._raw[name], self._runs[name] = raw, StepRunner(raw, self.catalogue)
         self._raw["other"].execute("create table if not exists effects (job bigint, attempt int)")
         self.begin()
 
@@ -216,7 +216,11 @@ class World:
     def claim_limited(self, worker: UUID) -> None:
         """A worker claims from the lane, of which one job may run."""
         plan = limits.take(
-            worker, [Waiting("default", LIMIT)], 5, declared={LIMIT: Numbers(1, None, None)}, now=self.now
+            worker,
+            [WaitingLane("default", LIMIT)],
+            5,
+            declared={LIMIT: LimitNumbers(1, None, None)},
+            now=self.now,
         )
         found = self.run(plan, "worker").claims
         lane = [one for one in self.jobs.values() if one.in_lane]

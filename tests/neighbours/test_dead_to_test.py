@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue import Context, PgQueue, RetryLater, Snooze
-from pgqueue.app.reproducing import place_of, written_test
+from pgqueue.app.reproduction import place_of, written_test
 from pgqueue.errors import InvalidOption, UnknownTask
 from pgqueue.testing import drain, in_memory, replay
 from pgqueue.values.jobs.job import AttemptError, Job, JobState
-from pgqueue.values.jobs.reproduction import Place, source_of
+from pgqueue.values.jobs.reproduction import QueueImport, source_of
 from pgqueue.values.payloads.literal import literal, text
 
 APP = """
@@ -198,10 +198,10 @@ def test_without_an_app_the_file_asks_pytest_for_the_queue() -> None:
     ids=["plain", "long", "numbers", "quotes", "deep", "hostile", "traceback"],
 )
 @pytest.mark.parametrize(
-    "place", [Place("shop.jobs", "queue"), Place("app", "q"), None], ids=["shop", "app", "none"]
+    "place", [QueueImport("shop.jobs", "queue"), QueueImport("app", "q"), None], ids=["shop", "app", "none"]
 )
 def test_the_file_is_as_a_formatter_and_a_linter_want_it(
-    job: Job, place: Place | None, tmp_path: Path
+    job: Job, place: QueueImport | None, tmp_path: Path
 ) -> None:
     (tmp_path / "shop").mkdir()
     for name in (

@@ -20,13 +20,13 @@ from neighbours.test_dead_to_test import _job
 from programs import ran
 
 from pgqueue import JobPart, JobState, PgQueue
-from pgqueue.app.reproducing import place_of, written_test
+from pgqueue.app.reproduction import place_of, written_test
 from pgqueue.dashboard.redaction import HIDDEN, Redaction
 from pgqueue.testing import drain, in_database, replay
 from pgqueue.values.jobs.job import AttemptError, Job
-from pgqueue.values.jobs.reproduction import Place, source_of
+from pgqueue.values.jobs.reproduction import QueueImport, source_of
 
-PLACE = Place("shop.jobs", "queue")
+PLACE = QueueImport("shop.jobs", "queue")
 APP = """
 from dataclasses import dataclass
 
@@ -215,7 +215,7 @@ def test_files_of_hostile_jobs_are_as_ruff_has_them_in_the_apps_project(tmp_path
 
     collect()
     found += [
-        source_of(_job(task=one, args={one: one}), Place("app", "ARGS"), known=False) for one in HOSTILE
+        source_of(_job(task=one, args={one: one}), QueueImport("app", "ARGS"), known=False) for one in HOSTILE
     ]
     for number, source in enumerate(found):
         (tmp_path / f"test_{number}.py").write_text(source, encoding="utf-8")
@@ -233,7 +233,7 @@ def test_files_of_hostile_jobs_are_as_ruff_has_them_in_the_apps_project(tmp_path
 
 @pytest.mark.parametrize("name", ["replay", "ARGS", "META", "json", "app"])
 def test_a_queue_may_have_any_name(name: str) -> None:
-    source = source_of(_job(), Place("shop.jobs", name))
+    source = source_of(_job(), QueueImport("shop.jobs", name))
     assert f"from shop.jobs import {name} as queue\n" in source or name == "app"
     assert f"replay({'app' if name == 'app' else 'queue'}, " in source
 
@@ -248,7 +248,7 @@ def test_modules_of_any_kind_are_passed_over(monkeypatch: pytest.MonkeyPatch) ->
     module.__dict__["queue"] = queue
     monkeypatch.setitem(sys.modules, "a_lazy_one", Lazy())
     monkeypatch.setitem(sys.modules, "nameless", module)
-    assert place_of(queue, "shop.send") == Place("nameless", "queue")
+    assert place_of(queue, "shop.send") == QueueImport("nameless", "queue")
 
 
 def test_everything_that_is_hidden_is_told_of(queue: PgQueue) -> None:

@@ -15,7 +15,7 @@ from neighbours.django_backend_database import database
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.values.limits.limit import Limit, Numbers, Rate
+from pgqueue.values.limits.limit import Limit, LimitNumbers, Rate
 from pgqueue.values.limits.status import LimitStatus
 
 LIST = "/admin/pgqueue/limit/"
@@ -45,7 +45,7 @@ def stored(name: str) -> LimitStatus | None:
     return next((one for one in project_queue().insight.limits() if one.name == name), None)
 
 
-def numbers(name: str) -> Numbers:
+def numbers(name: str) -> LimitNumbers:
     """What holds, without what the code says."""
     found = stored(name)
     assert found is not None
@@ -77,15 +77,15 @@ def test_the_list_says_what_holds_what_runs_and_waits_and_who_set_it(client: Cli
 def test_a_change_holds_and_the_audit_and_the_admins_log_name_the_user(client: Client) -> None:
     assert client.post(page(MAIL), {"most": "8"}).status_code == 302
     assert client.post(page(API), {"rate": "5/second", "burst": ""}).status_code == 302
-    assert numbers(MAIL) == Numbers(8, None, None)
-    assert numbers(API) == Numbers(None, 200_000, 1)
+    assert numbers(MAIL) == LimitNumbers(8, None, None)
+    assert numbers(API) == LimitNumbers(None, 200_000, 1)
     assert [one.set_by for one in project_queue().insight.limits()] == ["root", "root"]
     assert LogEntry.objects.count() == 2
     with connection.cursor() as cursor:
         cursor.execute("select count(*) from pgqueue.audit where action = 'limit set' and said_by = 'root'")
         assert cursor.fetchone() == (2,)
     assert client.post(page(API), {"apart": "2", "rate": ""}).status_code == 302
-    assert numbers(API) == Numbers(None, 2_000_000, 1)
+    assert numbers(API) == LimitNumbers(None, 2_000_000, 1)
 
 
 def test_a_form_that_changes_nothing_stores_nothing(client: Client) -> None:
@@ -98,9 +98,9 @@ def test_a_form_that_changes_nothing_stores_nothing(client: Client) -> None:
 def test_a_queue_as_a_whole_is_limited_and_unset_again(client: Client) -> None:
     given = {"name": "queue:reports", "most": "1", "rate": "", "apart": "", "burst": ""}
     assert client.post(f"{LIST}add/", given).status_code == 302
-    assert numbers("queue:reports") == Numbers(1, None, None)
+    assert numbers("queue:reports") == LimitNumbers(1, None, None)
     assert "already exists" in errors(client.post(f"{LIST}add/", given | {"most": "9"}))
-    assert numbers("queue:reports") == Numbers(1, None, None)
+    assert numbers("queue:reports") == LimitNumbers(1, None, None)
     said = client.post(LIST, {"action": "unset", "_selected_action": "queue:reports"}, follow=True)
     assert "1 limit unset." in said.content.decode()
     assert stored("queue:reports") is None
@@ -140,11 +140,11 @@ def test_a_user_who_may_only_look_changes_nothing(client: Client) -> None:
     assert client.post(page(MAIL), {"most": "9"}).status_code == 403
     assert client.get(f"{LIST}add/").status_code == 403
     client.post(LIST, {"action": "unset", "_selected_action": MAIL})
-    assert numbers(MAIL) == Numbers(3, None, None)
+    assert numbers(MAIL) == LimitNumbers(3, None, None)
     looks.user_permissions.add(Permission.objects.get(codename="change_limit"))
     client.force_login(User.objects.get(pk=looks.pk))
     assert client.post(page(MAIL), {"most": "9"}).status_code == 302
-    assert numbers(MAIL) == Numbers(9, None, None)
+    assert numbers(MAIL) == LimitNumbers(9, None, None)
 
 
 def test_a_name_that_no_limit_has_leads_back(client: Client) -> None:

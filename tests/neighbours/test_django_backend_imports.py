@@ -260,7 +260,7 @@ def test_a_module_that_cannot_be_imported_is_tried_once_in_a_while(
 def test_names_that_are_refused_are_not_kept_without_bound() -> None:
     for number in range(5000):
         backend_modules.load(f"neighbours.project.shop.n{number}.x", now=0.0)
-    assert backend_modules.kept() <= 1000
+    assert backend_modules.count_refused_names() <= 1000
 
 
 def test_a_module_outside_of_the_apps_is_told_of_once(place: Path, caplog: pytest.LogCaptureFixture) -> None:

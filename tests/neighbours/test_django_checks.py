@@ -13,7 +13,7 @@ from neighbours.conftest import point_django_at
 from neighbours.django_project import manage
 
 from pgqueue.django.checks import TAG
-from pgqueue.django.database import Misconfigured
+from pgqueue.django.database import MisconfiguredDatabase
 from pgqueue.django.djangoqueue import DjangoQueue
 from pgqueue.errors import InvalidOption, UnknownQueue
 
@@ -207,7 +207,7 @@ def test_manage_py_check_tells_of_settings_that_cannot_be_read(django_dsn: str) 
 
 
 def test_a_queue_whose_settings_cannot_be_read_answers_with_why() -> None:
-    database = Misconfigured(InvalidOption("POOL_SIZE=0: keep one"))
+    database = MisconfiguredDatabase(InvalidOption("POOL_SIZE=0: keep one"))
 
     with pytest.raises(InvalidOption, match="POOL_SIZE=0"):
         database.joined()

@@ -11,7 +11,7 @@ from flask import Flask
 from sqlalchemy import make_url
 
 from pgqueue import PgQueue
-from pgqueue.app.undertest import replace_databases
+from pgqueue.app.database_for_tests import replace_databases
 from pgqueue.errors import ConfigurationError, InvalidOption, UnknownQueue
 from pgqueue.flask import PgQueueFlask
 from pgqueue.store.connections.database import Database

@@ -21,7 +21,7 @@ from pgqueue.errors import (
     PayloadNotEncodable,
     UnknownTask,
 )
-from pgqueue.moving.celery import AsyncResult, Bound, Celery
+from pgqueue.moving.celery import AsyncResult, BoundTask, Celery
 from pgqueue.moving.celery_options import CALL_REMEDIES, CANVAS, RETRY_REMEDIES, TASK_REMEDIES
 
 FUTURE = datetime(2040, 1, 1, tzinfo=UTC)
@@ -229,7 +229,7 @@ def test_jitter_spreads_the_backoff_from_zero_to_its_whole(apart: Celery) -> Non
     assert max(found) - min(found) > 50
 
 
-def remember(self: Bound, word: str) -> str:
+def remember(self: BoundTask, word: str) -> str:
     assert self.name
     return word
 
@@ -240,7 +240,7 @@ async def test_a_bound_task_retries_itself_until_it_may_not_and_then_ends_with_i
     seen: list[Any] = []
 
     @app.task(bind=True, max_retries=2, default_retry_delay=0)
-    def stubborn(self: Bound, order_id: int) -> None:
+    def stubborn(self: BoundTask, order_id: int) -> None:
         seen.append((self.request.id, self.request.retries, order_id))
         try:
             fail()
@@ -259,13 +259,13 @@ async def test_a_retry_can_succeed_and_waits_as_long_as_it_says(
     app: Celery, queue: PgQueue, running: Running
 ) -> None:
     @app.task(bind=True)
-    def second_time(self: Bound) -> str:
+    def second_time(self: BoundTask) -> str:
         if self.request.retries == 0:
             self.retry(countdown=0)
         return "done"
 
     @app.task(bind=True, default_retry_delay=3600)
-    def in_an_hour(self: Bound) -> None:
+    def in_an_hour(self: BoundTask) -> None:
         self.retry()
 
     later = in_an_hour.delay()
@@ -285,20 +285,20 @@ def test_a_bound_tasks_other_errors_are_not_retried(apart: Celery) -> None:
 def test_an_option_of_a_retry_that_is_not_honoured_is_refused_by_name(name: str) -> None:
     option: dict[str, Any] = {name: 1}
     with pytest.raises(InvalidOption, match=f"^{name}=1: "):
-        Bound("add", None, 1).retry(**option)
+        BoundTask("add", None, 1).retry(**option)
 
 
 def test_a_retry_outside_of_a_job_raises_its_reason_or_says_that_there_is_no_job() -> None:
     with pytest.raises(OSError, match="no stock"):
-        Bound("add", None, 1).retry(exc=OSError("no stock"))
+        BoundTask("add", None, 1).retry(exc=OSError("no stock"))
     with pytest.raises(ConfigurationError, match="called directly"):
-        Bound("add", None, 1).retry()
+        BoundTask("add", None, 1).retry()
     with pytest.raises(InvalidOption, match="throw=False"):
-        Bound("add", None, 1).retry(throw=False)
+        BoundTask("add", None, 1).retry(throw=False)
 
 
 def test_a_bound_coroutine_function_is_refused(apart: Celery) -> None:
-    async def awaited(self: Bound) -> None: ...
+    async def awaited(self: BoundTask) -> None: ...
 
     with pytest.raises(ConfigurationError, match="bind=True is for plain functions"):
         apart.task(bind=True)(awaited)

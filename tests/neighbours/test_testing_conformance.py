@@ -38,7 +38,7 @@ from pgqueue.errors import (
 )
 from pgqueue.store.jobs.enqueue import ROWS_PER_BLOCK
 from pgqueue.testing import Clock, drain, dying, failing
-from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
 from pgqueue.values.jobs.job import QueueCount
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
@@ -534,7 +534,7 @@ def test_a_dead_job_whose_key_is_taken_stays_dead(queue: PgQueue) -> None:
     dead = fail.enqueue()
     drain(queue, raises=False)
     twin = fail.enqueue()
-    held = Retried(held=(Held(dead.id, twin.id, "key"),))
+    held = Retried(held=(BlockedRetry(dead.id, twin.id, "key"),))
     assert queue.retry(dead.id) == held
     assert queue.control.dead(everything=True).retry().skipped == {"key_held": 1}
     assert not held

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from pgqueue import Context, JobState, PgQueue, chain, testing
-from pgqueue.app.jobs import Jobs
+from pgqueue.app.job_methods import JobMethods
 from pgqueue.errors import (
     ConfigurationError,
     InvalidOption,
@@ -30,8 +30,8 @@ from pgqueue.errors import (
 from pgqueue.store.jobs import control, enqueue
 from pgqueue.store.plan import Plan
 from pgqueue.testing import Clock, Memory, adrain, drain, eager, in_database, in_memory, in_transaction
-from pgqueue.testing.adding import Adding
-from pgqueue.values.jobs.job import Enqueued, NewJob
+from pgqueue.testing.job_adder import JobAdder
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 from pgqueue.worker.worker import Worker
 
 emptied, database = a_database, one_database
@@ -128,7 +128,7 @@ def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
     def send() -> None: ...
 
     with in_memory(app):
-        for name, method in inspect.getmembers(Jobs, inspect.isfunction):
+        for name, method in inspect.getmembers(JobMethods, inspect.isfunction):
             if name.startswith(("_", "a")):
                 continue
             parameters = inspect.signature(method).parameters
@@ -259,14 +259,14 @@ def test_a_plan_that_somebody_decorated_is_answered_as_it_was(
 
 def test_threads_are_answered_one_after_the_other(app: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     both_inside, met = threading.Barrier(2), []
-    enqueue = Adding.enqueue
+    enqueue = JobAdder.enqueue
 
-    def meets_another(adding: Adding, job: NewJob, **given: Any) -> Enqueued:
+    def meets_another(adding: JobAdder, job: NewJob, **given: Any) -> EnqueueAnswer:
         with suppress(threading.BrokenBarrierError):
             met.append(both_inside.wait(0.2))
         return enqueue(adding, job, **given)
 
-    monkeypatch.setattr(Adding, "enqueue", meets_another)
+    monkeypatch.setattr(JobAdder, "enqueue", meets_another)
 
     @app.task
     def send() -> None: ...

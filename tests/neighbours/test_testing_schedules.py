@@ -12,8 +12,8 @@ from pgqueue.errors import InvalidOption, PayloadNotEncodable, UnknownQueue, Unk
 from pgqueue.testing import Clock, assert_ticks, drain, in_memory
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.payloads.codec import Codec, JobPart
-from pgqueue.values.schedules.record import Applied, Change
-from pgqueue.values.schedules.rule import Note
+from pgqueue.values.schedules.record import Applied, ScheduleChange
+from pgqueue.values.schedules.rule import ClockChange
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 
@@ -97,13 +97,13 @@ def test_names_that_are_taken_are_said(queue: PgQueue, report: Task[[str], None]
 def test_put_changes_and_keeps_the_place(
     queue: PgQueue, clock: Clock, report: Task[[str], None], seen: list[Any]
 ) -> None:
-    assert queue.schedules.put("of ann", report.call("ann"), "* * * * *") is Change.ADDED
+    assert queue.schedules.put("of ann", report.call("ann"), "* * * * *") is ScheduleChange.ADDED
     with clock.at(NOON + MINUTE):
-        assert queue.schedules.put("of ann", report.call("anna"), "* * * * *") is Change.CHANGED
-        assert queue.schedules.put("of ann", report.call("anna"), "* * * * *") is Change.UNCHANGED
+        assert queue.schedules.put("of ann", report.call("anna"), "* * * * *") is ScheduleChange.CHANGED
+        assert queue.schedules.put("of ann", report.call("anna"), "* * * * *") is ScheduleChange.UNCHANGED
         drain(queue)
         assert seen == [("anna", NOON + MINUTE)]
-        assert queue.schedules.put("of ann", report.call("anna"), "*/30 * * * *") is Change.CHANGED
+        assert queue.schedules.put("of ann", report.call("anna"), "*/30 * * * *") is ScheduleChange.CHANGED
     assert queue.schedules.get("of ann").next == NOON + 30 * MINUTE
 
 
@@ -168,7 +168,7 @@ def test_the_next_ticks_are_shown_with_what_a_clock_change_does(
     queue.schedules.add("of ann", report.call("ann"), "30 1 * * *", timezone="Europe/London")
     with clock.at(datetime.fromisoformat("2032-03-27T00:00+00:00")):
         found = queue.schedules.next("of ann", count=3)
-    assert [tick.note for tick in found] == [None, Note.SHIFTED, None]
+    assert [tick.note for tick in found] == [None, ClockChange.SHIFTED, None]
     assert found[1].at == datetime.fromisoformat("2032-03-28T01:00+00:00")
 
 
@@ -183,7 +183,7 @@ async def test_awaited_they_do_the_same() -> None:
         stored = queue.schedules
         assert (await stored.aapply()).added == ("declared",)
         await stored.aadd("a", nothing.call(), "@hourly")
-        assert await stored.aput("a", nothing.call(), "@daily") is Change.CHANGED
+        assert await stored.aput("a", nothing.call(), "@daily") is ScheduleChange.CHANGED
         assert (await stored.aget("a")).name == "a"
         assert len(await stored.afind()) == 2
         assert len(await stored.anext("a", count=3)) == 3

@@ -16,7 +16,7 @@ from pgqueue.errors import PgQueueError
 from pgqueue.store.plan import Plan
 from pgqueue.store.schedules import schedules, ticks
 from pgqueue.testing import Clock, in_memory
-from pgqueue.values.schedules.record import Run, Schedule
+from pgqueue.values.schedules.record import Schedule, ScheduleRun
 from pgqueue.values.schedules.schedule import NewSchedule, Timing
 
 Step = tuple[str, int, dict[str, Any]]
@@ -81,7 +81,7 @@ class Player:
             answer = self._queue.database.run(plan)
         except PgQueueError as error:
             return type(error).__name__
-        if isinstance(answer, ticks.Fired):
+        if isinstance(answer, ticks.FiringResult):
             return [self._number(job_id) for job_id in answer.jobs]
         if plan.name == "ticks.fire":
             return self._number(answer)
@@ -89,8 +89,8 @@ class Player:
             return [self._shown(one) for one in answer]
         return answer
 
-    def _shown(self, one: Run | Schedule) -> tuple[Any, ...]:
-        if isinstance(one, Run):
+    def _shown(self, one: ScheduleRun | Schedule) -> tuple[Any, ...]:
+        if isinstance(one, ScheduleRun):
             return one.at, one.kind, one.state, one.job_state, self._number(one.job_id)
         return one.timing, one.state, one.last, one.next, one.paused_by
 

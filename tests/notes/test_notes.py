@@ -11,11 +11,11 @@ from store.samples import NOON, adding, error_of, new_job, running, taking
 
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.jobs import control, finish, notes
-from pgqueue.store.jobs.notes import Key
+from pgqueue.store.jobs.notes import NoteKey
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.verdict import Cancelled, Died, Succeeded, Verdict
 
-STEP: Key = ("step", "charge")
+STEP: NoteKey = ("step", "charge")
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from pgqueue.app.notes.progress import TRIES, Board
 from pgqueue.store.jobs import notes
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.note import Report, Reported
+from pgqueue.values.jobs.note import ProgressReport, StoredReport
 from pgqueue.worker.worker import Worker
 
 AT_ONCE = Retry(wait=wait_none())
@@ -145,7 +145,7 @@ async def test_the_progress_of_a_thousand_jobs_is_one_statement(queue: PgQueue, 
     claims = claimed(queue, worker)
     for done in range(3):
         for one in claims:
-            board.put(one, Report(done, 3))
+            board.put(one, ProgressReport(done, 3))
     await worker.parts.upkeep.write_progress()
     assert ask(dsn, "select count(*), count(distinct xmin::text) from pgqueue.notes") == [(1_000, 1)]
     assert {handle.progress().done for handle in handles} == {2}  # type: ignore[union-attr]  # all have one
@@ -213,8 +213,8 @@ def _fields(one: Claim) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__struct_fields__}
 
 
-def _reported(one: Claim) -> Reported:
-    return Reported(one, '{"done": 1, "total": null, "message": null}')
+def _reported(one: Claim) -> StoredReport:
+    return StoredReport(one, '{"done": 1, "total": null, "message": null}')
 
 
 async def test_progress_waits_for_nothing_while_the_database_is_away(
@@ -357,11 +357,11 @@ async def test_progress_that_the_database_refuses_is_written_with_the_next_try(
     async def write(plan: Plan[int]) -> None:
         written.append([one.claim.id for one in plan.arguments["reports"]])
 
-    board.put(_held(1), Report(1, 10))
+    board.put(_held(1), ProgressReport(1, 10))
     monkeypatch.setattr(worker.parts.connections.progress, "run", refuse)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         await upkeep.write_progress()
-    board.put(_held(2), Report(2, 10))
+    board.put(_held(2), ProgressReport(2, 10))
     monkeypatch.setattr(worker.parts.connections.progress, "run", write)
     await upkeep.write_progress()
     await upkeep.write_progress()
@@ -371,12 +371,12 @@ async def test_progress_that_the_database_refuses_is_written_with_the_next_try(
 
 def test_of_progress_that_was_refused_the_newest_is_kept_and_for_a_bounded_number_of_tries() -> None:
     board, asked = Board(None), list[int]()
-    board.put(_held(1), Report(1, 10))
+    board.put(_held(1), ProgressReport(1, 10))
     for number in range(TRIES + 2):
         with suppress(psycopg.DataError), board.writing() as reports:
             asked += [json.loads(one.value)["done"] for one in reports]
             if number == 0:
-                board.put(_held(1), Report(2, 10))
+                board.put(_held(1), ProgressReport(2, 10))
             raise psycopg.DataError
     assert asked == [1, *[2] * TRIES]
 

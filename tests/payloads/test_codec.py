@@ -33,14 +33,14 @@ from pgqueue.errors import (
     ResultNotKept,
 )
 from pgqueue.moving.adoption import Judge
-from pgqueue.store.adopt import Waiting
+from pgqueue.store.adopt import WaitingJob
 from pgqueue.store.plan import Plan
 from pgqueue.testing import adrain, assert_enqueued, drain, in_memory
 from pgqueue.values.jobs.job import AttemptError, Claim, NewJob
 from pgqueue.values.jobs.verdict import Died
 from pgqueue.values.payloads import codec as codecs
 from pgqueue.values.payloads.storable import NUL
-from pgqueue.values.schedules.record import Applied, Change
+from pgqueue.values.schedules.record import Applied, ScheduleChange
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
@@ -258,11 +258,11 @@ def test_a_codec_with_random_output_changes_no_schedule(dsn: str, *, memory: boo
         echo = one.tasks["echo"]
         assert one.schedules.apply().added == ("each",)
         assert one.schedules.apply() == Applied()
-        assert one.schedules.put("made", echo.call(WORD), every=60) is Change.ADDED
-        assert one.schedules.put("made", echo.call(WORD), every=60) is Change.UNCHANGED
-        assert one.schedules.put("made", echo.call("other"), every=60) is Change.CHANGED
+        assert one.schedules.put("made", echo.call(WORD), every=60) is ScheduleChange.ADDED
+        assert one.schedules.put("made", echo.call(WORD), every=60) is ScheduleChange.UNCHANGED
+        assert one.schedules.put("made", echo.call("other"), every=60) is ScheduleChange.CHANGED
         assert one.schedules.get("made").args == {"word": "other"}
-        assert one.schedules.put("made", echo.call("other"), every=90) is Change.CHANGED
+        assert one.schedules.put("made", echo.call("other"), every=90) is ScheduleChange.CHANGED
     one.close()
 
 
@@ -417,7 +417,9 @@ def test_what_is_said_of_a_job_that_the_worker_does_not_know_stays_in_clear() ->
 def test_jobs_of_other_packages_are_encoded_when_they_come_over() -> None:
     queue = with_tasks(PgQueue("", codec=Secret("k1")))
     judge = Judge(queue=queue, unique=Unique(), tasks=queue.tasks)
-    theirs = Waiting(1, "echo", None, 0, None, "isbn", None, b'{"word": "topsecret"}', 0, has_headers=False)
+    theirs = WaitingJob(
+        1, "echo", None, 0, None, "isbn", None, b'{"word": "topsecret"}', 0, has_headers=False
+    )
     job = judge(theirs)
     assert isinstance(job, NewJob)
     assert not PLAIN.search(str(job))
@@ -597,7 +599,7 @@ def test_an_error_that_gets_too_long_is_not_kept() -> None:
 def test_without_a_codec_nothing_is_looked_at_twice() -> None:
     claim, job = _claim('{"word": "w"}'), NewJob("echo", b"{}", "default", 0, 1)
     queue = PgQueue("")
-    assert queue._checked(job) is job  # noqa: SLF001 - the hot path itself
+    assert queue._check_job(job) is job  # noqa: SLF001 - the hot path itself
     assert codecs.args_text(None, claim) is claim.args
     verdicts: list[Any] = []
     assert codecs.with_encoded_errors(None, verdicts) is verdicts
@@ -641,7 +643,7 @@ def test_results_and_errors_come_back_as_they_were(value: Any, message: str, tra
     storable = [text and text.encode(errors="replace").decode() for text in (message, traceback)]
     error = AttemptError(1, "ValueError", str(storable[0]), storable[1])
     (verdict,) = codecs.with_encoded_errors(codec, [Died(claim, 0.0, "asked", error)])
-    assert codecs.opened(codec, _job(errors=(verdict.error,))).errors == (error,)  # type: ignore[union-attr]  # it has one
+    assert codecs.decode_job(codec, _job(errors=(verdict.error,))).errors == (error,)  # type: ignore[union-attr]  # it has one
 
 
 def _claim(args: str) -> Claim:
@@ -679,7 +681,7 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "values/flows/flow.py",  # the arguments of pgqueue's own tasks, and what is stored with a node
         "store/limits/limits.py",  # what a task's keys are made of
         "values/bulk/filter.py",  # what arguments must contain
-        "values/limits/limiting.py",  # the argument that says what a start costs
+        "values/limits/task_limits.py",  # the argument that says what a start costs
         "values/payloads/literal.py",  # arguments as the source of a test
         "values/payloads/meta.py",
         "values/jobs/note.py",

@@ -12,7 +12,7 @@ from psycopg import ClientCursor
 from tenacity import wait_fixed
 
 from pgqueue import OWN_CONNECTION, PgQueue, Retry, Snooze
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.session import PLANNER
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.workers import leases
@@ -89,4 +89,4 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def run_on(connection: psycopg.Connection[Any], plan: Plan[Any]) -> Any:
     """Run a plan of the store on this connection, in its transaction."""
-    return run(plan, Blocking(connection, PgQueue("").database.catalogue))
+    return run(plan, StepRunner(connection, PgQueue("").database.catalogue))

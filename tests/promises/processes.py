@@ -19,7 +19,7 @@ from promises.workshop import TABLES
 
 from pgqueue import PgQueue
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import claim
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.workers import leases
@@ -177,7 +177,7 @@ def do(queue: PgQueue, plan: Plan[T]) -> T:
 
 def run_on(connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
     """Run a plan of the store on this connection, in its transaction."""
-    return run(plan, Blocking(connection, catalogue_of("pgqueue")))
+    return run(plan, StepRunner(connection, catalogue_of("pgqueue")))
 
 
 def listed(queue: PgQueue, lease: timedelta = LEASE, *, now: datetime | None = None) -> UUID:

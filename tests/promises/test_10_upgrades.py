@@ -14,7 +14,7 @@ from store.crowd import until_statements_wait
 from store.releases import FORMER, NEXT, NextRelease, Program, at_work, differing, next_release
 from store.sqlfiles import SQL
 
-from pgqueue.store.schema import ahead, schema
+from pgqueue.store.schema import build_ahead, schema
 
 RECORDS = "select id from pgqueue.job_history union all select id from pgqueue.dead_jobs"
 
@@ -49,7 +49,7 @@ def test_programs_of_this_release_and_the_next_share_the_jobs_through_its_revisi
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     if large:  # then its columns and indices are made before it
-        monkeypatch.setattr(ahead, "LARGE", 0)
+        monkeypatch.setattr(build_ahead, "LARGE", 0)
     caplog.set_level(logging.ERROR, "pgqueue")
     with at_work(dsn) as this:
         while_a_report_reads(dsn, after, [this], NEXT)

@@ -12,8 +12,8 @@ from store.samples import LEASE, worker_info
 
 from pgqueue import PgQueue, Task, Workflow, chain, group
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
-from pgqueue.store.flows import following
+from pgqueue.store.connections.connection import StepRunner
+from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Row, Step, run
 from pgqueue.store.workers import leases
@@ -33,7 +33,7 @@ class Dying:
 
     def __init__(self, connection: psycopg.Connection[Any], statements: int) -> None:
         """Count down from ``statements``."""
-        self._inner = Blocking(connection, catalogue_of("pgqueue"))
+        self._inner = StepRunner(connection, catalogue_of("pgqueue"))
         self._left = statements
 
     def execute(self, step: Step, /) -> Sequence[Row]:
@@ -76,7 +76,7 @@ def test_a_worker_that_dies_after_any_statement_has_done_all_or_nothing(
         while claims := ask(connection, claim.fill(worker.id, ["default"], 1)):
             ended.append(claims[0].id)
             _end_with_deaths(connection, claims[0])
-        assert not ask(connection, following.work())
+        assert not ask(connection, flow_progress.work())
         assert len(ended) == len({*ended}) == 6
         left = "select count(*) filter (where state <> 'succeeded') from pgqueue.nodes"
         assert connection.execute(left).fetchone() == (0,)

@@ -13,7 +13,7 @@ from pgqueue.errors import BacklogFull, QueueDrained
 from pgqueue.store.jobs import enqueue
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.store.queues import backlog
-from pgqueue.values.queues.defaults import FRESH_FOR, LOOKS_TAKE, WARN_EVERY, Known
+from pgqueue.values.queues.defaults import FRESH_FOR, LOOKS_TAKE, WARN_EVERY, QueueCache
 
 THREADS, EACH, BOUND = 16, 20, 50
 
@@ -22,7 +22,7 @@ THREADS, EACH, BOUND = 16, 20, 50
 def now(queue: PgQueue) -> list[float]:
     """What time it is for what the process remembers."""
     now = [0.0]
-    queue.database.known = Known(lambda: now[0])
+    queue.database.known = QueueCache(lambda: now[0])
     return now
 
 
@@ -94,7 +94,7 @@ def test_a_change_acts_within_a_second(queue: PgQueue, now: list[float]) -> None
 
 
 def test_to_look_takes_a_twentieth_of_the_time_at_the_most(now: list[float]) -> None:
-    known = Known(lambda: now[0])
+    known = QueueCache(lambda: now[0])
     known.note_room("mail", None, took=0.5)
     now[0] = 0.5 * LOOKS_TAKE - 0.01
     assert known.has_room("mail")
@@ -147,7 +147,7 @@ def test_16_enqueuers_at_once_exceed_a_bound_by_what_they_add_within_a_second(ds
     """Each of them has looked before; the clock of their memory stands still."""
 
     def adding() -> Deed[int]:
-        known = Known(lambda: 0.0)
+        known = QueueCache(lambda: 0.0)
 
         def deed(connection: object) -> int:
             connection.autocommit = True  # type: ignore[attr-defined]  # of psycopg

@@ -14,7 +14,7 @@ from worker.helping import ended
 from pgqueue import Context, JobState, PgQueue, Retry, Throttle, Unique, chain
 from pgqueue.errors import QueueDrained
 from pgqueue.store.workers import upkeep
-from pgqueue.values.queues.defaults import FRESH_FOR, Known
+from pgqueue.values.queues.defaults import FRESH_FOR, QueueCache
 
 Ways = dict[str, Callable[..., int]]
 
@@ -159,7 +159,7 @@ def test_a_schedules_jobs_have_what_the_queue_says_at_the_tick(queue: PgQueue) -
 
 def test_what_is_remembered_of_a_queue_is_asked_again_after_a_second(queue: PgQueue, ways: Ways) -> None:
     now = [0.0]
-    queue.database.known = Known(lambda: now[0])
+    queue.database.known = QueueCache(lambda: now[0])
     assert queue.job(ways["plain"]()).priority == 0
     ask(queue, "insert into pgqueue.queues (name, priority) values ('mail', 7) returning 1")
     assert queue.job(ways["plain"]()).priority == 0, "it is remembered"

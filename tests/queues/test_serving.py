@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.values.pattern import stands_for
-from pgqueue.values.queues.serving import ALL, is_served, serving
+from pgqueue.values.queues.served_queues import ALL, is_served, parse_served
 
 NAMES = ("mail", "mail-a", "mail-bulk", "reports", "default")
 
@@ -34,7 +34,7 @@ NAMES = ("mail", "mail-a", "mail-bulk", "reports", "default")
     ],
 )
 def test_each_queue_has_the_weight_of_its_entry(given: Any, weights: tuple[int, ...]) -> None:
-    found = serving(given)
+    found = parse_served(given)
     assert tuple(found.weight(name) for name in NAMES) == weights
     assert [is_served(found.entries, name) for name in NAMES] == [weight > 0 for weight in weights]
 
@@ -62,42 +62,42 @@ def test_each_queue_has_the_weight_of_its_entry(given: Any, weights: tuple[int, 
 )
 def test_what_makes_no_sense_is_refused(given: Any, said: str) -> None:
     with pytest.raises(InvalidOption, match=said):
-        serving(given)
+        parse_served(given)
 
 
 def test_a_strict_order_has_no_weights_and_needs_names() -> None:
     with pytest.raises(InvalidOption, match="contradict each other: a strict order has no shares"):
-        serving(["mail:5", "reports"], order="strict")
+        parse_served(["mail:5", "reports"], order="strict")
     with pytest.raises(InvalidOption, match="name the queues in their order"):
-        serving(None, order="strict")
+        parse_served(None, order="strict")
     with pytest.raises(InvalidOption, match="use one of 'shares', 'strict'"):
-        serving(["mail"], order="stricter")
-    served = serving(["mail-*", "mail", "*"], order="strict")
+        parse_served(["mail"], order="stricter")
+    served = parse_served(["mail-*", "mail", "*"], order="strict")
     assert sorted(NAMES, key=served.place) == ["mail-a", "mail-bulk", "mail", "default", "reports"]
 
 
 def test_in_a_strict_order_a_name_has_its_own_place_and_the_first_pattern_that_of_the_others() -> None:
-    found = serving(["mail-*", "*", "mail-a"], order="strict")
+    found = parse_served(["mail-*", "*", "mail-a"], order="strict")
     assert sorted(NAMES, key=found.place) == ["mail-bulk", "default", "mail", "reports", "mail-a"]
 
 
 def test_declared_queues_are_those_that_a_pattern_stands_for() -> None:
-    assert serving(["mail*:2", "!mail-bulk"], declared=NAMES).weights == {"mail": 2, "mail-a": 2}
-    assert serving(None, declared=["b", "a"]).entries == ["a", "b"]
+    assert parse_served(["mail*:2", "!mail-bulk"], declared=NAMES).weights == {"mail": 2, "mail-a": 2}
+    assert parse_served(None, declared=["b", "a"]).entries == ["a", "b"]
     for wrong in (["nail"], ["x-*"], ["!x"]):
         with pytest.raises(UnknownQueue, match="stands for none of the declared queues: default, mail"):
-            serving(wrong, declared=NAMES)
+            parse_served(wrong, declared=NAMES)
     with pytest.raises(InvalidOption, match="nothing is left"):
-        serving(["!*"], declared=NAMES)
+        parse_served(["!*"], declared=NAMES)
 
 
 def test_it_is_shown_as_it_was_given_without_weights() -> None:
     assert ALL.entries is None
-    assert serving(["mail-*:3", "!mail-bulk"]).entries == ["mail-*", "!mail-bulk"]
-    assert serving(["a", "b"]).is_plain
-    assert not serving(["a:2", "b"]).is_plain
-    assert serving(["!a"]).is_open
-    assert not serving(["a"]).is_open
+    assert parse_served(["mail-*:3", "!mail-bulk"]).entries == ["mail-*", "!mail-bulk"]
+    assert parse_served(["a", "b"]).is_plain
+    assert not parse_served(["a:2", "b"]).is_plain
+    assert parse_served(["!a"]).is_open
+    assert not parse_served(["a"]).is_open
 
 
 def test_a_star_alone_is_special() -> None:

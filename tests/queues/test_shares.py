@@ -6,13 +6,13 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgqueue.values.queues.serving import serving
-from pgqueue.values.queues.shares import MOST_ASKED, Shares, Strict, in_turn, split_of
+from pgqueue.values.queues.served_queues import parse_served
+from pgqueue.values.queues.shares import MOST_ASKED, Shares, StrictOrder, in_turn, split_of
 
 QUEUES = ("a", "b", "c")
 
 
-def look(split: Shares | Strict, ready: dict[str, int], room: int) -> Counter[str]:
+def look(split: Shares | StrictOrder, ready: dict[str, int], room: int) -> Counter[str]:
     """Claim as :func:`pgqueue.store.jobs.claim.fill` does, from this many ready jobs of each queue."""
     claimed: Counter[str] = Counter()
     hungry = sorted(ready)
@@ -87,8 +87,8 @@ def test_two_queues_share_by_their_weights_while_a_third_comes_and_goes(
 def test_a_strict_order_serves_a_queue_only_while_those_before_it_are_empty(
     history: list[tuple[int, dict[str, int]]],
 ) -> None:
-    strict = split_of(serving(["b", "c", "a"], order="strict"))
-    assert isinstance(strict, Strict)
+    strict = split_of(parse_served(["b", "c", "a"], order="strict"))
+    assert isinstance(strict, StrictOrder)
     ready: Counter[str] = Counter()
     for room, arrived in history:
         ready.update(arrived)
@@ -103,14 +103,14 @@ def test_a_strict_order_serves_a_queue_only_while_those_before_it_are_empty(
 
 
 def test_equal_shares_need_no_memory() -> None:
-    assert split_of(serving(["a", "b"])) is None
-    assert split_of(serving(None)) is None
-    assert isinstance(split_of(serving(["a:2", "b"])), Shares)
+    assert split_of(parse_served(["a", "b"])) is None
+    assert split_of(parse_served(None)) is None
+    assert isinstance(split_of(parse_served(["a:2", "b"])), Shares)
 
 
 def test_looks_of_one_job_without_a_memory_are_shared_by_the_weights_on_average() -> None:
     """As of takes, each of which is new: what is first is drawn."""
-    served = serving({"a": 5, "b": 1, "c": 4})
+    served = parse_served({"a": 5, "b": 1, "c": 4})
     draw = Random(16).expovariate  # noqa: S311 - no secret
     total: Counter[str] = Counter()
     for _ in range(5_000):

@@ -15,10 +15,10 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import PgQueue
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.plan import Plan, Row, Statement, Step, run
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.queues.serving import serving
+from pgqueue.values.queues.served_queues import parse_served
 from pgqueue.worker import queues as queues_module
 from pgqueue.worker.queues import MOST_KNOWN, Marks, Queues
 
@@ -46,7 +46,7 @@ class Watched:
         self.asked: list[Statement] = []
         self.seconds = 0.0
         self._clock = clock
-        self._inner = Blocking(connection, queue.database.catalogue)
+        self._inner = StepRunner(connection, queue.database.catalogue)
 
     def execute(self, step: Step) -> Sequence[Row]:
         assert isinstance(step, Statement)
@@ -146,7 +146,7 @@ def test_among_many_queues_a_named_one_keeps_its_place_in_a_strict_order(
 ) -> None:
     ask(queue, FILL, MANY, 1)
     ask(queue, "insert into pgqueue.jobs (queue, task) select 'urgent', 'noop' from generate_series(1, 300)")
-    lines = Queues(serving(["urgent", "*"], order="strict"), clock)
+    lines = Queues(parse_served(["urgent", "*"], order="strict"), clock)
     served = [one.queue for _ in range(10) for one in watched.run(lines.claim(worker, 50))]
     assert served[:300] == ["urgent"] * 300
     assert len(set(served[300:])) == 200
@@ -157,7 +157,7 @@ def test_among_many_queues_a_named_one_has_its_weight(
 ) -> None:
     ask(queue, FILL, MANY, 3)
     ask(queue, "insert into pgqueue.jobs (queue, task) select 'urgent', 'noop' from generate_series(1, 3000)")
-    lines = Queues(serving({"urgent": MANY // 2, "*": 1}), clock)
+    lines = Queues(parse_served({"urgent": MANY // 2, "*": 1}), clock)
     met: set[str] = set()
     while len(met) <= MANY:  # how many queues there are is known when all have had their turn
         met.update(one.queue for one in watched.run(lines.claim(worker, 60)))
@@ -230,7 +230,7 @@ def test_queues_that_are_empty_give_their_turn_to_the_next_and_not_always_to_the
         queue,
         "insert into pgqueue.jobs (queue, task) select unnest(array['q18', 'q19']), 'noop' from generate_series(1, 20)",
     )
-    lines = Queues(serving(names), clock)
+    lines = Queues(parse_served(names), clock)
     served = [one.queue for _ in range(20) for one in watched.run(lines.claim(worker, 1))]
     assert Counter(served) == {"q18": 10, "q19": 10}
     assert watched.names == ["jobs/claim"], "empty queues are asked in the same statement"

@@ -20,7 +20,7 @@ from pgqueue import JobState, PgQueue
 from pgqueue.errors import ConnectionFailed, JobFailed, JobNotDone, JobNotFound
 from pgqueue.store.connections.session import POOLED
 from pgqueue.store.plan import run
-from pgqueue.store.results import endwatch, guarded, waiting
+from pgqueue.store.results import endwatch, job_end, waker_and_watchdog
 from pgqueue.testing import in_memory
 
 HOUR = 3600.0
@@ -97,13 +97,13 @@ def waits(queue: PgQueue, *jobs: Any) -> None:
 
 def checks(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set as soon as the thread of callers checks whether jobs are still there."""
-    checked, check = threading.Event(), waiting.live_ids
+    checked, check = threading.Event(), job_end.live_ids
 
     def checking(job_ids: Any) -> Any:
         checked.set()
         return check(job_ids)
 
-    monkeypatch.setattr(waiting, "jobs/live_ids", checking)
+    monkeypatch.setattr(job_end, "jobs/live_ids", checking)
     return checked
 
 
@@ -229,7 +229,7 @@ def test_an_end_that_comes_while_the_caller_is_disconnected_is_found(
 def test_a_connection_that_goes_silent_is_replaced(
     dsn: str, queue: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guarded, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(waker_and_watchdog, "ANSWER_WITHIN", 0.2)
     monkeypatch.setattr(endwatch, "AGAIN", 0.01)
     checked = checks(monkeypatch)
     job = note.enqueue()
@@ -337,7 +337,7 @@ def test_an_end_that_comes_while_its_job_is_being_marked_is_notified(
         finished = threads.submit(finish)
         assert ready.wait(GUARD)
         with marking.transaction():
-            there = run(waiting.await_ends([job.id, 10**12]), marking.steps(queue.database.catalogue))
+            there = run(job_end.await_ends([job.id, 10**12]), marking.steps(queue.database.catalogue))
             assert there == {job.id}
             go.set()
             wait_until(
@@ -356,7 +356,7 @@ def test_an_end_that_is_notified_while_other_jobs_are_being_marked_is_not_missed
 ) -> None:
     """The thread marks job after job, and looks then at those of which it has heard."""
     first, second = note.enqueue(), note.enqueue()
-    await_ends, ends = waiting.await_ends, told.database.ends
+    await_ends, ends = job_end.await_ends, told.database.ends
     with psycopg.connect(dsn, autocommit=True) as ear:
         ear.execute('listen "pgqueue.ended"')
 
@@ -366,7 +366,7 @@ def test_an_end_that_is_notified_while_other_jobs_are_being_marked_is_not_missed
                 assert [one.payload for one in ear.notifies(timeout=GUARD, stop_after=1)] == [str(first.id)]
             return await_ends(job_ids)
 
-        monkeypatch.setattr(waiting, "results/await_ends", after_an_end)
+        monkeypatch.setattr(job_end, "results/await_ends", after_an_end)
         monkeypatch.setattr(endwatch, "MARKED_AT_ONCE", 1)
         found = [ends.of(job.id) for job in (first, second)]  # both before the thread has connected
         assert found[0].result(GUARD) is not None
@@ -380,7 +380,7 @@ def test_a_ready_job_that_an_idle_worker_skipped_while_it_was_marked_is_announce
     job = note.enqueue()
     with psycopg.connect(dsn, autocommit=True) as ear:
         ear.execute('listen "pgqueue.wake"')
-        queue.database.run(waiting.await_ends([job.id]))
+        queue.database.run(job_end.await_ends([job.id]))
         assert not list(ear.notifies(timeout=0.05)), "no worker is idle"
         ask(queue, "update pgqueue.jobs set flags = null")
         ask(
@@ -388,9 +388,9 @@ def test_a_ready_job_that_an_idle_worker_skipped_while_it_was_marked_is_announce
             "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle) "
             "values (gen_random_uuid(), now() + interval '1 hour', '', 1, 1, '0', true)",
         )
-        queue.database.run(waiting.await_ends([job.id]))
+        queue.database.run(job_end.await_ends([job.id]))
         assert len(list(ear.notifies(timeout=GUARD, stop_after=1))) == 1
-        queue.database.run(waiting.await_ends([job.id]))
+        queue.database.run(job_end.await_ends([job.id]))
         assert not list(ear.notifies(timeout=0.05)), "nothing was marked"
 
 
@@ -652,7 +652,7 @@ def test_in_memory_no_thread_waits(queue: PgQueue, note: Any, caplog: pytest.Log
 
 
 def test_due_jobs_are_taken_out_once_and_in_time() -> None:
-    due = endwatch.Due()
+    due = endwatch.CheckTimes()
     assert due.next == float("inf")
     for job_id, at in ((1, 5.0), (2, 3.0), (1, 4.0), (3, 9.0)):
         due.put(job_id, at, 0.5)

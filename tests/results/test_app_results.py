@@ -15,7 +15,7 @@ from tenacity import stop_after_attempt, wait_none
 
 from pgqueue import Context, JobHandle, PgQueue, Retry
 from pgqueue.errors import JobError, JobNotFound, PayloadNotDecodable, PgQueueError, ResultNotKept
-from pgqueue.values.jobs.job import Enqueued
+from pgqueue.values.jobs.job import EnqueueAnswer
 
 
 @dataclass
@@ -129,7 +129,7 @@ async def test_a_handle_of_a_task_that_is_not_known_here_gives_plain_json(
     job = line.enqueue()
     await returned(running, queue, job)
     elsewhere = PgQueue(dsn)
-    handle: JobHandle[Any] = JobHandle(Enqueued(job.id), elsewhere)
+    handle: JobHandle[Any] = JobHandle(EnqueueAnswer(job.id), elsewhere)
     assert handle.result() == {"name": "tea", "price": "1"}
     elsewhere.close()
 

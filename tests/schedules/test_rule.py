@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.schedules.rule import Cron, Every, Gap, Note, Once, Repeat, Rule
+from pgqueue.values.schedules.rule import ClockChange, Cron, Every, Gap, Once, Repeat, Rule
 from pgqueue.values.schedules.zone import segment_at
 
 MINUTE = timedelta(minutes=1)
@@ -118,17 +118,17 @@ def test_backwards_are_the_same_ticks_as_forwards(
 @pytest.mark.parametrize(
     ("expression", "zone", "at", "noted"),
     [
-        ("30 1 * * *", "Europe/London", "2026-03-29 00:00", ("2026-03-29 01:00", Note.SHIFTED)),
-        ("30 1 * * *", "Europe/London", "2026-10-25 00:00", ("2026-10-25 00:30", Note.ONCE)),
-        ("*/30 1 * * *", "Europe/London", "2026-10-25 00:10", ("2026-10-25 00:30", Note.FIRST)),
-        ("*/30 1 * * *", "Europe/London", "2026-10-25 00:40", ("2026-10-25 01:00", Note.SECOND)),
-        ("*/30 * * * *", "Europe/London", "2026-03-29 00:40", ("2026-03-29 01:00", Note.SKIPPED)),
-        ("15 2 * * *", "Australia/Lord_Howe", "2026-10-03 15:00", ("2026-10-03 15:30", Note.SHIFTED)),
-        ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04 14:00", ("2026-04-04 14:45", Note.ONCE)),
+        ("30 1 * * *", "Europe/London", "2026-03-29 00:00", ("2026-03-29 01:00", ClockChange.SHIFTED)),
+        ("30 1 * * *", "Europe/London", "2026-10-25 00:00", ("2026-10-25 00:30", ClockChange.ONCE)),
+        ("*/30 1 * * *", "Europe/London", "2026-10-25 00:10", ("2026-10-25 00:30", ClockChange.FIRST)),
+        ("*/30 1 * * *", "Europe/London", "2026-10-25 00:40", ("2026-10-25 01:00", ClockChange.SECOND)),
+        ("*/30 * * * *", "Europe/London", "2026-03-29 00:40", ("2026-03-29 01:00", ClockChange.SKIPPED)),
+        ("15 2 * * *", "Australia/Lord_Howe", "2026-10-03 15:00", ("2026-10-03 15:30", ClockChange.SHIFTED)),
+        ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04 14:00", ("2026-04-04 14:45", ClockChange.ONCE)),
     ],
 )
 def test_by_default_named_hours_shift_and_stars_follow_elapsed_time(
-    expression: str, zone: str, at: str, noted: tuple[str, Note]
+    expression: str, zone: str, at: str, noted: tuple[str, ClockChange]
 ) -> None:
     tick = next(Cron(expression, zone).after(instant(at)))
     assert (tick.at, tick.note) == (instant(noted[0]), noted[1])

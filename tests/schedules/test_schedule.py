@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pgqueue.errors import InvalidOption
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.schedules.due import Due, due, past
+from pgqueue.values.schedules.due_ticks import TickDecision, due, past
 from pgqueue.values.schedules.rule import Tick
 from pgqueue.values.schedules.schedule import Missed, NewSchedule, Timing
 
@@ -31,7 +31,7 @@ def minutes(*numbers: int) -> tuple[datetime, ...]:
 def test_missed_ticks_follow_the_rule_when_none_is_in_time(missed: Missed, fired: tuple[int, ...]) -> None:
     timing = Timing(cron="*/15 * * * *", missed=missed)
     now = NOON - 5 * MINUTE
-    assert due(timing, NOON - 46 * MINUTE, now) == Due(minutes(*fired), now, NOON)
+    assert due(timing, NOON - 46 * MINUTE, now) == TickDecision(minutes(*fired), now, NOON)
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_long_outage_is_worked_off_look_by_look_in_order() -> None:
         assert found.next is not None
     assert len(fired) == 900 + 61
     assert fired == [NOON - timedelta(seconds=number) for number in reversed(range(961))]
-    assert found == Due((), NOON, NOON + timedelta(seconds=1))
+    assert found == TickDecision((), NOON, NOON + timedelta(seconds=1))
 
 
 def test_a_clock_that_is_set_back_fires_nothing_and_keeps_the_place() -> None:
     timing = Timing(cron="* * * * *")
-    assert due(timing, NOON, NOON - 3 * MINUTE) == Due((), NOON, NOON + MINUTE)
+    assert due(timing, NOON, NOON - 3 * MINUTE) == TickDecision((), NOON, NOON + MINUTE)
 
 
 @settings(max_examples=200)
@@ -191,5 +191,5 @@ def test_a_look_in_the_hour_in_which_clocks_go_back_fires_as_any_other() -> None
     """02:59 in summer time is before 02:00:10 in winter time; in Python it is not, if both are in this zone."""
     berlin, change = ZoneInfo("Europe/Berlin"), datetime(2026, 10, 25, 1, tzinfo=UTC)
     settled, now = (change - MINUTE).astimezone(berlin), (change + MINUTE / 6).astimezone(berlin)
-    found = Due((change,), now.astimezone(UTC), change + MINUTE)
+    found = TickDecision((change,), now.astimezone(UTC), change + MINUTE)
     assert due(Timing(every=MINUTE), settled, now) == found

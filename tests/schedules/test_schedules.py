@@ -17,7 +17,7 @@ from pgqueue.store.schedules import schedules, ticks
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import JobState, NewJob
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.schedules.record import Applied, Change, Schedule
+from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange
 from pgqueue.values.schedules.schedule import NewSchedule, Timing
 
 ask, database = every_driver, one_database
@@ -37,7 +37,7 @@ async def get(ask: Ask, name: str = "bills") -> Schedule:
 
 async def add(ask: Ask, *added: NewSchedule, now: datetime = NOON) -> None:
     for one in added:
-        assert await ask(schedules.put(one, replace=False, now=now)) is Change.ADDED
+        assert await ask(schedules.put(one, replace=False, now=now)) is ScheduleChange.ADDED
 
 
 async def test_a_tick_adds_a_job_once_and_the_next_one_follows(ask: Ask) -> None:
@@ -117,8 +117,8 @@ async def test_another_rule_invents_no_ticks_of_the_past(ask: Ask) -> None:
     await add(ask, every_minute(cron="@daily", missed="all"))
     later = NOON + timedelta(hours=3) + SECOND
     changed = every_minute(cron="*/10 * * * *", missed="all")
-    assert await ask(schedules.put(changed, replace=True, now=later)) is Change.CHANGED
-    assert await ask(schedules.put(changed, replace=True, now=later)) is Change.UNCHANGED
+    assert await ask(schedules.put(changed, replace=True, now=later)) is ScheduleChange.CHANGED
+    assert await ask(schedules.put(changed, replace=True, now=later)) is ScheduleChange.UNCHANGED
     assert (await ask(ticks.fire_due(now=later))).jobs == []
     assert (await get(ask)).next == NOON + timedelta(hours=3, minutes=10)
 
@@ -126,7 +126,7 @@ async def test_another_rule_invents_no_ticks_of_the_past(ask: Ask) -> None:
 async def test_other_arguments_leave_the_place(ask: Ask) -> None:
     await add(ask, every_minute())
     other = every_minute(job=new_job(args=b'{"n": 2}'))
-    assert await ask(schedules.put(other, replace=True, now=NOON + 61 * SECOND)) is Change.CHANGED
+    assert await ask(schedules.put(other, replace=True, now=NOON + 61 * SECOND)) is ScheduleChange.CHANGED
     (job_id,) = (await ask(ticks.fire_due(now=NOON + 61 * SECOND))).jobs
     assert (await ask(shown(job_id))).args == {"n": 2}
 
@@ -134,7 +134,7 @@ async def test_other_arguments_leave_the_place(ask: Ask) -> None:
 async def test_a_name_that_is_taken_is_not_overwritten(ask: Ask) -> None:
     await add(ask, every_minute())
     other = every_minute(job=new_job("other"))
-    assert await ask(schedules.put(other, replace=False, now=NOON)) is Change.TAKEN
+    assert await ask(schedules.put(other, replace=False, now=NOON)) is ScheduleChange.TAKEN
     assert (await ask(schedules.apply([every_minute(module="shop")], ["shop"], now=NOON))).taken == ("bills",)
     assert (await get(ask)).task == "bill"
 

@@ -10,10 +10,10 @@ import pytest
 from store.crowd import ask, asking, at_once
 from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown
 
-from pgqueue.app.schedules.schedules import upcoming
+from pgqueue.app.schedules.schedules import next_ticks
 from pgqueue.errors import InvalidOption, UnknownSchedule
 from pgqueue.store.schedules import schedules, ticks
-from pgqueue.values.schedules.record import Applied, Change, Schedule
+from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange
 from pgqueue.values.schedules.schedule import NewSchedule, Timing
 
 HOSTILE = [
@@ -284,7 +284,9 @@ def test_the_time_zone_of_the_session_changes_no_tick(
     """Drivers return instants in the session's time zone, and its clocks change while the schedule ticks."""
     own.execute(f"set timezone = '{zone}'".encode())
     start = datetime.fromisoformat(change) - 30 * MINUTE
-    assert ask(own, schedules.put(every_minute("one", **rule), replace=False, now=start)) is Change.ADDED
+    assert (
+        ask(own, schedules.put(every_minute("one", **rule), replace=False, now=start)) is ScheduleChange.ADDED
+    )
     fired = [
         len(ask(own, ticks.fire_due(now=start + number * MINUTE + SECOND)).jobs) for number in range(180)
     ]
@@ -292,7 +294,7 @@ def test_the_time_zone_of_the_session_changes_no_tick(
     assert set(fired) == {0, 1}
     found, now = ask(own, schedules.dated("one", now=start))
     assert found.next == start + 190 * MINUTE
-    assert [tick.at for tick in upcoming(found, now, 3)] == [start + n * MINUTE for n in (10, 30, 50)]
+    assert [tick.at for tick in next_ticks(found, now, 3)] == [start + n * MINUTE for n in (10, 30, 50)]
     assert len(ask(own, ticks.backfill("one", start - 60 * MINUTE, start, now=start))) == 3
 
 

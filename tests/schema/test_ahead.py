@@ -9,7 +9,7 @@ from schema.migrating import consists_of
 from store.releases import NEXT, NextRelease, at_work, next_release
 
 from pgqueue.errors import DatabaseError
-from pgqueue.store.schema import ahead, schema
+from pgqueue.store.schema import build_ahead, schema
 
 BUILT = """
 select relname from pg_index join pg_class on oid = indexrelid
@@ -21,7 +21,7 @@ AT = "select version_num from pgqueue.alembic_version"
 @pytest.fixture
 def after(monkeypatch: pytest.MonkeyPatch) -> Iterator[NextRelease]:
     """The next release, for which every table is large."""
-    monkeypatch.setattr(ahead, "LARGE", 0)
+    monkeypatch.setattr(build_ahead, "LARGE", 0)
     with next_release() as release:
         yield release
 
@@ -35,7 +35,7 @@ def test_indices_are_built_without_a_lock_and_an_upgrade_that_is_interrupted_goe
                 "set transaction isolation level repeatable read"
             )  # its snapshot is older than the index
             report.execute("select from pgqueue.queues")
-            hasty.setattr(ahead, "BUILD_WITHIN", "100ms")
+            hasty.setattr(build_ahead, "BUILD_WITHIN", "100ms")
             with pytest.raises(
                 DatabaseError, match=r"is older has been open .* its former revision, and workers go on"
             ):
@@ -64,12 +64,12 @@ def test_only_what_an_upgrade_installs_is_built_and_before_it_begins(dsn: str, a
     with psycopg.connect(dsn) as upgrading:
         upgrading.execute("select pg_advisory_xact_lock(hashtext('pgqueue.migrate'))")
         with psycopg.connect(dsn) as driver, after.installed():
-            ahead.prepare(driver, schema="pgqueue", newest=schema.REVISION)
+            build_ahead.prepare(driver, schema="pgqueue", newest=schema.REVISION)
             assert ask(dsn, BUILT) == [("job_history_default_region_idx",), ("jobs_region",)]
     assert ask(dsn, AT) == [(schema.REVISION,)]
 
 
 def test_nothing_is_built_for_a_revision_that_is_not_asked_for(dsn: str, after: NextRelease) -> None:
     with psycopg.connect(dsn) as driver, after.installed():
-        ahead.prepare(driver, schema="pgqueue", newest=f"{int(NEXT) - 1:04}")
+        build_ahead.prepare(driver, schema="pgqueue", newest=f"{int(NEXT) - 1:04}")
     assert ask(dsn, BUILT) == []

@@ -11,7 +11,7 @@ from docs.pages import DOCS
 from psycopg import sql
 
 from pgqueue.store.schema import callers, schema
-from pgqueue.store.schema.grants import EXTRAS, GIVEN_BACK, RIGHTS, TAKEN, Role, granting
+from pgqueue.store.schema.grants import EXTRAS, GIVEN_BACK, RIGHTS, TAKEN, Role, grant_statements
 
 
 class Holder(NamedTuple):
@@ -76,7 +76,7 @@ def granted(own: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     for name, role, options in HOLDERS:
         if not own.execute("select from pg_roles where rolname = %s", [name]).fetchall():
             own.execute(sql.SQL("create role {}").format(sql.Identifier(name)))
-        for statement in granting(role, name, **options):
+        for statement in grant_statements(role, name, **options):
             own.execute(statement.encode())
     return own
 

@@ -20,15 +20,15 @@ from pgqueue.store import signals
 from pgqueue.store.jobs import claim, control, enqueue, finish, notes
 from pgqueue.store.queues import queues
 from pgqueue.store.schema import schema
-from pgqueue.store.schema.grants import EXTRAS, RIGHTS, Role, granting, revoking
+from pgqueue.store.schema.grants import EXTRAS, RIGHTS, Role, grant_statements, revoke_statements
 from pgqueue.store.workers import leases, upkeep, workers
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.jobs.note import Reported
+from pgqueue.values.jobs.note import StoredReport
 from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Succeeded, Verdict, Waits
 from pgqueue.values.queues.settings import QueueSettings
 from pgqueue.values.queues.shares import Shares
-from pgqueue.values.signals import Awaited
-from pgqueue.values.workers.worker import Ask
+from pgqueue.values.signals import SignalWait
+from pgqueue.values.workers.worker import WorkerRequest
 
 ROLES = ("app_events", "app_web", "app_worker", "app_report", "app_operator", "app_nobody")
 GRANTED: tuple[tuple[Role, str, dict[str, Any]], ...] = (
@@ -60,7 +60,7 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
             if not connection.execute("select from pg_roles where rolname = %s", [role]).fetchall():
                 connection.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
         for role, to, options in GRANTED:
-            granted(connection, *granting(role, to, **options))
+            granted(connection, *grant_statements(role, to, **options))
         connection.execute("grant usage on schema pgqueue to app_nobody")
         yield connection
 
@@ -113,7 +113,7 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
     noting = ask(own, running())
     assert ask(own, notes.keep(noting, ("step", "charge"), "1"))
     assert ask(own, notes.recall(noting.id)) == {("step", "charge"): "1"}
-    ask(own, notes.report([Reported(noting, '{"done": 1}')]))
+    ask(own, notes.report([StoredReport(noting, '{"done": 1}')]))
     assert ask(own, notes.progress(noting.id)) is not None
     own.execute("delete from pgqueue.jobs")
     lost = ask(own, running())
@@ -162,7 +162,7 @@ def test_roles_that_enqueue_have_what_queues_say_and_change_no_queue(own: psycop
             with pytest.raises(InsufficientPrivilege):
                 own.execute(f"select pgqueue.{call}".encode())
         with pytest.raises(InsufficientPrivilege):
-            ask(own, workers.ask("all", Ask(draining=True, by="x")))
+            ask(own, workers.ask("all", WorkerRequest(draining=True, by="x")))
 
 
 def test_a_role_that_enqueues_adds_flows_with_the_rights_that_the_guide_names(
@@ -182,7 +182,7 @@ def test_a_role_that_enqueues_adds_flows_with_the_rights_that_the_guide_names(
 
     with pytest.raises(InsufficientPrivilege):
         enqueued()
-    granted(own, *granting("producer", "app_web", also=["flows"]))
+    granted(own, *grant_statements("producer", "app_web", also=["flows"]))
     assert enqueued() != enqueued()
     assert own.execute(
         "select state, count(*) from pgqueue.flows group by state order by state"
@@ -234,7 +234,7 @@ def test_a_role_that_enqueues_gives_its_jobs_lanes(own: psycopg.Connection[Any],
     with pytest.raises(InsufficientPrivilege):
         render.using(connection=own).enqueue()
     own.execute("reset role")
-    granted(own, *granting("producer", "app_web", also=["when_full"]))
+    granted(own, *grant_statements("producer", "app_web", also=["when_full"]))
     _become(own, "app_web")
     render.using(connection=own).enqueue()
     own.execute("reset role")
@@ -312,7 +312,11 @@ def test_a_role_may_not_do_more_than_its_program_needs(own: psycopg.Connection[A
 
 @pytest.mark.parametrize(("role", "to"), [(role, to) for role, to, _ in GRANTED])
 def test_what_is_revoked_is_gone(own: psycopg.Connection[Any], role: Role, to: str) -> None:
-    granted(own, *granting(role, to, also=EXTRAS if role == "producer" else ()), *revoking(role, to))
+    granted(
+        own,
+        *grant_statements(role, to, also=EXTRAS if role == "producer" else ()),
+        *revoke_statements(role, to),
+    )
     for kind in ("pg_class where relnamespace", "pg_proc where pronamespace"):
         column = "relacl" if "rel" in kind else "proacl"
         found = own.execute(
@@ -328,7 +332,7 @@ def limited(own: psycopg.Connection[Any], dsn: str) -> Iterator[str]:
     """The DSN of a role that may enqueue to the queues ``mail`` and ``it's`` alone."""
     if not own.execute("select from pg_roles where rolname = %s", [HOSTILE]).fetchall():
         own.execute(sql.SQL("create role {}").format(sql.Identifier(HOSTILE)))
-    granted(own, *granting("producer", HOSTILE, queues=["mail", "it's"], also=["signals"]))
+    granted(own, *grant_statements("producer", HOSTILE, queues=["mail", "it's"], also=["signals"]))
     own.execute(sql.SQL("set role {}").format(sql.Identifier(HOSTILE)))
     yield dsn
     own.execute("reset role")
@@ -383,7 +387,11 @@ def test_a_member_of_a_limited_role_is_limited_until_the_limit_is_revoked(
         with pytest.raises(InsufficientPrivilege, match="role app_nobody may not enqueue to queue 'x'"):
             own.execute("select pgqueue.enqueue('t', queue => 'x')")
         own.execute("reset role")
-        granted(own, *revoking("producer", HOSTILE), *granting("producer", HOSTILE, sql_alone=True))
+        granted(
+            own,
+            *revoke_statements("producer", HOSTILE),
+            *grant_statements("producer", HOSTILE, sql_alone=True),
+        )
         _become(own, "app_nobody")
         own.execute("select pgqueue.enqueue('t', queue => 'x')")
     finally:
@@ -399,7 +407,7 @@ def test_an_owner_that_is_no_superuser_installs_the_tables_runs_jobs_and_limits_
             own.execute("create role app_owner login")
         if not own.execute("select from pg_roles where rolname = 'app_login'").fetchall():
             own.execute("create role app_login login")
-        granted(own, *granting("owner", "app_owner"))
+        granted(own, *grant_statements("owner", "app_owner"))
     theirs = make_conninfo(empty_dsn, user="app_owner")
     schema.migrate(theirs)
     queue = PgQueue(theirs)
@@ -409,7 +417,7 @@ def test_an_owner_that_is_no_superuser_installs_the_tables_runs_jobs_and_limits_
     with psycopg.connect(theirs, autocommit=True) as own:
         with pytest.raises(InsufficientPrivilege):
             own.execute("create schema other")
-        granted(own, *granting("producer", "app_login", queues=["mail"]))
+        granted(own, *grant_statements("producer", "app_login", queues=["mail"]))
         own.execute("select pgqueue.enqueue('t', queue => 'other')")
     with psycopg.connect(make_conninfo(empty_dsn, user="app_login"), autocommit=True) as limited:
         limited.execute("select pgqueue.enqueue('t', queue => 'mail')")
@@ -434,7 +442,7 @@ def test_an_owner_that_is_no_superuser_installs_the_tables_runs_jobs_and_limits_
 )
 def test_grants_that_make_no_sense_are_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidOption, match=why):
-        granting(**{"role": "producer", "to": "shop"} | options)
+        grant_statements(**{"role": "producer", "to": "shop"} | options)
 
 
 def test_the_command_prints_the_grants_of_the_guide_and_runs_them_if_asked(dsn: str) -> None:
@@ -556,7 +564,7 @@ def test_a_role_that_signals_reads_nothing_and_one_that_looks_makes_no_tokens(
 ) -> None:
     taken = ask(own, running())
     ((token,),) = own.execute("select pgqueue.callback_token(%s, 'paid', null)", [taken.id]).fetchall()
-    wait = Waits(taken, Awaited(taken.id, "approved", f"job:{taken.id}", MINUTE))
+    wait = Waits(taken, SignalWait(taken.id, "approved", f"job:{taken.id}", MINUTE))
     _become(own, "app_worker")
     assert ask(own, finish.finish(taken.worker_id, [wait], keep=True)) == {taken.id: JobState.BLOCKED}
     assert ask(own, signals.callback(wait.awaited)) != token

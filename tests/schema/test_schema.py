@@ -15,7 +15,7 @@ from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption, SchemaMissing, SchemaTooNew, SchemaTooOld
 from pgqueue.store import schema_names
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import run
 from pgqueue.store.schema import schema
@@ -40,7 +40,7 @@ def test_up_down_and_up_again_ends_where_it_began(empty_dsn: str) -> None:
 def test_down_removes_what_was_added_since(empty_dsn: str) -> None:
     schema.migrate(empty_dsn)
     with psycopg.connect(empty_dsn) as connection:
-        blocking = Blocking(connection, catalogue_of("pgqueue"))
+        blocking = StepRunner(connection, catalogue_of("pgqueue"))
         run(adding(new_job()), blocking)
         connection.execute("select pgqueue.ensure_history_days('2031-05-04', '2031-05-09')")
 
@@ -53,7 +53,7 @@ def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:
     schema.migrate(empty_dsn)
     first = consists_of(empty_dsn)
     with psycopg.connect(empty_dsn) as connection:
-        run(adding(new_job()), Blocking(connection, catalogue_of("pgqueue")))
+        run(adding(new_job()), StepRunner(connection, catalogue_of("pgqueue")))
 
     schema.migrate(empty_dsn)
 
@@ -77,7 +77,9 @@ def test_two_who_migrate_at_once_both_succeed(empty_dsn: str) -> None:
 
     assert [code for _, code in ended] == [0, 0], ended
     with psycopg.connect(empty_dsn) as connection:
-        assert run(schema.verify("pgqueue"), Blocking(connection, catalogue_of("pgqueue"))) == schema.REVISION
+        assert (
+            run(schema.verify("pgqueue"), StepRunner(connection, catalogue_of("pgqueue"))) == schema.REVISION
+        )
 
 
 def test_the_script_for_somebody_else_to_run_makes_the_same_schema(
@@ -87,7 +89,9 @@ def test_the_script_for_somebody_else_to_run_makes_the_same_schema(
     script = capsys.readouterr().out
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute(script.encode())
-        assert run(schema.verify("pgqueue"), Blocking(connection, catalogue_of("pgqueue"))) == schema.REVISION
+        assert (
+            run(schema.verify("pgqueue"), StepRunner(connection, catalogue_of("pgqueue"))) == schema.REVISION
+        )
 
     assert consists_of(empty_dsn) == consists_of(dsn)
     schema.migrate(empty_dsn)
@@ -142,7 +146,7 @@ def test_the_longest_schema_name_can_be_listened_to(empty_dsn: str) -> None:
     name = "s" * schema_names.LONGEST
     schema.migrate(empty_dsn, schema=name)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        blocking = Blocking(connection, catalogue_of(name))
+        blocking = StepRunner(connection, catalogue_of(name))
         connection.execute(f'listen "{catalogue_of(name).wake_channel}"'.encode())
         run(leases.register(worker_info(), LEASE, now=NOON), blocking)
         run(adding(new_job()), blocking)
@@ -161,17 +165,17 @@ def test_a_migration_lives_and_dies_with_its_callers_transaction(empty_dsn: str)
 
 
 @pytest.fixture
-def twins(empty_dsn: str) -> Iterator[tuple[psycopg.Connection[Any], Blocking, Blocking]]:
+def twins(empty_dsn: str) -> Iterator[tuple[psycopg.Connection[Any], StepRunner, StepRunner]]:
     """A connection to a database with two schemas, and the two on it."""
     for name in ("left_jobs", "right_jobs"):
         schema.migrate(empty_dsn, schema=name)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        left, right = (Blocking(connection, catalogue_of(name)) for name in ("left_jobs", "right_jobs"))
+        left, right = (StepRunner(connection, catalogue_of(name)) for name in ("left_jobs", "right_jobs"))
         yield connection, left, right
 
 
 def test_two_schemas_in_one_database_do_not_see_each_others_jobs(
-    twins: tuple[psycopg.Connection[Any], Blocking, Blocking],
+    twins: tuple[psycopg.Connection[Any], StepRunner, StepRunner],
 ) -> None:
     connection, left, right = twins
     run(adding(new_job("bill", unique_key="key")), left)
@@ -183,7 +187,7 @@ def test_two_schemas_in_one_database_do_not_see_each_others_jobs(
 
 
 def test_two_schemas_in_one_database_do_not_wake_each_others_workers(
-    twins: tuple[psycopg.Connection[Any], Blocking, Blocking],
+    twins: tuple[psycopg.Connection[Any], StepRunner, StepRunner],
 ) -> None:
     connection, left, right = twins
     for name in ("left_jobs", "right_jobs"):
@@ -198,7 +202,7 @@ def test_two_schemas_in_one_database_do_not_wake_each_others_workers(
 
 
 def test_one_of_two_schemas_goes_without_the_other(
-    twins: tuple[psycopg.Connection[Any], Blocking, Blocking], empty_dsn: str
+    twins: tuple[psycopg.Connection[Any], StepRunner, StepRunner], empty_dsn: str
 ) -> None:
     _, _, right = twins
     run(adding(new_job()), right)

@@ -21,8 +21,8 @@ from pgqueue.cli.main import main
 from pgqueue.embedded import Server, embedded_binaries, throwaway_server
 from pgqueue.errors import ConfigurationError
 from pgqueue.spark.source import here
-from pgqueue.store.connections.replica import Replicated, with_replica
-from pgqueue.store.flows import flow_looking
+from pgqueue.store.connections.replica import ReplicatedDatabase, with_replica
+from pgqueue.store.flows import flow_queries
 from pgqueue.store.insight import depths, insight, over_time, searching, story, why
 from pgqueue.store.jobs import control, notes
 from pgqueue.store.limits import limit_control
@@ -213,9 +213,9 @@ LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "over_time.compare": lambda: over_time.compare(HOUR, HOUR),
     "depths.depths": lambda: depths.depths(HOUR),
     "limit_control.listed": lambda: limit_control.listed({}),
-    "flow_looking.flows": flow_looking.flows,
-    "flow_looking.flow": lambda: flow_looking.flow(FLOW),
-    "flow_looking.nodes": lambda: flow_looking.nodes(FLOW, parent=0),
+    "flow_queries.flows": flow_queries.flows,
+    "flow_queries.flow": lambda: flow_queries.flow(FLOW),
+    "flow_queries.nodes": lambda: flow_queries.nodes(FLOW, parent=0),
 }
 """A call of every plan that only looks."""
 
@@ -231,7 +231,7 @@ def test_no_plan_that_looks_writes_or_locks_rows(queue: PgQueue, dsn: str) -> No
     assert marked == set(LOOKS)
     task = queue.task(name="mail")(_nothing)
     assert chain(task.call(), task.call()).enqueue().id
-    found = queue.database.run(flow_looking.flows())
+    found = queue.database.run(flow_queries.flows())
     reading = PgQueue(make_conninfo(dsn, options="-c default_transaction_read_only=on"))
     for name, look in LOOKS.items():
         plan = look()
@@ -281,14 +281,14 @@ def test_a_replica_of_the_environment_belongs_to_the_database_of_the_environment
 ) -> None:
     monkeypatch.setenv("PGQUEUE_DSN", "postgresql://primary/shop")
     monkeypatch.setenv("PGQUEUE_REPLICA_DSN", "postgresql://standby/shop")
-    assert isinstance(PgQueue().database, Replicated)
-    assert not isinstance(PgQueue("postgresql://other/shop").database, Replicated)
+    assert isinstance(PgQueue().database, ReplicatedDatabase)
+    assert not isinstance(PgQueue("postgresql://other/shop").database, ReplicatedDatabase)
     changed = with_replica(PgQueue("postgresql://other/shop").database, "postgresql://standby/shop")
-    assert isinstance(changed.but(schema="jobs"), Replicated)
-    assert not isinstance(changed.but(dsn="postgresql://third/shop"), Replicated)
+    assert isinstance(changed.but(schema="jobs"), ReplicatedDatabase)
+    assert not isinstance(changed.but(dsn="postgresql://third/shop"), ReplicatedDatabase)
     with pytest.raises(ConfigurationError, match="--dsn"):
         with_replica(changed.__class__.__new__(_Framework), "postgresql://standby/shop")
 
 
-class _Framework(Replicated):
+class _Framework(ReplicatedDatabase):
     """A framework's database."""

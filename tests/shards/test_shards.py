@@ -31,7 +31,7 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.queues import queues
 from pgqueue.store.schedules import ticks
 from pgqueue.store.shards import resharding, shards
-from pgqueue.values.schedules.record import Change
+from pgqueue.values.schedules.record import ScheduleChange
 from pgqueue.values.shards import ShardState, home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
 
@@ -305,7 +305,7 @@ async def test_a_worker_serves_the_shards_that_answer_and_the_other_when_it_does
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgqueue.worker.sharded.AGAIN_AFTER", 0.05)
-    monkeypatch.setattr("pgqueue.store.shards.places.AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("pgqueue.store.shards.shard_databases.AGAIN_AFTER", 0.0)
     monkeypatch.setattr("pgqueue.store.shards.sharded.CONNECT_WITHIN", 1)
     dsns = databases(2)
     queue = made(dsns)
@@ -337,7 +337,7 @@ async def test_a_worker_that_starts_while_the_first_shard_is_away_keeps_its_sche
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgqueue.worker.sharded.AGAIN_AFTER", 0.05)
-    monkeypatch.setattr("pgqueue.store.shards.places.AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("pgqueue.store.shards.shard_databases.AGAIN_AFTER", 0.0)
     dsns = databases(2)
     queue = made(dsns)
     resharding.declare(sharded_database(queue))
@@ -379,7 +379,7 @@ def _tick() -> None: ...
 def test_operators_steer_the_schedules_of_the_first_shard(three: PgQueue) -> None:
     schedules, plain = three.schedules, three.find_task("plain")
     schedules.add("nightly", plain.call(1), "0 3 * * *")
-    assert schedules.put("nightly", plain.call(2), "0 4 * * *", by="ann") == Change.CHANGED
+    assert schedules.put("nightly", plain.call(2), "0 4 * * *", by="ann") == ScheduleChange.CHANGED
     assert (schedules.pause("nightly"), schedules.resume("nightly")) == (True, True)
     fired = schedules.fire("nightly")
     assert fired is not None

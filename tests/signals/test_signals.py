@@ -20,15 +20,15 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.jobs.job import Claim, JobState
 from pgqueue.values.jobs.verdict import Succeeded, Verdict, Waits
-from pgqueue.values.signals import Awaited, job_target
+from pgqueue.values.signals import SignalWait, job_target
 
 Connection = psycopg.Connection[Any]
 WAITS = "select waits_for, job_id from pgqueue.waits order by job_id, waits_for"
 DAY = timedelta(days=1)
 
 
-def _awaited(job_id: int, *, key: str | None = None, timeout: timedelta | None = None) -> Awaited:
-    return Awaited(job_id, "approved", job_target(job_id) if key is None else f"key:{key}", timeout)
+def _awaited(job_id: int, *, key: str | None = None, timeout: timedelta | None = None) -> SignalWait:
+    return SignalWait(job_id, "approved", job_target(job_id) if key is None else f"key:{key}", timeout)
 
 
 def _waiting(taken: Claim, **options: Any) -> Plan[States]:
@@ -82,7 +82,7 @@ def test_a_signal_to_a_job_that_has_ended_or_never_was_is_refused_and_one_to_a_k
     for target in (f"job:{job_id}", "job:999999999999", "flow:7"):
         assert ask(connection, signals.send(target, "approved", now=NOON)) == "gone"
     assert ask(connection, signals.send("key:order:42", "approved", now=NOON)) == "first"
-    assert ask(connection, signals.taken("key:order:42", "approved")).arrived
+    assert ask(connection, signals.take_signal("key:order:42", "approved")).arrived
     job_id = ask(connection, running()).id
     assert ask(connection, signals.look(_awaited(job_id, key="order:42"))).arrived
 
@@ -187,7 +187,7 @@ def test_deadlines_of_many_jobs_pass_in_portions(connection: Connection) -> None
     count = signals.ADMITTED_AT_ONCE + 7
     ask(connection, adding(*[new_job()] * count))
     taken = ask(connection, taking(count=count))
-    verdicts = [Waits(one, Awaited(one.id, "cooling", None, MINUTE)) for one in taken]
+    verdicts = [Waits(one, SignalWait(one.id, "cooling", None, MINUTE)) for one in taken]
     ask(connection, finish.finish(taken[0].worker_id, verdicts, keep=True, now=NOON))
     assert ask(connection, signals.admit_due(now=NOON + MINUTE)).handled == signals.ADMITTED_AT_ONCE
     assert ask(connection, signals.admit_due(now=NOON + MINUTE)).handled == 7

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from pgqueue.spark.options import Options
 from pgqueue.spark.reading.columns import schema_of
 from pgqueue.spark.reading.options import batch_options
-from pgqueue.spark.reading.reader import FilteringReader, Reader
+from pgqueue.spark.reading.reader import FilteringReader, TableReader
 
 NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 DAY = timedelta(days=1)
@@ -76,7 +76,7 @@ def reader(
     *,
     schema: StructType | None = None,
     **options: Any,
-) -> Reader:
+) -> TableReader:
     """What Spark would have made for a read; all filters must be taken."""
     given = Options({"dsn": dsn, "table": table, "pushdown": "true", **options})
     read = batch_options(given)
@@ -85,13 +85,13 @@ def reader(
     return made
 
 
-def parts(made: Reader) -> list[datasource.InputPartition]:
+def parts(made: TableReader) -> list[datasource.InputPartition]:
     """The parts that it plans."""
     return list(made.partitions())
 
 
 def rows(
-    made: Reader, planned: Iterable[datasource.InputPartition] | None = None
+    made: TableReader, planned: Iterable[datasource.InputPartition] | None = None
 ) -> Iterator[dict[str, Any]]:
     """What the parts give, one after the other."""
     for part in parts(made) if planned is None else planned:
@@ -99,7 +99,7 @@ def rows(
             yield from batch.to_pylist()
 
 
-def ids(made: Reader, planned: Iterable[datasource.InputPartition] | None = None) -> list[int]:
+def ids(made: TableReader, planned: Iterable[datasource.InputPartition] | None = None) -> list[int]:
     """The ids of what the parts give, in order of size, each as often as it comes."""
     return sorted(row["id"] for row in rows(made, planned))
 

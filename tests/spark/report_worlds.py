@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import Day
+from pgqueue.spark.lake.record import DayRecord
 from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
@@ -179,11 +179,11 @@ class HandMade(Lake):
         self.create(Origin("1", 2, "pgqueue"))
         self._frames, self._deploys, self._days = tables, deploys, sorted(days)
 
-    def entries(self, table: str) -> list[Day]:
+    def entries(self, table: str) -> list[DayRecord]:
         if table.removeprefix("rollup/") not in self._frames:
             return []
         at = datetime(2026, 1, 1, tzinfo=UTC)
-        return [Day(table=table, day=day, generation=1, written_at=at) for day in self._days]
+        return [DayRecord(table=table, day=day, generation=1, written_at=at) for day in self._days]
 
     def day_table(self, spark: "SparkSession", table: str, days: Iterable[date] | None = None) -> "DataFrame":  # noqa: ARG002 - the lake's signature
         frame = self._frames[table.removeprefix("rollup/")]

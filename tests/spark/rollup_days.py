@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pgqueue.spark.lake.columns import ENDED, ENDED_COLUMNS, ENDED_TABLE, WORKER_SCHEMA, WORKERS
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import Batch, EndedDay
+from pgqueue.spark.lake.record import EndedDay, ExportBatch
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
 from pgqueue.store.pipeline.lake import NOTHING, Origin
@@ -81,7 +81,7 @@ def put(lake: Lake, day: date, jobs: Iterable[Job]) -> None:
     generation = 1 if former is None else former.generation + 1
     written = lake.write_rows(ENDED, day, table_of(jobs).drop_columns(["day"]))
     now = datetime.now(UTC)
-    batch = Batch(
+    batch = ExportBatch(
         generation=generation, since=0, below=9, highest=None, exported_at=now, history=NOTHING, dead=NOTHING
     )
     entry = EndedDay(

@@ -9,7 +9,7 @@ from pyspark.sql import types
 from pyspark.sql.types import DataType, StructType
 
 from pgqueue.spark.writing.log import writes
-from pgqueue.spark.writing.writer import JobsWriter, Staged, stage_partition, writer
+from pgqueue.spark.writing.writer import JobsWriter, StagedPart, stage_partition, writer
 from pgqueue.store.pipeline.sink import Write
 
 KINDS: dict[str, DataType] = {
@@ -53,7 +53,7 @@ def writing(dsn: str, *names: str, **options: str) -> JobsWriter:
     return writer({"task": "bill", "dsn": dsn, **options}, columns(*names), overwrite=False)
 
 
-def staged(made: JobsWriter, partition: int, *batches: pa.RecordBatch) -> Staged:
+def staged(made: JobsWriter, partition: int, *batches: pa.RecordBatch) -> StagedPart:
     """An attempt at a partition."""
     return stage_partition(made.target, made.new.id, partition, iter(batches))
 

@@ -16,7 +16,7 @@ from pgqueue.spark.config import Check, parse
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import Batch, EndedDay
+from pgqueue.spark.lake.record import EndedDay, ExportBatch
 from pgqueue.store.pipeline.lake import Checksum
 
 AT = datetime(2026, 1, 20, 12, tzinfo=UTC)
@@ -58,7 +58,7 @@ def put(queue: PgQueue, lake: Lake, jobs: list[dict[str, Any]]) -> None:
     lake.create(queue.database.run(plans.origin("pgqueue")))
     numbered = [{"id": number, **GOOD, **job} for number, job in enumerate(jobs, start=1)]
     written = lake.write_rows(ENDED, DAY, pa.Table.from_pylist(numbered, ENDED_SCHEMA))
-    batch = Batch(
+    batch = ExportBatch(
         generation=1,
         since=0,
         below=9,

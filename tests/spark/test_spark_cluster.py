@@ -30,7 +30,7 @@ from pgqueue.spark.lake import in_arrow, in_duckdb
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.rollup import in_duckdb as rollup_in_duckdb
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.tables import SCHEMAS
@@ -159,7 +159,7 @@ def test_an_export_that_was_submitted_to_a_cluster_is_exact_though_an_executor_i
     assert run.killed == 1
     assert f"2 days exported: {len(run.ids):,} rows" in run.said
     assert ids_in(lake) == run.ids
-    assert {one.finding for one in verify(no_session, run.queue.database, lake)} == {Finding.VERIFIED}
+    assert {one.finding for one in verify(no_session, run.queue.database, lake)} == {DayFinding.VERIFIED}
 
 
 @pytest.mark.timeout(900)  # the first of them waits for the application
@@ -172,7 +172,7 @@ def test_an_export_whose_driver_is_killed_while_it_writes_is_exact_when_it_is_ru
     )  # the server notices that its client is gone
     assert [one.day for one in export(no_session, run.queue.database, lake)] == [DAY, NEXT]
     assert ids_in(lake) == run.ids
-    assert {one.finding for one in verify(no_session, run.queue.database, lake)} == {Finding.VERIFIED}
+    assert {one.finding for one in verify(no_session, run.queue.database, lake)} == {DayFinding.VERIFIED}
 
 
 @pytest.mark.timeout(900)  # the first of them waits for the application

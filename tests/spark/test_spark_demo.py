@@ -53,8 +53,8 @@ def test_a_job_that_the_lake_lacks_ends_the_demo_with_1_and_its_id(
 ) -> None:
     del spark
 
-    def pipeline(*_: Any) -> demos.Told:
-        return demos.Told(page=str(tmp_path / "page.html"))
+    def pipeline(*_: Any) -> demos.DemoReport:
+        return demos.DemoReport(page=str(tmp_path / "page.html"))
 
     monkeypatch.setattr(demos, "_pipeline", pipeline)
     monkeypatch.setattr(taken, "in_lake", lambda _: MADE)

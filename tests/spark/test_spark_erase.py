@@ -17,12 +17,12 @@ from pgqueue.errors import ConfigurationError, InvalidOption, LakeError
 from pgqueue.spark.config import Config
 from pgqueue.spark.erasing import erase_everywhere, of_tenant
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
-from pgqueue.spark.lake.erase import Condition, Erased, erase, of_key
+from pgqueue.spark.lake.erase import EraseCondition, ErasedDay, erase, of_key
 from pgqueue.spark.lake.export import ExportOptions, export
-from pgqueue.spark.lake.files import Written
+from pgqueue.spark.lake.files import WrittenFile
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.rollup.rollup import rollup
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def test_a_tenant_is_erased_from_the_lake_its_roll_ups_and_the_database_and_all_
         no_session, queue.database, lake, CONFIG, of_tenant(WHO, CONFIG), reason="request 7"
     )
 
-    assert found == [Erased(day=DAY, rows=2, database=0), Erased(day=NEXT, rows=2, database=2)]
+    assert found == [ErasedDay(day=DAY, rows=2, database=0), ErasedDay(day=NEXT, rows=2, database=2)]
     assert [(one.day, one.finding) for one in verified] == [
-        (DAY, Finding.VERIFIED),
-        (NEXT, Finding.VERIFIED),
+        (DAY, DayFinding.VERIFIED),
+        (NEXT, DayFinding.VERIFIED),
     ]
     assert "of-the-test" not in everything(lake)
     assert "of-the-test" not in in_database(dsn)
@@ -126,11 +126,11 @@ def test_what_was_erased_stays_erased_and_the_days_go_on(
     late = ended(dsn, NEXT, 2)
 
     assert [(one.day, one.history) for one in export(no_session, queue.database, lake)] == [(NEXT, 2)]
-    assert [one.finding for one in verify(no_session, queue.database, lake)] == [Finding.VERIFIED]
+    assert [one.finding for one in verify(no_session, queue.database, lake)] == [DayFinding.VERIFIED]
     again = ExportOptions(again=[NEXT])
     assert [one.history for one in export(no_session, queue.database, lake, options=again)] == [11]
     assert {one.finding for one in verify(no_session, queue.database, lake, everything=True)} == {
-        Finding.VERIFIED
+        DayFinding.VERIFIED
     }
     assert not {row["id"] for row in rows(lake, NEXT)} & set(wanted)
     assert {row["id"] for row in rows(lake, NEXT)} >= set(late)
@@ -178,7 +178,7 @@ def test_an_erasure_that_was_killed_is_finished_by_the_same_call(
     assert "of-the-test" not in in_database(dsn)
     assert rows(lake, DAY) == kept
     assert {one.finding for one in verify(no_session, queue.database, lake, everything=True)} == {
-        Finding.VERIFIED
+        DayFinding.VERIFIED
     }
 
 
@@ -191,11 +191,11 @@ def test_jobs_are_chosen_by_key_or_by_any_column_and_only_of_the_days_that_are_g
 
     assert [one.rows for one in erase(queue.database, lake, of_key("key 3"), dry_run=True)] == [1, 1]
     assert [one.day for one in erase(queue.database, lake, of_key("key 3"), days=[NEXT])] == [NEXT]
-    chosen = Condition("outcome = 'cancelled' or priority > 100 or unique_key = 'key 3' -- and so on")
+    chosen = EraseCondition("outcome = 'cancelled' or priority > 100 or unique_key = 'key 3' -- and so on")
     assert [one.rows for one in erase(queue.database, lake, chosen)] == [2, 1]
     assert [entry.rows for entry in lake.days()] == [7, 7]
     assert len(history_ids(dsn)) == 14
-    whole = erase(queue.database, lake, Condition(f"day = date '{DAY}'"))
+    whole = erase(queue.database, lake, EraseCondition(f"day = date '{DAY}'"))
     assert [one.rows for one in whole] == [7]
     assert [(entry.rows, len(entry.files)) for entry in lake.days()] == [(0, 0), (7, 1)]
 
@@ -216,7 +216,7 @@ def test_a_condition_that_cannot_be_used_changes_nothing(
     ended(dsn, DAY, 3)
     export(no_session, queue.database, lake)
     with pytest.raises((InvalidOption, LakeError), match=said) as told:
-        erase(queue.database, lake, Condition(text))
+        erase(queue.database, lake, EraseCondition(text))
     assert "\n" not in str(told.value)
     assert lake.days()[0].rows == len(history_ids(dsn)) == 3
 
@@ -249,7 +249,7 @@ def test_a_new_file_that_lacks_a_row_is_not_committed(
     before = rows(lake, DAY)
     write = Lake.write_rows
 
-    def without_one(lake: Lake, table: str, day: date | None, rows: pa.Table) -> list[Written]:
+    def without_one(lake: Lake, table: str, day: date | None, rows: pa.Table) -> list[WrittenFile]:
         return write(lake, table, day, rows.slice(1))
 
     monkeypatch.setattr(Lake, "write_rows", without_one)

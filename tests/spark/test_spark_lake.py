@@ -22,7 +22,7 @@ from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
-from pgqueue.spark.lake.verify import Finding, require_verified, verify
+from pgqueue.spark.lake.verify import DayFinding, require_verified, verify
 from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 ENGINES = ("arrow", "spark")
 
 
-def left_to(engine: str, monkeypatch: pytest.MonkeyPatch) -> "ModuleType | type[in_arrow.Reader]":
+def left_to(engine: str, monkeypatch: pytest.MonkeyPatch) -> "ModuleType | type[in_arrow.DayReader]":
     """Have an engine export every day; what reads for it, with a function ``ended``."""
     monkeypatch.setattr(in_arrow, "MOST_ROWS", -1 if engine == "spark" else in_arrow.MOST_ROWS)
-    return frames if engine == "spark" else in_arrow.Reader
+    return frames if engine == "spark" else in_arrow.DayReader
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_day_goes_out_is_verified_and_is_forgotten_by_the_database(
     assert _states(queue, lake) == [DayState.EXPORTED] * 2
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING] * 2
 
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED] * 2
     assert _states(queue, lake) == [DayState.VERIFIED] * 2
     assert verify(spark, queue.database, lake) == []
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED] * 2
@@ -92,7 +92,7 @@ def test_rows_that_come_late_are_added_before_and_after_the_day_was_pruned(
         assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
 
     export(spark, queue.database, lake)
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED]
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED]
 
     assert lake_ids(spark, lake) == sorted(ids)
@@ -109,11 +109,11 @@ def test_dead_jobs_that_are_retried_stay_in_the_lake_and_others_have_to_be_there
     assert queue.retry(ids[-1])
 
     (found,) = verify(spark, queue.database, lake)
-    assert (found.finding, found.dead, found.standing) == (Finding.VERIFIED, 3, 2)
+    assert (found.finding, found.dead, found.standing) == (DayFinding.VERIFIED, 3, 2)
 
     ask(dsn, "update pgqueue.dead_jobs set task = 'other' where id = %(id)s", id=ids[-2])
     (found,) = verify(spark, queue.database, lake, everything=True)
-    assert found.finding is Finding.DIFFERS
+    assert found.finding is DayFinding.DIFFERS
     assert f"ids {ids[-2]}" in found.reason
     assert lake_ids(spark, lake) == sorted(ids)
 
@@ -133,7 +133,7 @@ def test_dead_jobs_that_go_between_count_and_read_are_counted_as_they_were_writt
     (one,) = export(spark, queue.database, lake)
 
     assert (one.history, one.dead) == (2, 2)
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED]
     assert lake_ids(spark, lake) == ids[:-1]
 
 
@@ -158,7 +158,7 @@ def test_rows_of_the_history_that_were_not_written_are_noticed_before_the_histor
         return
     export(spark, queue.database, lake)
     (found,) = verify(spark, queue.database, lake)
-    assert found.finding is Finding.DIFFERS
+    assert found.finding is DayFinding.DIFFERS
     assert "the database holds more rows of its history than the lake: 5" in found.reason
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
     assert history_ids(dsn) == ids
@@ -195,7 +195,7 @@ def test_a_damaged_file_is_found_and_the_day_can_be_exported_again(
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
 
     export(spark, queue.database, lake, options=ExportOptions(again=[DAY]))
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED]
     assert lake_ids(spark, lake) == ids
     prune(queue.database, lake)
     with pytest.raises(PipelineError, match="cannot be exported again"):
@@ -235,7 +235,7 @@ def test_files_that_changed_after_they_were_verified_are_not_verified_again(
     parquet.write_table(rows.set_column(rows.schema.get_field_index("task"), "task", other), path)
 
     (found,) = verify(spark, queue.database, lake, everything=True)
-    assert found.finding is Finding.DIFFERS
+    assert found.finding is DayFinding.DIFFERS
     assert "its files were changed since they were verified at" in found.reason
 
 
@@ -273,7 +273,7 @@ def test_history_that_was_dropped_before_it_was_verified_is_called_gone(
     ask(dsn, "select pgqueue.drop_history_days(%(day)s)", day=NEXT)
 
     (found,) = verify(spark, queue.database, lake)
-    assert (found.finding, found.reason) == (Finding.GONE, "")
+    assert (found.finding, found.reason) == (DayFinding.GONE, "")
     assert lake.days()[0].verified_at is None
     assert lake_ids(spark, lake) == ids
 
@@ -328,7 +328,7 @@ def test_files_of_other_releases_are_read_as_far_as_they_go(
     assert [row["result"] for row in lake.ended(spark).collect()] == [None, None]
     assert lake_ids(spark, lake) == ids
     export(spark, queue.database, lake, options=ExportOptions(again=[DAY]))
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED]
 
     wider = lake.ended(spark).withColumn("collisions", F.col("collisions").cast("bigint"))
     with pytest.raises(LakeError, match="column collisions of ended is int32 in the lake and int64 here"):
@@ -351,7 +351,7 @@ def test_rows_of_an_open_transaction_are_left_to_the_next_export_and_keep_their_
         assert (one.day, one.history) == (DAY, 4)
         assert "night batch" in {session.application for session in left}
         assert lake_ids(spark, lake) == early
-        assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+        assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED]
         assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
         assert ask(dsn, "select pgqueue.drop_history_days(%(day)s)", day=NEXT) == [(0,)]
         again = export(
@@ -361,5 +361,5 @@ def test_rows_of_an_open_transaction_are_left_to_the_next_export_and_keep_their_
     ended(dsn, NEXT, 1)
     assert [one.history for one in export(spark, queue.database, lake)] == [5, 1]
     assert lake_ids(spark, lake, [DAY]) == sorted([*early, *late])
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED] * 2
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED] * 2

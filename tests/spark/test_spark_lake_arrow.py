@@ -23,8 +23,8 @@ from pgqueue.spark.lake.columns import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, ENDED
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.verify import Finding, verify
-from pgqueue.spark.reading.fetching import connected
+from pgqueue.spark.lake.verify import DayFinding, verify
+from pgqueue.spark.reading.fetching import connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def test_both_engines_write_the_same_rows_in_the_same_order(
     )
     assert one.schema.remove_metadata() == other.schema.remove_metadata() == ENDED_SCHEMA
     assert one.to_pylist() == other.to_pylist()
-    assert [found.finding for found in verify(no_session, queue.database, here)] == [Finding.VERIFIED]
+    assert [found.finding for found in verify(no_session, queue.database, here)] == [DayFinding.VERIFIED]
 
 
 def test_a_small_export_needs_no_session_for_workers_and_deploys_either(
@@ -122,7 +122,7 @@ def test_a_dead_job_that_is_committed_after_the_export_has_looked_for_days_is_ex
     lake = Lake(tmp_path / "lake")
     export(no_session, queue.database, lake)
     assert sorted(lake.dataset(ENDED, ENDED_TABLE).to_table()["id"].to_pylist()) == sorted(ids)
-    assert {one.finding for one in verify(no_session, queue.database, lake)} == {Finding.VERIFIED}
+    assert {one.finding for one in verify(no_session, queue.database, lake)} == {DayFinding.VERIFIED}
 
 
 def test_a_day_whose_rows_another_server_numbered_is_not_exported_without_them(
@@ -144,10 +144,10 @@ def test_days_are_read_over_one_connection_of_each_thread_and_after_an_error_ove
     made: list[object] = []
 
     def counted(dsn: str) -> object:
-        made.append(connected(dsn))
+        made.append(connect(dsn))
         return made[-1]
 
-    monkeypatch.setattr(in_arrow, "connected", counted)
+    monkeypatch.setattr(in_arrow, "connect", counted)
     assert len(export(no_session, queue.database, Lake(tmp_path / "lake"))) == 6
     assert len(made) <= DAYS
 
@@ -156,7 +156,7 @@ def test_days_are_read_over_one_connection_of_each_thread_and_after_an_error_ove
         export(no_session, queue.database, Lake(tmp_path / "other"))
     monkeypatch.setattr(in_arrow, "MOST_BYTES", 1 << 20)
     made.clear()
-    reader = in_arrow.Reader(queue.database)
+    reader = in_arrow.DayReader(queue.database)
     with reader:
         reader.ended(DAY, since=0, below=2**40, dead=sql.SQL("true"))
         ask(
@@ -175,7 +175,7 @@ def test_days_are_read_over_one_connection_of_each_thread_and_after_an_error_ove
 def test_an_interrupt_of_a_read_whose_server_is_gone_is_no_error(
     queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = in_arrow.Reader(queue.database)
+    reader = in_arrow.DayReader(queue.database)
     tried: list[object] = []
 
     def cancel(connection: object) -> None:

@@ -19,7 +19,7 @@ from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.files import written_file
 from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ def test_a_small_day_is_verified_without_a_session_and_a_large_one_by_spark(
     export(spark, queue.database, lake)
 
     (small,) = verify(no_session, queue.database, lake)
-    assert (small.finding, small.history, small.dead) == (Finding.VERIFIED, 9, 3)
+    assert (small.finding, small.history, small.dead) == (DayFinding.VERIFIED, 9, 3)
     monkeypatch.setattr(in_duckdb, "MOST_ROWS", 11)
     with pytest.raises(AssertionError, match="a session was started"):
         verify(no_session, queue.database, lake, everything=True)
@@ -110,7 +110,7 @@ def test_a_file_that_is_gone_or_no_parquet_is_said_in_one_line(
     for damage in (lambda: path.write_bytes(b"no Parquet, and long enough for a footer"), path.unlink):
         damage()
         (found,) = verify(spark, queue.database, lake)
-        assert found.finding is Finding.DIFFERS
+        assert found.finding is DayFinding.DIFFERS
         assert found.reason.startswith("a file cannot be read: ")
         assert found.reason.endswith(f"`pgqueue pipeline export --again {DAY}`")
         assert "\n" not in found.reason
@@ -138,5 +138,5 @@ def test_a_verify_needs_no_more_connections_of_the_pool_than_before_it_read_ahea
                 other.rollback()
 
         monkeypatch.setattr(Lake, "passed", passed)
-        assert [one.finding for one in verify(no_session, queue.database, lake)] == [Finding.VERIFIED] * 2
+        assert [one.finding for one in verify(no_session, queue.database, lake)] == [DayFinding.VERIFIED] * 2
     queue.close()

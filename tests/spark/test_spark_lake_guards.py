@@ -26,11 +26,11 @@ from pgqueue.spark.lake.export import ExportOptions
 from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
-from pgqueue.spark.lake.record import Batch, EndedDay, Verification
+from pgqueue.spark.lake.record import EndedDay, ExportBatch, Verification
 from pgqueue.spark.lake.records import NAME, SCHEMA
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.writer_lock import writer_lock
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Origin, first_open_day
@@ -135,7 +135,7 @@ def test_a_holder_that_has_just_gone_is_waited_for(
 ) -> None:
     """A server notices a moment later that a connection was closed, or its process killed."""
     former = psycopg.connect(dsn, autocommit=True)
-    assert run(plans.lock(), Blocking(former, queue.database.catalogue))
+    assert run(plans.lock(), StepRunner(former, queue.database.catalogue))
     tried = plans.lock
 
     @plan
@@ -240,7 +240,7 @@ def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
         plans.contents(day, below=below, dead=queue.database.run(plans.dead_bounds()).get(day, plans.NO_DEAD))
     )
     at = datetime.now(UTC)
-    batch = Batch(
+    batch = ExportBatch(
         generation=1,
         since=0,
         below=below,

@@ -17,12 +17,12 @@ from pgqueue.spark.checks import check
 from pgqueue.spark.config import Check, Config, HiddenColumns, parse
 from pgqueue.spark.erasing import of_tenant
 from pgqueue.spark.lake import in_arrow
-from pgqueue.spark.lake.erase import Condition, erase, of_key
+from pgqueue.spark.lake.erase import EraseCondition, erase, of_key
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.hidden import KEY
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.rollup.rollup import rollup
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_both_engines_hide_the_same_and_a_day_that_agrees_may_be_pruned(
     )
     assert rollup(no_session, queue.database, here, Config(tenant="$.n")) == [DAY]
     ask(dsn, "delete from pgqueue.dead_jobs where id = (select min(id) from pgqueue.dead_jobs)")
-    assert [one.finding for one in verify(spark, queue.database, here)] == [Finding.VERIFIED]
+    assert [one.finding for one in verify(spark, queue.database, here)] == [DayFinding.VERIFIED]
     ask(dsn, "update pgqueue.job_history set priority = priority")  # other versions of the same values
     assert [one.fate for one in prune(queue.database, here)] == [Fate.PRUNED]
     assert history_ids(dsn) == []
@@ -95,7 +95,7 @@ def test_a_value_that_was_changed_differs_behind_its_hash(
         dsn,
         f"update pgqueue.job_history set {column} = {other} where id = (select min(id) from pgqueue.job_history)",
     )
-    assert [one.finding for one in verify(no_session, queue.database, lake)] == [Finding.DIFFERS]
+    assert [one.finding for one in verify(no_session, queue.database, lake)] == [DayFinding.DIFFERS]
 
 
 def test_a_lake_keeps_its_choice_and_its_key(
@@ -125,13 +125,13 @@ def test_a_hashed_key_is_erased_and_what_is_hidden_cannot_choose(
 ) -> None:
     ended(dsn, DAY, 6)
     lake = hidden_lake(queue, tmp_path / "lake")
-    for condition in (of_tenant("1", Config(tenant="$.n")), Condition("ERRORS is null")):
+    for condition in (of_tenant("1", Config(tenant="$.n")), EraseCondition("ERRORS is null")):
         with pytest.raises(LakeError, match="this lake leaves out errors, result and hashes args"):
             erase(queue.database, lake, condition)
     with monkeypatch.context() as patched:
         patched.delenv(KEY)
         with pytest.raises(ConfigurationError):
-            erase(queue.database, lake, Condition("id > 0"))
+            erase(queue.database, lake, EraseCondition("id > 0"))
     assert len(rows(lake)) == 6
     (one,) = erase(queue.database, lake, of_key("key 3"))
     assert (one.rows, one.database) == (1, 1)

@@ -18,8 +18,8 @@ from pgqueue import PgQueue
 from pgqueue.spark.lake import frames, in_arrow, in_duckdb
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.table import Table
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.table import LakeTable
+from pgqueue.spark.lake.verify import DayFinding, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,10 +77,10 @@ def test_an_export_that_waits_for_a_lock(
     lake = Lake(tmp_path / "lake")
     with interrupted_at_a_lock(dsn) as lock:
         if engine == "Arrow":
-            monkeypatch.setattr(Table, "require", before(Table.require, lock))
+            monkeypatch.setattr(LakeTable, "require", before(LakeTable.require, lock))
         else:
             monkeypatch.setattr(in_arrow, "MOST_ROWS", -1)
-            monkeypatch.setattr(frames, "arranged", before(frames.arranged, lock))
+            monkeypatch.setattr(frames, "arrange_rows", before(frames.arrange_rows, lock))
         with pytest.raises(KeyboardInterrupt):
             export(spark, queue.database, lake)
     monkeypatch.undo()
@@ -124,4 +124,4 @@ def test_a_verify_that_waits_for_a_lock(
         with pytest.raises(KeyboardInterrupt):
             verify(spark, queue.database, lake)
     monkeypatch.undo()
-    assert {one.finding for one in verify(spark, queue.database, lake)} == {Finding.VERIFIED}
+    assert {one.finding for one in verify(spark, queue.database, lake)} == {DayFinding.VERIFIED}

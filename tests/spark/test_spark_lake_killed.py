@@ -23,7 +23,7 @@ from pgqueue.spark.lake.prune import prune
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.steps import STEPS
 from pgqueue.spark.lake.table import KEPT_HOURS
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_an_export_that_is_killed_at_every_step_ends_in_the_same_lake(
     lake = Lake(tmp_path / "lake")
     assert export(spark, queue.database, lake) == []
     assert lake_ids(spark, lake) == sorted(ids)
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED] * 2
     assert _is_tidy(lake) > 0, "what the killed exports wrote"
 
 

@@ -14,14 +14,14 @@ from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
-from pgqueue.spark.lake.compact import Compacted, compact
+from pgqueue.spark.lake.compact import CompactedDay, compact
 from pgqueue.spark.lake.drop import drop
 from pgqueue.spark.lake.export import export
-from pgqueue.spark.lake.files import Written
+from pgqueue.spark.lake.files import WrittenFile
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.rollup.rollup import rollup
 
 LATER = datetime(2028, 1, 20, 12, tzinfo=UTC)
@@ -57,7 +57,7 @@ def test_small_files_become_one_and_the_day_stays_verified(
 ) -> None:
     before = lake.days()
 
-    assert compact(queue.database, lake) == [Compacted(day=DAY, before=3, after=1, rows=30)]
+    assert compact(queue.database, lake) == [CompactedDay(day=DAY, before=3, after=1, rows=30)]
 
     assert rows(lake) == late
     (file,), _ = (entry.files for entry in lake.days())
@@ -69,7 +69,7 @@ def test_small_files_become_one_and_the_day_stays_verified(
     ]
     assert verify(no_session, queue.database, lake) == []
     found = verify(no_session, queue.database, lake, everything=True)
-    assert [one.finding for one in found] == [Finding.VERIFIED] * 2
+    assert [one.finding for one in found] == [DayFinding.VERIFIED] * 2
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED] * 2
     assert compact(queue.database, lake) == []
 
@@ -109,7 +109,7 @@ def test_a_compaction_that_was_killed_changes_no_row(
     assert len(compact(queue.database, lake)) == (point == "written")
     assert rows(lake) == late
     assert {one.finding for one in verify(no_session, queue.database, lake, everything=True)} == {
-        Finding.VERIFIED
+        DayFinding.VERIFIED
     }
 
 
@@ -118,7 +118,7 @@ def test_a_merged_file_with_other_rows_is_not_committed(
 ) -> None:
     write = Lake.write_rows
 
-    def without_one(lake: Lake, table: str, day: date | None, rows: pa.Table) -> list[Written]:
+    def without_one(lake: Lake, table: str, day: date | None, rows: pa.Table) -> list[WrittenFile]:
         return write(lake, table, day, rows.slice(1))
 
     monkeypatch.setattr(Lake, "write_rows", without_one)
@@ -189,7 +189,7 @@ def test_rows_that_come_after_their_day_was_dropped_are_exported_alone(
     ended(dsn, DAY, 2)
     assert [one.state for one in status(queue.database, lake)] == [DayState.CLOSED, DayState.PRUNED]
     assert [(one.day, one.history) for one in export(no_session, queue.database, lake)] == [(DAY, 2)]
-    assert [one.finding for one in verify(no_session, queue.database, lake)] == [Finding.VERIFIED]
+    assert [one.finding for one in verify(no_session, queue.database, lake)] == [DayFinding.VERIFIED]
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED]
     assert [entry.rows for entry in lake.days()] == [2, 7]
 

@@ -14,9 +14,9 @@ from pgqueue import PgQueue
 from pgqueue.errors import DaysNotExported, PipelineError
 from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.ahead import DAYS
-from pgqueue.spark.lake.export import Exported, export
+from pgqueue.spark.lake.export import ExportedDay, export
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_every_allowed_name_goes_out_comes_back_and_is_verified(
     assert {
         row["queue"]: row["count"] for row in lake.ended(spark).groupBy("queue").count().collect()
     } == expected
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED]
 
 
 def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exported(
@@ -62,14 +62,14 @@ def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exporte
 ) -> None:
     first, second = ended(dsn, DAY, 4), ended(dsn, NEXT, 3)
 
-    def unreadable(reader: in_arrow.Reader, day: date, **asked: Any) -> pa.Table | None:
+    def unreadable(reader: in_arrow.DayReader, day: date, **asked: Any) -> pa.Table | None:
         if day == DAY:
             raise OSError("File name too long")
         return read(reader, day, **asked)
 
-    read = in_arrow.Reader.ended
-    monkeypatch.setattr(in_arrow.Reader, "ended", unreadable)
-    told: list[Exported] = []
+    read = in_arrow.DayReader.ended
+    monkeypatch.setattr(in_arrow.DayReader, "ended", unreadable)
+    told: list[ExportedDay] = []
     with pytest.raises(
         PipelineError, match=rf"^1 of 2 days were not exported: day {DAY}: File name too long"
     ):
@@ -114,13 +114,13 @@ def test_an_export_whose_database_is_gone_tries_no_days_but_those_that_are_read_
         ended(queue.database.dsn, one, 1)
     tried = []
 
-    def cut(_: in_arrow.Reader, day: date, **__: int) -> None:
+    def cut(_: in_arrow.DayReader, day: date, **__: int) -> None:
         tried.append(day)
         for holder in queue.database.run(plans.holder()):
             ask(queue.database.dsn, "select pg_terminate_backend(%(pid)s, 10000)", pid=holder.pid)
         raise OSError("the server closed the connection")
 
-    monkeypatch.setattr(in_arrow.Reader, "ended", cut)
+    monkeypatch.setattr(in_arrow.DayReader, "ended", cut)
     with pytest.raises(PipelineError, match="held the lake's lock was lost"):
         export(spark, queue.database, lake)
     assert set(tried) <= set(days[:READ_AHEAD])
@@ -133,11 +133,11 @@ def test_a_server_that_fails_is_not_a_bad_day_and_is_not_asked_for_all_others(
         ended(dsn, one, 1)
     tried = []
 
-    def full(_: in_arrow.Reader, day: date, **__: int) -> None:
+    def full(_: in_arrow.DayReader, day: date, **__: int) -> None:
         tried.append(day)
         raise DiskFull("could not extend file")
 
-    monkeypatch.setattr(in_arrow.Reader, "ended", full)
+    monkeypatch.setattr(in_arrow.DayReader, "ended", full)
     with pytest.raises(DiskFull, match="could not extend file"):
         export(spark, queue.database, lake)
     assert DAY in tried

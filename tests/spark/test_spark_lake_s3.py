@@ -16,7 +16,7 @@ from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.files import written_file
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_days_go_to_an_object_store_are_verified_and_pruned_though_its_requests_
     assert [one.day for one in export(spark, queue.database, lake)] == [DAY, NEXT]
     ids += ended(dsn, NEXT, 2)
     assert [(one.day, one.generation) for one in export(spark, queue.database, Lake(URI))] == [(NEXT, 2)]
-    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [DayFinding.VERIFIED] * 2
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED] * 2
 
     assert executors.failed() > 20

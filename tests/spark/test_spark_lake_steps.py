@@ -17,7 +17,7 @@ from pgqueue.spark.lake.erase import erase, of_key
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import prune
-from pgqueue.spark.lake.table import Table
+from pgqueue.spark.lake.table import LakeTable
 from pgqueue.spark.lake.verify import verify
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.store.pipeline.lake import Origin
@@ -94,7 +94,7 @@ def test_the_log_has_few_files_though_steps_run_often(
     for _ in range(8):
         export(no_session, queue.database, lake)
     assert len(log.steps(lake)) == 8
-    there = Table(lake.folder, log.STEPS).latest()
+    there = LakeTable(lake.folder, log.STEPS).latest()
     assert there is not None
     assert len(there.file_uris()) <= 3
 

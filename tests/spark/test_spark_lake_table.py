@@ -17,10 +17,10 @@ from pgqueue import PgQueue
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake import files
 from pgqueue.spark.lake.export import ExportOptions, export
-from pgqueue.spark.lake.files import Written, written_file
+from pgqueue.spark.lake.files import WrittenFile, written_file
 from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.table import Table
+from pgqueue.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,13 +34,13 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(str(tmp_path / "my lake é, 100 %"))
 
 
-def put(folder: Folder, day: date, *ids: int, **more: Any) -> Written:
+def put(folder: Folder, day: date, *ids: int, **more: Any) -> WrittenFile:
     """Write a file of a table that does not name it yet."""
     rows = pa.table({"id": ids, **more}) if ids else COLUMNS.remove(1).empty_table()
     return written_file(folder.at("jobs"), day, rows)
 
 
-def rows(table: Table) -> dict[date | None, int]:
+def rows(table: LakeTable) -> dict[date | None, int]:
     return {day: sum(file.rows for file in found) for day, found in table.files().items()}
 
 
@@ -86,7 +86,7 @@ def test_the_rows_of_files_are_the_same_through_spark_and_through_arrow(
 
 
 def test_a_commit_replaces_days_adds_columns_and_keeps_the_others(folder: Folder) -> None:
-    table = Table(folder, "jobs")
+    table = LakeTable(folder, "jobs")
     assert (table.exists(), table.generation(DAY), table.files()) == (False, 0, {})
     table.commit(COLUMNS, [put(folder, DAY, 1, 2), put(folder, NEXT, 3)], {DAY: 1, NEXT: 1})
     table.commit(COLUMNS, [put(folder, DAY, 4)], {DAY: 2})
@@ -95,14 +95,14 @@ def test_a_commit_replaces_days_adds_columns_and_keeps_the_others(folder: Folder
     table.commit(wider, [put(folder, DAY, 5, mood=["calm"])], {DAY: 3}, replaced=[DAY])
     table.commit(COLUMNS, [], {NEXT: 2}, replaced=[NEXT])
 
-    assert rows(table) == rows(Table(folder, "jobs")) == {DAY: 1}
-    assert (table.generation(DAY), Table(folder, "jobs").generation(NEXT)) == (3, 2)
+    assert rows(table) == rows(LakeTable(folder, "jobs")) == {DAY: 1}
+    assert (table.generation(DAY), LakeTable(folder, "jobs").generation(NEXT)) == (3, 2)
     assert "mood" in table.schema().names
     assert all((Path(folder.uri.removeprefix("file://")) / one.path).exists() for one in table.files()[DAY])
 
 
 def test_of_two_commits_of_a_generation_one_is_refused_whatever_was_seen_before(folder: Folder) -> None:
-    first, second = Table(folder, "jobs"), Table(folder, "jobs")
+    first, second = LakeTable(folder, "jobs"), LakeTable(folder, "jobs")
     first.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
     assert second.generation(DAY) == 1
     first.commit(COLUMNS, [put(folder, DAY, 2)], {DAY: 2})
@@ -113,7 +113,7 @@ def test_of_two_commits_of_a_generation_one_is_refused_whatever_was_seen_before(
 
 
 def test_a_commit_that_meets_another_one_is_refused(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = Table(folder, "jobs"), Table(folder, "jobs")
+    first, second = LakeTable(folder, "jobs"), LakeTable(folder, "jobs")
     first.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
     actions = second._actions  # noqa: SLF001 - the moment after the last look, before the commit
 
@@ -128,7 +128,7 @@ def test_a_commit_that_meets_another_one_is_refused(folder: Folder, monkeypatch:
 
 
 def test_a_column_of_another_type_is_refused_and_nothing_is_committed(folder: Folder) -> None:
-    table = Table(folder, "jobs")
+    table = LakeTable(folder, "jobs")
     table.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
     other = pa.schema([("id", pa.string()), ("day", pa.date32())])
     with pytest.raises(LakeError, match="column id of jobs is int64 in the lake and string here"):
@@ -137,7 +137,7 @@ def test_a_column_of_another_type_is_refused_and_nothing_is_committed(folder: Fo
 
 
 def test_files_that_do_not_count_are_swept_after_their_time(folder: Folder) -> None:
-    table = Table(folder, "jobs")
+    table = LakeTable(folder, "jobs")
     assert table.sweep() == []
     table.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
     stray = put(folder, DAY, 2)
@@ -150,7 +150,7 @@ def test_files_that_do_not_count_are_swept_after_their_time(folder: Folder) -> N
 
 
 def test_other_readers_filter_by_every_column(folder: Folder) -> None:
-    table = Table(folder, "jobs")
+    table = LakeTable(folder, "jobs")
     nothing = pa.nulls(2, pa.string())
     table.commit(
         pa.schema([*COLUMNS, ("outcome", pa.string()), ("reason", pa.string())]),

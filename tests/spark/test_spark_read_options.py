@@ -22,7 +22,7 @@ from spark.extracts import NOW, Connection, add_history, reader, rows
 from pgqueue.errors import ConfigurationError, InvalidOption, PipelineError
 from pgqueue.spark.options import Options
 from pgqueue.spark.reading.options import batch_options, stream_options
-from pgqueue.spark.reading.pushdown import taken
+from pgqueue.spark.reading.pushdown import pushed_condition
 from pgqueue.spark.source import PgQueueSource, here
 from pgqueue.store.pipeline.extract_tables import TABLES
 
@@ -232,7 +232,7 @@ NAIVE = datetime(2026, 11, 20)  # noqa: DTZ001 - what a timestamp without time z
     ],
 )
 def test_a_filter_that_might_mean_something_else_is_left_to_spark(left: spark.Filter) -> None:
-    assert taken(TABLES["history"], left) is None
+    assert pushed_condition(TABLES["history"], left) is None
 
 
 FILTERS: list[tuple[spark.Filter, set[int]]] = [

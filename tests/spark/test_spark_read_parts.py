@@ -28,7 +28,7 @@ from spark.extracts import (
 from pgqueue import PgQueue
 from pgqueue.errors import DatabaseError, PipelineError, SchemaMissing
 from pgqueue.spark.reading.columns import schema_of
-from pgqueue.spark.reading.dealing import shares_of
+from pgqueue.spark.reading.page_ranges import shares_of
 from pgqueue.spark.reading.reader import snapshot
 from pgqueue.store.pipeline.extract import Piece
 from pgqueue.store.pipeline.extract_tables import TABLES

@@ -39,9 +39,9 @@ from pgqueue.spark.config import Config, Cost
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.report.figures import svg
 from pgqueue.spark.report.page import page
-from pgqueue.spark.report.report import QUESTIONS, Answers, Summary, answers, report, write
+from pgqueue.spark.report.report import QUESTIONS, Answers, ReportSummary, answers, report, write
 from pgqueue.spark.report.rollups import HOURS as HOUR_COLUMNS
-from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
 from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Outline(HTMLParser):
 @pytest.fixture(scope="module")
 def troubled(
     spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Answers, Summary, HandMade]:
+) -> tuple[Answers, ReportSummary, HandMade]:
     """A shop with one trouble of each kind, reported on once."""
     lake = lake_of(spark, tmp_path_factory.mktemp("troubled"), world(5, trouble=True))
     found = answers(spark, lake, CONFIG)
@@ -101,7 +101,7 @@ def troubled(
 
 
 @pytest.fixture(scope="module")
-def html(troubled: tuple[Answers, Summary, HandMade]) -> str:
+def html(troubled: tuple[Answers, ReportSummary, HandMade]) -> str:
     return Path(troubled[1].html).read_text(encoding="utf-8")
 
 
@@ -120,7 +120,9 @@ def picked(found: list[dict[str, object]], *names: str) -> list[tuple[object, ..
     return [tuple(row[name] for name in names) for row in found]
 
 
-def test_every_planted_anomaly_is_found_and_nothing_else(troubled: tuple[Answers, Summary, HandMade]) -> None:
+def test_every_planted_anomaly_is_found_and_nothing_else(
+    troubled: tuple[Answers, ReportSummary, HandMade],
+) -> None:
     found = picked(rows(troubled[2], "anomalies"), "queue", "task", "metric", "first_hour", "hours")
     assert sorted(found, key=str) == sorted(
         [
@@ -134,7 +136,7 @@ def test_every_planted_anomaly_is_found_and_nothing_else(troubled: tuple[Answers
 
 
 def test_the_planted_regression_is_found_and_the_other_deploy_is_not_blamed(
-    troubled: tuple[Answers, Summary, HandMade],
+    troubled: tuple[Answers, ReportSummary, HandMade],
 ) -> None:
     (one,) = rows(troubled[2], "regressions")
     assert (one["queue"], one["task"], one["version"], one["direction"]) == (
@@ -148,7 +150,7 @@ def test_the_planted_regression_is_found_and_the_other_deploy_is_not_blamed(
 
 
 def test_the_planted_storm_is_found_with_its_reason_and_whom_it_slowed(
-    troubled: tuple[Answers, Summary, HandMade],
+    troubled: tuple[Answers, ReportSummary, HandMade],
 ) -> None:
     (one,) = rows(troubled[2], "storms")
     assert (one["task"], one["first_hour"], one["hours"]) == ("deliver", instant(STORM), 3)
@@ -157,7 +159,7 @@ def test_the_planted_storm_is_found_with_its_reason_and_whom_it_slowed(
     assert ";" not in str(one["slowed"])
 
 
-def test_the_crowding_tenant_is_found(troubled: tuple[Answers, Summary, HandMade]) -> None:
+def test_the_crowding_tenant_is_found(troubled: tuple[Answers, ReportSummary, HandMade]) -> None:
     (one,) = rows(troubled[2], "crowding")
     assert (one["tenant"], one["queue"], one["hours"], one["big_hours"]) == (
         "acme",
@@ -168,7 +170,7 @@ def test_the_crowding_tenant_is_found(troubled: tuple[Answers, Summary, HandMade
     assert one["others_wait"] == pytest.approx(60)
 
 
-def test_the_planted_growth_is_forecast(troubled: tuple[Answers, Summary, HandMade]) -> None:
+def test_the_planted_growth_is_forecast(troubled: tuple[Answers, ReportSummary, HandMade]) -> None:
     day, *_ = rows(troubled[2], "capacity")
     assert (day["measure"], day["level"]) == ("the whole day", 0.8)
     assert day["growth_a_week"] == pytest.approx(0.35 / 9, rel=0.1)
@@ -177,7 +179,7 @@ def test_the_planted_growth_is_forecast(troubled: tuple[Answers, Summary, HandMa
 
 
 def test_objectives_failures_costs_and_the_overview_add_up(
-    troubled: tuple[Answers, Summary, HandMade],
+    troubled: tuple[Answers, ReportSummary, HandMade],
 ) -> None:
     lake = troubled[2]
     (promise,) = rows(lake, "objectives")
@@ -199,18 +201,18 @@ def test_objectives_failures_costs_and_the_overview_add_up(
 
 def test_a_quiet_shop_has_nothing_to_look_at(spark: "SparkSession", tmp_path: Path) -> None:
     found = answers(spark, lake_of(spark, tmp_path, world(11, trouble=False)), CONFIG)
-    assert [one.name for one in found.sections if one.state is State.LOOK] == []
+    assert [one.name for one in found.sections if one.state is SectionState.LOOK] == []
     states = {one.name: one.state for one in found.sections}
     assert states == {
-        "overview": State.INFO,
-        "anomalies": State.OK,
-        "regressions": State.OK,
-        "storms": State.OK,
-        "crowding": State.OK,
-        "capacity": State.OK,
-        "objectives": State.OK,
-        "failures": State.OK,
-        "costs": State.INFO,
+        "overview": SectionState.INFO,
+        "anomalies": SectionState.OK,
+        "regressions": SectionState.OK,
+        "storms": SectionState.OK,
+        "crowding": SectionState.OK,
+        "capacity": SectionState.OK,
+        "objectives": SectionState.OK,
+        "failures": SectionState.OK,
+        "costs": SectionState.INFO,
     }
     assert all(
         not table.rows
@@ -300,7 +302,7 @@ def test_the_page_can_be_read_by_ear_and_by_key(html: str) -> None:
 
 
 def test_every_section_answers_first_and_says_what_was_compared(
-    troubled: tuple[Answers, Summary, HandMade], html: str
+    troubled: tuple[Answers, ReportSummary, HandMade], html: str
 ) -> None:
     words = Outline(html).words
     sections = troubled[0].sections
@@ -308,7 +310,7 @@ def test_every_section_answers_first_and_says_what_was_compared(
     for one in sections:
         assert " ".join(one.answer.replace("\x07", "\\x07").split()) in words
         assert one.compared
-        assert one.advice or one.state is State.INFO
+        assert one.advice or one.state is SectionState.INFO
 
 
 def test_the_summary_begins_with_what_to_look_at(html: str) -> None:
@@ -319,13 +321,13 @@ def test_the_summary_begins_with_what_to_look_at(html: str) -> None:
 
 def test_tables_have_their_types_in_the_lake_even_when_they_are_empty(tmp_path: Path) -> None:
     columns = (
-        Column("at", "At", Kind.HOUR),
-        Column("day", "Day", Kind.DAY),
-        Column("jobs", "Jobs", Kind.COUNT),
+        ReportColumn("at", "At", ValueKind.HOUR),
+        ReportColumn("day", "Day", ValueKind.DAY),
+        ReportColumn("jobs", "Jobs", ValueKind.COUNT),
     )
-    table = Table(name="some", caption="Some", columns=columns, rows=((24, 1, 7), (None, None, None)))
+    table = ReportTable(name="some", caption="Some", columns=columns, rows=((24, 1, 7), (None, None, None)))
     section = Section(
-        name="some", title="Some?", state=State.OK, answer="Yes.", compared="This.", tables=(table,)
+        name="some", title="Some?", state=SectionState.OK, answer="Yes.", compared="This.", tables=(table,)
     )
     lake = Lake(tmp_path)
     lake.create(Origin("1", 2, "pgqueue"))
@@ -342,14 +344,14 @@ def test_tables_have_their_types_in_the_lake_even_when_they_are_empty(tmp_path: 
 
 
 def test_a_long_table_says_where_the_rest_is() -> None:
-    table = Table(
+    table = ReportTable(
         name="some",
         caption="Some",
-        columns=(Column("n", "N", Kind.COUNT),),
+        columns=(ReportColumn("n", "N", ValueKind.COUNT),),
         rows=tuple((n,) for n in range(40)),
     )
     section = Section(
-        name="some", title="Some?", state=State.OK, answer="Yes.", compared="This.", tables=(table,)
+        name="some", title="Some?", state=SectionState.OK, answer="Yes.", compared="This.", tables=(table,)
     )
     outline = Outline(page([section], None, "Nobody's").decode())
     assert "The first 25 of 40; all are in report/some." in outline.words
@@ -393,7 +395,7 @@ def test_a_page_that_cannot_be_written_is_not_the_lakes_fault(tmp_path: Path, sp
 
 
 def test_the_command_marks_every_kind_of_answer() -> None:
-    assert set(MARKS) == set(State)
+    assert set(MARKS) == set(SectionState)
 
 
 def test_a_day_that_was_not_rolled_up_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
@@ -412,7 +414,7 @@ def test_a_folder_that_is_no_lake_is_refused(spark: "SparkSession", tmp_path: Pa
 
 
 def test_the_command_reports_on_a_lake(
-    spark: "SparkSession", troubled: tuple[Answers, Summary, HandMade], tmp_path: Path
+    spark: "SparkSession", troubled: tuple[Answers, ReportSummary, HandMade], tmp_path: Path
 ) -> None:
     made, real = troubled[2], Lake(tmp_path / "lake")
     real.create(Origin("1", 2, "pgqueue"))

@@ -11,7 +11,7 @@ from pgqueue.spark.report.rule_burst import storms
 from pgqueue.spark.report.rule_crowd import Crowding, Sharing
 from pgqueue.spark.report.rule_crowd import judge as judge_crowd
 from pgqueue.spark.report.rule_forecast import Crossing, crossing, fit, student
-from pgqueue.spark.report.rule_shift import RANKS, Sample, effect, windows
+from pgqueue.spark.report.rule_shift import RANKS, RunTimeSample, effect, windows
 from pgqueue.spark.report.rule_shift import judge as judge_shift
 from pgqueue.spark.report.rule_unusual import (
     FAILED,
@@ -19,9 +19,9 @@ from pgqueue.spark.report.rule_unusual import (
     SILENCE,
     WAIT,
     WEEK,
-    Finding,
     Floats,
     Hours,
+    UnusualHour,
     count_week,
     judge,
 )
@@ -31,7 +31,7 @@ KNOWN = np.ones(HOURS, dtype=np.bool_)
 AT = NOW + 60
 
 
-def found(task: dict[str, Floats]) -> list[Finding]:
+def found(task: dict[str, Floats]) -> list[UnusualHour]:
     ran = task["jobs"] > 0
     hours = Hours(
         hour=(START + np.arange(HOURS))[ran], **{name: values[ran] for name, values in task.items()}
@@ -257,9 +257,9 @@ def test_a_picture_has_the_week_on_its_band() -> None:
 # A shift of run times.
 
 
-def sample(values: Floats, hours: int = 48) -> Sample:
+def sample(values: Floats, hours: int = 48) -> RunTimeSample:
     parts = np.array_split(values, hours)
-    return Sample(
+    return RunTimeSample(
         runs=values.size,
         mean=float(values.mean()),
         quantiles=[float(one) for one in np.quantile(values, RANKS)],

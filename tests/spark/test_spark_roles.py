@@ -23,7 +23,7 @@ from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
-from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.rollup.rollup import rollup
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_a_role_that_does_not_own_the_tables_runs_every_step_but_prune(granted: 
     lake = Lake(tmp_path / "lake")
     with closing(PgQueue(as_role(granted, "app_pipeline"))) as queue:
         assert len(export(no_session, queue.database, lake)) == 2
-        assert {one.finding for one in verify(no_session, queue.database, lake)} == {Finding.VERIFIED}
+        assert {one.finding for one in verify(no_session, queue.database, lake)} == {DayFinding.VERIFIED}
         assert rollup(no_session, queue.database, lake, Config()) == [DAY, NEXT]
         assert all(one.passed for one in check(queue.database, lake))
         found, _ = erase_everywhere(no_session, queue.database, lake, Config(), of_key("key 3"))

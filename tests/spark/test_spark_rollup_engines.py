@@ -197,7 +197,7 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(tmp_path: Path) -> None
 
 def test_an_hour_in_which_nothing_runs_any_more_goes_when_its_day_is_made_again(tmp_path: Path) -> None:
     row = dict.fromkeys(SCHEMAS["hours"].names) | {"day": DAYS[0], "hour": at("19 10:00"), "queue": "mail"}
-    with in_duckdb.opened(new_lake(Lake(tmp_path / "lake"))) as engine:
+    with in_duckdb.open_engine(new_lake(Lake(tmp_path / "lake"))) as engine:
         kept = engine.small(pa.Table.from_pylist([row | {"task": "send", "jobs": 0}], SCHEMAS["hours"]))
         fresh = engine.run(
             "own_hours",

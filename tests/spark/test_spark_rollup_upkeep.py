@@ -15,7 +15,7 @@ from spark.rollup_days import Job, at, error, figures, job, new_lake, put, put_w
 from pgqueue.errors import LakeError, LakeOfAnother, PipelineError
 from pgqueue.spark.config import Config, parse
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import Day
+from pgqueue.spark.lake.record import DayRecord
 from pgqueue.spark.lake.steps import STEPS
 from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.spark.rollup.rollup import rollup
@@ -245,7 +245,7 @@ def test_killed_on_the_way_to_postgres_the_former_day_stands_and_the_next_run_se
     put(lake, THU, [job(at("19 11:00"), ran=3, waited=1)])
 
     def dying(read: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
-        def broken(lake: Lake, entry: Day, columns: tuple[str, ...]) -> Iterator[bytes]:
+        def broken(lake: Lake, entry: DayRecord, columns: tuple[str, ...]) -> Iterator[bytes]:
             if entry.table == "rollup/workers":
                 assert in_postgres(dsn) == former, "a reader sees the former day in the meantime"
                 raise Killed

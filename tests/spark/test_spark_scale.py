@@ -14,9 +14,9 @@ import pytest
 from bench.scale import command as scaling
 from bench.scale import in_duckdb
 from bench.scale import measure as scale_measure
-from bench.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Exact, Sketched, compare
+from bench.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Exact, SketchedHour, compare
 from bench.scale.command import draw
-from bench.scale.scale import Ground, Scaled, Step, by_sql
+from bench.scale.scale import ScaleResult, ScaleSetup, TimedStep, by_sql
 from click.testing import CliRunner, Result
 
 from pgqueue import PgQueue
@@ -35,8 +35,8 @@ def scaled(*words: str) -> Result:
     return CliRunner().invoke(scaling.scale, words)
 
 
-def sketched(p50: float = 500.0, counts: tuple[int, ...] = COUNTS) -> dict[Any, Sketched]:
-    return {KEY: Sketched(counts, [p50, 900.0, 990.0], None)}
+def sketched(p50: float = 500.0, counts: tuple[int, ...] = COUNTS) -> dict[Any, SketchedHour]:
+    return {KEY: SketchedHour(counts, [p50, 900.0, 990.0], None)}
 
 
 @pytest.mark.usefixtures("spark")
@@ -77,11 +77,11 @@ def test_jobs_that_never_started_waited_for_no_time_rather_than_0_s(dsn: str, tm
 
 
 def test_engines_that_disagree_end_the_command_with_1(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = Scaled(
-        rows=10, days=1, skew=None, steps=[Step("export", 2.0, 5)], lake_files=1, lake_bytes=2, groups=3, percentiles=4,
+    size = ScaleResult(
+        rows=10, days=1, skew=None, steps=[TimedStep("export", 2.0, 5)], lake_files=1, lake_bytes=2, groups=3, percentiles=4,
         missed=4, disagreements=["Spark: nothing is as it was"],
     )  # fmt: skip
-    monkeypatch.setattr(scaling, "_measured", lambda *_: scaling.Figures("2026-03-28", "1", "4", 2, [size]))
+    monkeypatch.setattr(scaling, "_measured", lambda *_: scaling.ScaleFigures("2026-03-28", "1", "4", 2, [size]))
     told = scaled("--dsn", dsn, "--rows", "10")
     assert told.exit_code == 1
     assert "they disagree: Spark: nothing is as it was" in told.stderr
@@ -92,11 +92,11 @@ def test_engines_that_disagree_end_the_command_with_1(dsn: str, monkeypatch: pyt
 def test_the_figures_of_a_size_stay_although_the_next_one_fails(
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measure(ground: Ground, wish: Wish, _: object) -> Scaled:
+    def measure(ground: ScaleSetup, wish: Wish, _: object) -> ScaleResult:
         if wish.rows == 20:
             raise PipelineError("the disk is full")
         ground.place.mkdir()
-        return Scaled(
+        return ScaleResult(
             rows=wish.rows, days=1, skew=None, steps=[], lake_files=1, lake_bytes=2, groups=3, percentiles=4, missed=0,
             disagreements=[],
         )  # fmt: skip
@@ -122,10 +122,10 @@ def test_roll_ups_that_say_the_same_agree() -> None:
         pytest.param(sketched() | {("mail", "x", HOUR): sketched()[KEY]}, "mail, x", id="a group too many"),
         pytest.param(sketched(p50=1000 * (0.5 + OUTERMOST) + 2), "wait [537", id="a percentile is far off"),
         pytest.param(sketched(p50=1000 * (0.5 - OUTERMOST) - 2), "wait [46", id="far off below"),
-        pytest.param({KEY: Sketched(COUNTS, None, None)}, "wait None", id="a percentile is missing"),
+        pytest.param({KEY: SketchedHour(COUNTS, None, None)}, "wait None", id="a percentile is missing"),
     ],
 )
-def test_what_does_not_agree_is_told(other: Mapping[Any, Sketched], example: str) -> None:
+def test_what_does_not_agree_is_told(other: Mapping[Any, SketchedHour], example: str) -> None:
     agreed = compare([EXACT], other)
     assert not agreed.holds
     assert example in "; ".join(agreed.examples)
@@ -136,7 +136,7 @@ def test_a_few_percentiles_may_lie_beyond_the_bound_and_many_may_not() -> None:
     hours = [HOUR.replace(day=day, hour=hour) for day in range(1, 11) for hour in range(10)]
     exact = [msgspec.structs.replace(EXACT, hour=hour) for hour in hours]
 
-    def answers(off: int) -> dict[Any, Sketched]:
+    def answers(off: int) -> dict[Any, SketchedHour]:
         return {
             ("mail", "send", hour): sketched(beyond if number < off else 500.0)[KEY]
             for number, hour in enumerate(hours)
@@ -185,7 +185,7 @@ def test_memory_counts_the_family_of_a_process_and_nobody_else() -> None:
             child.kill()
             return seen
 
-    seen, took = scale_measure.measured(step)
+    seen, took = scale_measure.measure_step(step)
     assert len(seen) == 1
     assert took.megabytes > 20
     assert scale_measure.memory(1 << 30) == 0
@@ -194,8 +194,8 @@ def test_memory_counts_the_family_of_a_process_and_nobody_else() -> None:
 
 def test_the_same_figures_draw_the_same_plots(tmp_path: Path) -> None:
     sizes = [
-        Scaled(
-            rows=rows, days=1, skew=None, steps=[Step("export", rows / 100, 5), Step("same in SQL", 1.0, 9)], lake_files=1,
+        ScaleResult(
+            rows=rows, days=1, skew=None, steps=[TimedStep("export", rows / 100, 5), TimedStep("same in SQL", 1.0, 9)], lake_files=1,
             lake_bytes=2, groups=3, percentiles=4, missed=0, disagreements=[],
         )
         for rows in (100, 1_000)

@@ -91,7 +91,7 @@ def test_the_settings_of_a_session_that_runs_stay_as_they_are(
     for name, value in own.items():
         users.conf.set(name, value)
     users.range(3).createOrReplaceTempView("three")
-    monkeypatch.setattr(sessions, "_running", lambda: users)
+    monkeypatch.setattr(sessions, "_running_session", lambda: users)
 
     found = session()
 

@@ -17,7 +17,7 @@ from spark.sinking import attempts, orders, staged_rows
 
 from pgqueue import PgQueue
 from pgqueue.spark.source import PgQueueSource
-from pgqueue.spark.writing.log import rejected, writes
+from pgqueue.spark.writing.log import rejected_rows, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,7 +193,7 @@ def test_a_rerun_of_the_whole_program_enqueues_nothing_twice(spark: "SparkSessio
     repeat, first = writes(dsn, run="2026-11-21")
     assert (first.rows, first.enqueued, first.rejected, first.repeats) == (10, 4, 6, None)
     assert (repeat.rows, repeat.enqueued, repeat.repeats) == (0, 0, first.id)
-    assert [one.place for one in rejected(first.id, dsn)] == [5, 6, 7, 8, 9, 10]
+    assert [one.place for one in rejected_rows(first.id, dsn)] == [5, 6, 7, 8, 9, 10]
     assert orders(dsn) == [0, 1, 2, 3]
 
 

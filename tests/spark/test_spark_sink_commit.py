@@ -14,9 +14,9 @@ from store.crowd import until_statements_wait
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError, QueueDrained
-from pgqueue.spark.writing.log import rejected, writes
+from pgqueue.spark.writing.log import rejected_rows, writes
 from pgqueue.spark.writing.writer import stage_partition
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.pipeline import sink
 from pgqueue.store.pipeline.sink_stage import StagedJob, stage
 from pgqueue.store.plan import run
@@ -68,7 +68,7 @@ def test_a_commit_waits_for_no_attempt_that_hangs(dsn: str, queue: PgQueue) -> N
     made = writing(dsn, "order_id")
     counted, hanging = (staged(made, 0, batch(order_id=[1])) for _ in range(2))
     with queue.database.connect() as connection:
-        steps = Blocking(connection, queue.database.catalogue)
+        steps = StepRunner(connection, queue.database.catalogue)
         with steps.transaction():
             run(stage(made.new.id, hanging.part, [StagedJob(2, "default", 0, 25, b"{}")]), steps)
             made.commit([counted])
@@ -175,7 +175,7 @@ def test_of_two_writes_of_one_name_at_once_the_second_waits_and_enqueues_nothing
         database = made[0].target.database
         run(
             sink.commit(made[0].new, [messages[0].part]),
-            Blocking(holding, database.catalogue),
+            StepRunner(holding, database.catalogue),
         )
         second = pool.submit(made[1].commit, [messages[1]])
         until_statements_wait(dsn)
@@ -242,7 +242,7 @@ def test_who_sleeps_is_woken_once(dsn: str) -> None:
 def test_a_name_is_kept_for_ever_and_what_nobody_can_repeat_for_a_month(dsn: str) -> None:
     written(dsn, batch(order_id=[1], unique_key=["a"]), run="monday")
     repeat = written(dsn, batch(order_id=[2], unique_key=["a"]))
-    assert len(rejected(repeat.id, dsn)) == 1
+    assert len(rejected_rows(repeat.id, dsn)) == 1
     ask(
         dsn,
         "insert into pgqueue.sink_writes (id, run, batch, rows, enqueued, rejected, changed, task) "

@@ -12,7 +12,7 @@ from spark.sinking import batch, orders, staged, staged_rows, writing, written
 from store.crowd import until_statements_wait
 
 from pgqueue import PgQueue
-from pgqueue.spark.writing.log import rejected, writes
+from pgqueue.spark.writing.log import rejected_rows, writes
 from pgqueue.store.pipeline import sink
 from pgqueue.store.pipeline.sink_stage import Part
 from pgqueue.store.plan import Row, Step, run
@@ -38,7 +38,7 @@ def test_rows_whose_key_is_taken_are_rejected_counted_on_the_job_and_listed(dsn:
     assert (done.rows, done.enqueued, done.rejected, done.changed) == (6, 3, 3, 0)
     assert ask(dsn, HOLDERS) == [("a", "0", 2), ("b", "1", 1)]
     ((own,),) = ask(dsn, "select id from pgqueue.jobs where unique_key = 'b'")
-    listed = [(one.partition, one.place, one.unique_key, one.job_id) for one in rejected(done.id, dsn)]
+    listed = [(one.partition, one.place, one.unique_key, one.job_id) for one in rejected_rows(done.id, dsn)]
     assert listed == [(0, 3, "a", holder), (1, 1, "a", holder), (1, 2, "b", own)]
     assert staged_rows(dsn) == 0
 
@@ -128,7 +128,7 @@ def test_many_rows_of_a_policy_of_their_own_are_taken_block_by_block(
     done = written(dsn, batch(order_id=range(5), unique_key=["a", "b", None, "a", "c"]), unique_period="60")
 
     assert (done.enqueued, done.rejected) == (4, 1)
-    assert [(one.place, one.unique_key) for one in rejected(done.id, dsn)] == [(4, "a")]
+    assert [(one.place, one.unique_key) for one in rejected_rows(done.id, dsn)] == [(4, "a")]
 
 
 def test_keys_are_taken_in_the_order_of_enqueue_many_so_that_nobody_waits_in_a_circle(dsn: str) -> None:

@@ -29,7 +29,7 @@ from pgqueue.errors import PipelineError
 from pgqueue.spark.options import Options
 from pgqueue.spark.reading.columns import schema_of
 from pgqueue.spark.reading.options import stream_options
-from pgqueue.spark.reading.stream import Offset, StreamReader, dropped
+from pgqueue.spark.reading.stream import Offset, StreamReader, dropped_days
 
 Written = dict[str, Any]
 ALL = ReadAllAvailable()
@@ -323,10 +323,10 @@ def test_days_that_came_and_went_while_nobody_read_are_lost_too() -> None:
     begun = Offset(1, "1", 1, "pgqueue", NOW, ((NOW - DAY).date(), NOW.date()))
     days = [(NOW + days * DAY).date() for days in range(-1, 6)]
 
-    assert dropped(begun, days) == []
-    assert dropped(begun, days[1:]) == days[:1]
-    assert dropped(begun, days[4:]) == days[:4]
-    assert dropped(begun, []) == days[:2]
+    assert dropped_days(begun, days) == []
+    assert dropped_days(begun, days[1:]) == days[:1]
+    assert dropped_days(begun, days[4:]) == days[:4]
+    assert dropped_days(begun, []) == days[:2]
 
 
 def test_a_quiet_stream_moves_on_once_a_day_so_that_old_days_may_go(dsn: str, connection: Connection) -> None:

@@ -20,11 +20,11 @@ from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.whatif.jobs import Recorded, in_claim_order, moved, read
+from pgqueue.spark.whatif.jobs import EndedJobs, in_claim_order, move_jobs, read
 from pgqueue.spark.whatif.page import page
-from pgqueue.spark.whatif.settings import Limited, Settings, read_limit, read_move
-from pgqueue.spark.whatif.whatif import Comparison, replayed, whatif
-from pgqueue.values.queues.serving import serving
+from pgqueue.spark.whatif.settings import ReplayLimit, ReplaySettings, read_limit, read_move
+from pgqueue.spark.whatif.whatif import ReplayComparison, replay_jobs, whatif
+from pgqueue.values.queues.served_queues import parse_served
 
 DAY = date(2026, 11, 20)
 COUNT, SLOTS = 5_000, 8
@@ -36,8 +36,10 @@ def made(folder: Path, jobs: Sequence[Job], day: date = DAY) -> Lake:
     return lake
 
 
-def asked(lake: Lake, *, limits: Sequence[str] = (), moves: Sequence[str] = (), **given: Any) -> Comparison:
-    settings = Settings(
+def asked(
+    lake: Lake, *, limits: Sequence[str] = (), moves: Sequence[str] = (), **given: Any
+) -> ReplayComparison:
+    settings = ReplaySettings(
         **({"workers": 1, "concurrency": 1} | given),
         limits=tuple(map(read_limit, limits)),
         moved=tuple(map(read_move, moves)),
@@ -58,9 +60,9 @@ def test_five_jobs_on_one_slot_start_at_these_instants(tmp_path: Path) -> None:
             [(0, 10.0, 0), (1, 5.0, 0), (2, 1.0, 5), (12, 2.0, 0), (100, 1.0, 0)]
         )
     ]
-    settings = Settings(workers=1, concurrency=1)
+    settings = ReplaySettings(workers=1, concurrency=1)
     recorded = in_claim_order(read(made(tmp_path, jobs), [DAY], settings))
-    started = replayed(recorded, settings).started
+    started = replay_jobs(recorded, settings).started
     seconds = (started - int(begin.timestamp() * 1e6)) / 1e6
     assert dict(zip(recorded.ids.tolist(), seconds.tolist(), strict=True)) == {
         0: 0,
@@ -150,11 +152,11 @@ def test_a_schedule_keeps_the_order_the_number_of_a_day_and_jobs_of_earlier_days
         date(2026, 11, 21),
         [job(at("21 03:00:10"), ran=1.0, id=4), job(at("21 00:00:10"), ran=20.0, id=5)],
     )
-    days, settings = [DAY, date(2026, 11, 21)], Settings(workers=1)
-    one_day = moved(read(lake, days[1:], settings), days[1:], [read_move("send=0 1-2 * * *")])
-    both = moved(read(lake, days, settings), days, [read_move("send=0 1-2 * * *")])
+    days, settings = [DAY, date(2026, 11, 21)], ReplaySettings(workers=1)
+    one_day = move_jobs(read(lake, days[1:], settings), days[1:], [read_move("send=0 1-2 * * *")])
+    both = move_jobs(read(lake, days, settings), days, [read_move("send=0 1-2 * * *")])
 
-    def hours(jobs: Recorded) -> dict[int, tuple[int, int]]:
+    def hours(jobs: EndedJobs) -> dict[int, tuple[int, int]]:
         instants = [datetime.fromtimestamp(at / 1e6, UTC) for at in jobs.ready.tolist()]
         return {one: (when.day, when.hour) for one, when in zip(jobs.ids.tolist(), instants, strict=True)}
 
@@ -170,7 +172,7 @@ def test_jobs_that_cannot_be_replayed_are_counted(tmp_path: Path) -> None:
         job(ended, attempts=3),
         job(ended, queue="pages"),
     ]
-    found = asked(made(tmp_path, jobs), serving=serving(["mail"]))
+    found = asked(made(tmp_path, jobs), serving=parse_served(["mail"]))
 
     assert found.jobs == 2
     left = found.left_out
@@ -235,7 +237,7 @@ def test_arguments_that_are_no_json_or_were_not_kept_are_under_no_limit(tmp_path
         ),
         ({"workers": 0}, "workers=0: use a whole number from 1"),
         ({"workers": 10_000, "concurrency": 1_000}, "workers times concurrency=10000000"),
-        ({"serving": serving(["pages"])}, "no job of these days is of pages; the queues are mail"),
+        ({"serving": parse_served(["pages"])}, "no job of these days is of pages; the queues are mail"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(tmp_path: Path, given: dict[str, Any], words: str) -> None:
@@ -248,7 +250,7 @@ def test_what_makes_no_sense_is_refused_in_a_line(tmp_path: Path, given: dict[st
 
 def test_a_day_that_the_lake_does_not_have_is_refused(tmp_path: Path) -> None:
     lake = made(tmp_path, [job(at("20 10:00:10"), ran=None)])
-    settings = Settings(workers=1)
+    settings = ReplaySettings(workers=1)
     with pytest.raises(
         InvalidOption, match="2026-11-21 is not in the lake, which has 2026-11-20 to 2026-11-20"
     ):
@@ -267,14 +269,14 @@ def test_days_between_on_which_no_job_ended_are_part_of_a_replay(tmp_path: Path)
     lake = made(tmp_path, [job(at("20 10:00:10"))])
     put(lake, date(2026, 11, 22), [job(at("22 10:00:10"))])
     days = [DAY, date(2026, 11, 21), date(2026, 11, 22)]
-    assert whatif(lake, days, Settings(workers=1)).jobs == 2
+    assert whatif(lake, days, ReplaySettings(workers=1)).jobs == 2
 
 
 def test_the_settings_are_shown_as_they_were_given() -> None:
-    settings = Settings(
+    settings = ReplaySettings(
         workers=2,
         concurrency=1,
-        serving=serving({"mail": 3, "pages": 1}),
+        serving=parse_served({"mail": 3, "pages": 1}),
         limits=(read_limit("task:send:customer=2"),),
         moved=(read_move("send=0 1 * * *"),),
     )
@@ -346,7 +348,7 @@ async def worked(queue: PgQueue, running: Running, lake: Lake) -> Worked:
     return seen
 
 
-def by_line(ids: Sequence[int], jobs: Recorded, key: Sequence[int]) -> dict[tuple[int, int], list[int]]:
+def by_line(ids: Sequence[int], jobs: EndedJobs, key: Sequence[int]) -> dict[tuple[int, int], list[int]]:
     """Jobs in the order given, apart by the lines in which they wait: a task's, or a lane."""
     place = {one: number for number, one in enumerate(jobs.ids.tolist())}
     lines: dict[tuple[int, int], list[int]] = {}
@@ -360,9 +362,11 @@ async def test_a_replay_starts_jobs_as_a_real_worker_did(
 ) -> None:
     lake = Lake(tmp_path / "lake")
     seen = await worked(queue, running, lake)
-    settings = Settings(workers=1, concurrency=SLOTS, limits=(Limited("task:sync:customer", PLACES),))
+    settings = ReplaySettings(
+        workers=1, concurrency=SLOTS, limits=(ReplayLimit("task:sync:customer", PLACES),)
+    )
     jobs = in_claim_order(read(lake, [one.day for one in lake.days() if one.day], settings))
-    course = replayed(jobs, settings)
+    course = replay_jobs(jobs, settings)
     replay = jobs.ids[np.argsort(course.started, kind="stable")].tolist()
 
     assert sorted(replay) == sorted(seen.started)

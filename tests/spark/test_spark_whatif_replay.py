@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue.spark.whatif.jobs import NONE, SECOND
-from pgqueue.spark.whatif.replay import Work, starts
+from pgqueue.spark.whatif.replay import ReplayWork, starts
 
 Job = tuple[int, int, int, tuple[int, ...]]
 """When it is ready, for how long it runs, its queue, and for each limit its key."""
@@ -23,9 +23,9 @@ JOBS = st.lists(
 )
 
 
-def work(jobs: Sequence[Job], weights: Sequence[int] = (1, 1, 1), most: Sequence[int] = MOST) -> Work:
+def work(jobs: Sequence[Job], weights: Sequence[int] = (1, 1, 1), most: Sequence[int] = MOST) -> ReplayWork:
     ready, lasts, queue, keys = zip(*jobs, strict=True)
-    return Work(
+    return ReplayWork(
         ready=np.array(ready),
         lasts=np.array(lasts),
         queue=np.array(queue),

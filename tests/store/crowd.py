@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import psycopg
 
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.plan import Plan, run
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ Deed: TypeAlias = Callable[[psycopg.Connection[Any]], T]
 
 def ask(connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
     """Run a plan on a connection, in its transaction if it has one."""
-    return run(plan, Blocking(connection, catalogue_of("pgqueue")))
+    return run(plan, StepRunner(connection, catalogue_of("pgqueue")))
 
 
 def asking(plan: Plan[T]) -> Deed[T]:

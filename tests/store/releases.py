@@ -24,7 +24,7 @@ from tenacity import wait_none
 
 from pgqueue import Context, Dead, PgQueue, Retry
 from pgqueue.store.catalogue import MIGRATE_HINT, Catalogue
-from pgqueue.store.schema import ahead, schema
+from pgqueue.store.schema import build_ahead, schema
 from pgqueue.worker.worker import Worker
 
 HERE = Path(__file__).parent
@@ -96,7 +96,7 @@ class NextRelease:
     def installed(self) -> Iterator[None]:
         """For the length of a block this process migrates as the next release does."""
         with pytest.MonkeyPatch.context() as patch:
-            for module in (schema, ahead):
+            for module in (schema, build_ahead):
                 patch.setattr(module, "files", lambda package: self._folder / package)
             patch.setattr(schema, "REVISION", NEXT)
             patch.setattr(schema, "KNOWN", schema.KNOWN | {NEXT})

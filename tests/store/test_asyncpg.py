@@ -22,7 +22,7 @@ from store.sqlfiles import SQL
 from pgqueue import PgQueue, Task
 from pgqueue.errors import UnsupportedConnection
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.asyncpg import Asyncpg, as_text, copied, rewritten
+from pgqueue.store.connections.asyncpg import AsyncpgStepRunner, as_text, copy_target, rewritten
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.jobs.job import JobState
 
@@ -99,7 +99,7 @@ def test_a_placeholder_keeps_its_number_and_a_doubled_percent_sign_is_one() -> N
 
 @pytest.mark.parametrize("name", COPIES)
 def test_every_copy_names_its_table_and_columns_and_nothing_else(name: str) -> None:
-    target = copied(CATALOGUE[name])
+    target = copy_target(CATALOGUE[name])
     said = (
         f"copy {target.schema}.{target.table} ({', '.join(target.columns)}) from stdin with (encoding 'utf8')"
     )
@@ -108,7 +108,7 @@ def test_every_copy_names_its_table_and_columns_and_nothing_else(name: str) -> N
 
 def test_a_copy_that_asks_for_more_is_refused_and_not_half_done() -> None:
     with pytest.raises(ValueError, match="from stdin with"):
-        copied(b"copy pgqueue.jobs (id) from stdin with (encoding 'utf8', freeze true)")
+        copy_target(b"copy pgqueue.jobs (id) from stdin with (encoding 'utf8', freeze true)")
 
 
 TEXTS = ["", "NULL", '"', "\\", "{a,b}", "a,b", " ", "$1 %s %%", "naïve 🐘", "'", "\n\t"]
@@ -337,6 +337,6 @@ async def test_a_lost_connection_does_not_hide_what_ended_a_savepoint(dsn: str) 
     async with asyncpg_connection(dsn) as connection:
         await connection.execute("begin")
         with pytest.raises(ValueError, match="mine"):  # noqa: PT012 - how the block is left is the claim
-            async with Asyncpg(connection, CATALOGUE).transaction():
+            async with AsyncpgStepRunner(connection, CATALOGUE).transaction():
                 connection.terminate()
                 raise ValueError("mine")

@@ -23,7 +23,7 @@ from store.samples import (
 )
 
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import claim, control, finish
 from pgqueue.store.plan import Plan, Row, Step, run
 from pgqueue.store.workers import leases, upkeep
@@ -101,7 +101,7 @@ def _asked(connection: psycopg.Connection[Any], plan: Plan[object]) -> set[str]:
     """Run a plan; which statements it sent."""
     names: set[str] = set()
 
-    class Noting(Blocking):
+    class Noting(StepRunner):
         def execute(self, step: Step, /) -> Sequence[Row]:
             names.add(step.name)
             return super().execute(step)

@@ -10,10 +10,10 @@ from pgqueue.store import signals
 from pgqueue.store.jobs import enqueue, finish, notes
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.jobs.job import JobState, Outcome
-from pgqueue.values.jobs.note import Reported
+from pgqueue.values.jobs.note import StoredReport
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.jobs.verdict import Again, Succeeded, Waits
-from pgqueue.values.signals import Awaited
+from pgqueue.values.signals import SignalWait
 
 ask, database = every_kind, one_database
 
@@ -53,7 +53,7 @@ async def test_a_batch_is_copied_and_claimed(ask: Ask) -> None:
 async def test_what_a_job_notes_is_read_back_as_it_was_written(ask: Ask) -> None:
     await ask(adding(new_job(), new_job()))
     one, other = await ask(taking())
-    step: notes.Key = ("step", 'it\'s "50 %" {é} %(name)s \\')
+    step: notes.NoteKey = ("step", 'it\'s "50 %" {é} %(name)s \\')
     value, long = '{"b": "50 % é \\\\", "a": [1.50, null]}', f'"{"é" * 5_000}"'
 
     assert await ask(notes.keep(one, step, value, now=NOON))
@@ -66,7 +66,7 @@ async def test_what_a_job_notes_is_read_back_as_it_was_written(ask: Ask) -> None
     assert await ask(notes.recall_long(one.id, step)) == long
 
     said = '{"done": 1, "total": 2.5, "message": "it\'s \\"50 %\\""}'
-    await ask(notes.report([Reported(one, said), Reported(other, '{"done": 3}')], now=NOON))
+    await ask(notes.report([StoredReport(one, said), StoredReport(other, '{"done": 3}')], now=NOON))
     noted = await ask(notes.progress(one.id))
     assert noted is not None
     assert (noted.progress.done, noted.progress.total, noted.progress.message) == (1, 2.5, 'it\'s "50 %"')
@@ -93,7 +93,7 @@ async def test_a_lost_workers_job_is_reclaimed(ask: Ask) -> None:
 async def test_a_job_waits_for_a_signal_and_for_a_time(ask: Ask) -> None:
     (job_id,) = await ask(adding(new_job()))
     (taken,) = await ask(taking())
-    awaited = Awaited(job_id, "50%\\é", f"job:{job_id}", MINUTE)
+    awaited = SignalWait(job_id, "50%\\é", f"job:{job_id}", MINUTE)
     token = await ask(signals.callback(awaited, now=NOON))
     wait = Waits(taken, awaited)
     waits = await ask(finish.finish(taken.worker_id, [wait], keep=True, now=NOON))
@@ -106,7 +106,7 @@ async def test_a_job_waits_for_a_signal_and_for_a_time(ask: Ask) -> None:
     assert json.loads(looked.payload) == json.loads(NASTY)
 
     (taken,) = await ask(taking())
-    timer = Waits(taken, Awaited(job_id, "cooling", None, MINUTE))
+    timer = Waits(taken, SignalWait(job_id, "cooling", None, MINUTE))
     await ask(finish.finish(taken.worker_id, [timer], keep=True, now=NOON))
     assert await ask(signals.admit_due(now=NOON + MINUTE)) == (2, [])
     assert (await ask(signals.look(timer.awaited, now=NOON))).over

@@ -15,7 +15,7 @@ from pgqueue.store.insight import searching
 from pgqueue.store.jobs import control
 from pgqueue.store.queues import queues
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.bulk.retried import Retried
+from pgqueue.values.bulk.retry_result import Retried
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.payloads.readable import UNREADABLE
 

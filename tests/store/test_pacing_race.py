@@ -15,10 +15,10 @@ from store.crowd import Deed, ask, asking, at_once, until_statements_wait
 from store.samples import NOON, SECOND, adding, new_job, shown, taking
 
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import enqueue, finish
 from pgqueue.store.plan import Row, Step, run
-from pgqueue.values.jobs.job import Enqueued, JobState, Outcome
+from pgqueue.values.jobs.job import EnqueueAnswer, JobState, Outcome
 from pgqueue.values.jobs.unique import Collision, Debounce, Throttle, Unique
 from pgqueue.values.jobs.verdict import Succeeded
 
@@ -28,11 +28,11 @@ DAY = timedelta(days=1)
 POLICIES = [Debounce(DAY), Throttle(DAY), Throttle(DAY, trailing=True)]
 
 
-def _enqueuing(unique: Unique, number: int, *, many: bool) -> Deed[Enqueued | None]:
+def _enqueuing(unique: Unique, number: int, *, many: bool) -> Deed[EnqueueAnswer | None]:
     """Enqueue a job of the key; every third transaction is rolled back, and None is the answer."""
     job = new_job(unique_key="key", unique=unique, args=b'{"number": %d}' % number)
 
-    def deed(connection: psycopg.Connection[object]) -> Enqueued | None:
+    def deed(connection: psycopg.Connection[object]) -> EnqueueAnswer | None:
         with connection.transaction(force_rollback=number % 3 == 0):
             if many:
                 answer = ask(connection, enqueue.enqueue_many([new_job("other"), job]))[1]
@@ -81,7 +81,7 @@ def test_while_jobs_are_claimed_two_runs_of_a_throttled_key_are_a_period_apart(d
     assert min(gaps) >= DAY
 
 
-class _PausedBefore(Blocking):
+class _PausedBefore(StepRunner):
     """A connection whose program stops before it asks to take back a period, until it is told to go on."""
 
     def __init__(self, connection: psycopg.Connection[object]) -> None:
@@ -117,7 +117,7 @@ def test_enqueuers_of_a_key_that_is_being_given_up_do_not_wait_for_each_other(
         ask(first, enqueue.enqueue(holder, now=NOON))
         has_the_hold = _PausedBefore(second)
 
-        def deed(connection: psycopg.Connection[object], steps: Blocking) -> Enqueued:
+        def deed(connection: psycopg.Connection[object], steps: StepRunner) -> EnqueueAnswer:
             with connection.transaction():
                 return run(enqueue.enqueue(job, now=NOON), steps)
 
@@ -126,7 +126,7 @@ def test_enqueuers_of_a_key_that_is_being_given_up_do_not_wait_for_each_other(
         first.commit()
         assert has_the_hold.paused.wait(timeout=30)
         ask(claiming, taking())
-        other = threads.submit(deed, third, Blocking(third, catalogue_of("pgqueue")))
+        other = threads.submit(deed, third, StepRunner(third, catalogue_of("pgqueue")))
         until_statements_wait(dsn)
         has_the_hold.go_on.set()
         until_statements_wait(dsn, count=2)
@@ -148,7 +148,7 @@ def test_a_period_that_no_job_was_added_for_is_taken_back(dsn: str) -> None:
         waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(trailing, now=NOON)))
         until_statements_wait(dsn)
         first.commit()
-        assert waiting.result(timeout=30) == [Enqueued(job_id, Outcome.REPLACED)]
+        assert waiting.result(timeout=30) == [EnqueueAnswer(job_id, Outcome.REPLACED)]
         ask(first, taking())
         added = ask(first, enqueue.enqueue(trailing, now=NOON))
         assert added.outcome is Outcome.ADDED

@@ -15,8 +15,8 @@ from pgqueue.store.plan import Copy, Plan, Row, Step, run
 from pgqueue.store.queues import queues
 from pgqueue.store.schema import schema
 from pgqueue.store.workers import leases, upkeep
-from pgqueue.values.bulk.retried import Retried
-from pgqueue.values.jobs.job import Claim, Enqueued, JobFlags, JobState, NewJob, Outcome
+from pgqueue.values.bulk.retry_result import Retried
+from pgqueue.values.jobs.job import Claim, EnqueueAnswer, JobFlags, JobState, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def _claim(**changes: Any) -> Claim:
 def test_a_holder_that_ends_between_insert_and_count_makes_for_another_try() -> None:
     answer, names = _told(enqueue.enqueue(new_job(unique_key="key")), [], [], [], [(7,)])
 
-    assert answer == Enqueued(7, Outcome.ADDED)
+    assert answer == EnqueueAnswer(7, Outcome.ADDED)
     assert names == ["jobs/enqueue_unique", "jobs/count_collision", "queues/room", "jobs/enqueue_unique"]
 
 
@@ -112,7 +112,7 @@ def test_a_taken_key_is_dealt_with_by_its_policy(
 ) -> None:
     answer, names = _told(enqueue.enqueue(new_job(unique_key="key", unique=unique)), *answers)
 
-    assert answer == Enqueued(7, expected)
+    assert answer == EnqueueAnswer(7, expected)
     assert names[-1] == last
 
 
@@ -121,9 +121,9 @@ def test_a_hold_is_given_back_where_a_live_job_has_the_key_after_all() -> None:
 
     answer, names = _told(enqueue.enqueue(held), [(8, False)], [], [(7,)])
 
-    assert answer == Enqueued(7, Outcome.REJECTED)
+    assert answer == EnqueueAnswer(7, Outcome.REJECTED)
     assert names == ["jobs/enqueue_for_period", "jobs/release_hold", "jobs/count_collision"]
-    assert _told(enqueue.enqueue(held), [(8, True)]) == (Enqueued(8), ["jobs/enqueue_for_period"])
+    assert _told(enqueue.enqueue(held), [(8, True)]) == (EnqueueAnswer(8), ["jobs/enqueue_for_period"])
 
 
 def test_a_batch_locks_its_keys_in_one_order() -> None:
@@ -173,7 +173,7 @@ def test_a_rejected_job_of_a_batch_whose_holder_has_ended_since_is_tried_alone()
         enqueue.enqueue_many([new_job(unique_key="key")]), NO_DEFAULTS, [(1, 1)], [], [], [(9,)]
     )
 
-    assert answers == [Enqueued(9, Outcome.ADDED)]
+    assert answers == [EnqueueAnswer(9, Outcome.ADDED)]
     assert names[2:] == ["jobs/enqueue_batch", "jobs/count_collisions", "jobs/enqueue_unique"]
 
 
@@ -221,7 +221,7 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
         [],
     )
 
-    assert promoted == upkeep.Polled(2 * whole - 1, 2.5, lost=False, ready=True, refused=[7])
+    assert promoted == upkeep.PollResult(2 * whole - 1, 2.5, lost=False, ready=True, refused=[7])
     assert names == ["workers/poll"] * 3 + ["jobs/wake"]
 
 

@@ -34,7 +34,7 @@ from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.jobs.job import JobState, QueueCount
 from pgqueue.values.jobs.verdict import Died, Succeeded
 from pgqueue.values.workers.health import BlockedLoop, WorkerHealth, WorkerProblem
-from pgqueue.values.workers.worker import Ask as WorkerAsk
+from pgqueue.values.workers.worker import WorkerRequest as WorkerAsk
 
 ask, database = every_driver, one_database
 
@@ -223,7 +223,7 @@ def _clock(connection: psycopg.Connection[Any]) -> datetime:
 
 
 async def test_the_pulse_is_how_many_workers_live_and_how_long_a_job_has_been_ready(ask: Ask) -> None:
-    assert await ask(control.pulse(now=NOON)) == control.Pulse(0, None)
+    assert await ask(control.pulse(now=NOON)) == control.QueueSummary(0, None)
     await ask(leases.register(worker_info(), LEASE, now=NOON))
     await ask(leases.register(worker_info(), LEASE, now=NOON - 2 * LEASE))
     for queue, waited in (("mail", 1), ("paused", 9), ("print", 5)):
@@ -231,7 +231,7 @@ async def test_the_pulse_is_how_many_workers_live_and_how_long_a_job_has_been_re
     await ask(adding(new_job(delay=MINUTE)))
     await ask(queues.pause("paused"))
 
-    assert await ask(control.pulse(now=NOON)) == control.Pulse(1, 300.0)
+    assert await ask(control.pulse(now=NOON)) == control.QueueSummary(1, 300.0)
 
 
 async def test_the_pulse_names_live_workers_with_a_blocked_loop_or_functions_that_did_not_return(
@@ -246,9 +246,11 @@ async def test_the_pulse_names_live_workers_with_a_blocked_loop_or_functions_tha
     ):
         info = worker_info()
         await ask(leases.register(info, LEASE, now=since))
-        assert await ask(leases.beat(info.id, LEASE, health=said, now=since)) == leases.Heard(WorkerAsk())
+        assert await ask(leases.beat(info.id, LEASE, health=said, now=since)) == leases.HeartbeatAnswer(
+            WorkerAsk()
+        )
 
-    assert await ask(control.pulse(now=NOON + SECOND)) == control.Pulse(
+    assert await ask(control.pulse(now=NOON + SECOND)) == control.QueueSummary(
         3,
         None,
         worker_problems=(

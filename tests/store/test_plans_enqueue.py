@@ -10,11 +10,11 @@ from store.drivers import Ask, every_driver, one_database
 from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown, taking
 
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import control, copying, enqueue, finish
 from pgqueue.store.plan import run
 from pgqueue.store.workers import upkeep
-from pgqueue.values.jobs.job import Enqueued, JobState, NewJob, Outcome
+from pgqueue.values.jobs.job import EnqueueAnswer, JobState, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.jobs.verdict import Succeeded
 
@@ -61,7 +61,7 @@ async def test_a_taken_key_rejects_names_the_holder_and_is_counted(ask: Ask) -> 
     await ask(taking())
     third = await ask(enqueue.enqueue(new_job(unique_key="key", args=b'{"n": 3}'), now=NOON))
 
-    assert second == third == Enqueued(holder, Outcome.REJECTED)
+    assert second == third == EnqueueAnswer(holder, Outcome.REJECTED)
     job = await ask(shown(holder))
     assert (job.args, job.collisions, job.state) == ({"n": 1}, 2, JobState.RUNNING)
 
@@ -81,7 +81,7 @@ async def test_a_key_until_started_is_free_once_the_job_runs(ask: Ask) -> None:
     await ask(taking())
     while_running = await ask(enqueue.enqueue(until_started, now=NOON))
 
-    assert while_queued == Enqueued(first, Outcome.REJECTED)
+    assert while_queued == EnqueueAnswer(first, Outcome.REJECTED)
     assert while_running.outcome is Outcome.ADDED
 
 
@@ -98,7 +98,7 @@ async def test_replace_gives_a_waiting_job_the_new_contents(ask: Ask) -> None:
         delay=MINUTE,
     )
 
-    assert await ask(enqueue.enqueue(newer, now=NOON)) == Enqueued(holder, Outcome.REPLACED)
+    assert await ask(enqueue.enqueue(newer, now=NOON)) == EnqueueAnswer(holder, Outcome.REPLACED)
 
     job = await ask(shown(holder))
     assert (job.task, job.args, job.queue) == ("other", {"n": 2}, "mail")
@@ -110,7 +110,7 @@ async def test_reschedule_gives_a_waiting_job_the_new_time_and_nothing_else(ask:
     (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}', delay=MINUTE)))
     sooner = new_job("other", unique_key="key", unique=Unique(collision="reschedule"), args=b'{"n": 2}')
 
-    assert await ask(enqueue.enqueue(sooner, now=NOON)) == Enqueued(holder, Outcome.RESCHEDULED)
+    assert await ask(enqueue.enqueue(sooner, now=NOON)) == EnqueueAnswer(holder, Outcome.RESCHEDULED)
 
     job = await ask(shown(holder))
     assert (job.task, job.args, job.collisions) == ("bill", {"n": 1}, 1)
@@ -125,7 +125,7 @@ async def test_a_running_job_is_never_changed(ask: Ask, collision: str) -> None:
     unique = Unique(collision="replace") if collision == "replace" else Unique(collision="reschedule")
     newer = new_job(unique_key="key", unique=unique, args=b'{"n": 2}', delay=MINUTE)
 
-    assert await ask(enqueue.enqueue(newer, now=NOON)) == Enqueued(holder, Outcome.REJECTED)
+    assert await ask(enqueue.enqueue(newer, now=NOON)) == EnqueueAnswer(holder, Outcome.REJECTED)
 
     after = await ask(shown(holder))
     assert (after.state, after.args, after.run_at) == (JobState.RUNNING, before.args, before.run_at)
@@ -140,7 +140,7 @@ async def test_a_key_held_for_a_period_outlives_its_job_and_no_longer(ask: Ask) 
     too_soon = await ask(enqueue.enqueue(daily, now=NOON + timedelta(hours=23)))
     in_time = await ask(enqueue.enqueue(daily, now=NOON + timedelta(days=1)))
 
-    assert too_soon == Enqueued(first, Outcome.REJECTED)
+    assert too_soon == EnqueueAnswer(first, Outcome.REJECTED)
     assert in_time.outcome is Outcome.ADDED
     assert in_time.id != first
 
@@ -151,7 +151,7 @@ async def test_the_period_of_a_live_job_may_pass_without_freeing_its_key(ask: As
 
     later = await ask(enqueue.enqueue(brief, now=NOON + MINUTE))
 
-    assert later == Enqueued(first, Outcome.REJECTED)
+    assert later == EnqueueAnswer(first, Outcome.REJECTED)
     assert (await ask(shown(first))).collisions == 1
 
 
@@ -231,8 +231,8 @@ def test_a_batch_arrives_unharmed_over_a_connection_of_another_encoding(dsn: str
     catalogue = catalogue_of("pgqueue")
     with psycopg.connect(dsn, client_encoding="latin1") as connection:
         plan = enqueue.enqueue_many([new_job(args=one) for one in args])
-        answers = run(plan, Blocking(connection, catalogue))
+        answers = run(plan, StepRunner(connection, catalogue))
 
     with psycopg.connect(dsn) as connection:
-        found = [run(shown(answer.id), Blocking(connection, catalogue)).args for answer in answers]
+        found = [run(shown(answer.id), StepRunner(connection, catalogue)).args for answer in answers]
     assert found == [{"text": "é"}, {"text": "ü"}]

@@ -241,14 +241,14 @@ async def test_dead_jobs_are_kept_for_ever_unless_a_retention_is_stored(ask: Ask
 
 
 async def test_a_retention_is_stored_and_a_program_that_says_nothing_leaves_it_alone(ask: Ask) -> None:
-    assert await ask(upkeep.keep_for(None, None, said_by="one")) == upkeep.Kept(
+    assert await ask(upkeep.keep_for(None, None, said_by="one")) == upkeep.RetentionSettings(
         None, None, None, changed=False
     )
     assert (await ask(upkeep.keep_for(365 * DAY, None, said_by="one"))).changed
     kept = await ask(upkeep.keep_for(None, 30 * DAY, said_by="other"))
-    assert kept == upkeep.Kept("365 days", "30 days", None, changed=True)
+    assert kept == upkeep.RetentionSettings("365 days", "30 days", None, changed=True)
     kept = await ask(upkeep.keep_for(None, None, history_args=0, said_by="other"))
-    assert kept == upkeep.Kept("365 days", "30 days", 0, changed=True)
+    assert kept == upkeep.RetentionSettings("365 days", "30 days", 0, changed=True)
     assert not (await ask(upkeep.keep_for(None, None, history_args=0, said_by="one"))).changed
     assert not (await ask(upkeep.keep_for(365 * DAY, None, said_by="one"))).changed
     await ask(upkeep.ensure_history_days(now=NOON))

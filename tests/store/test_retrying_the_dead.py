@@ -13,8 +13,8 @@ from pgqueue.store.jobs import control
 from pgqueue.store.jobs.sweep import Sweep, run_sweep
 from pgqueue.store.plan import Plan
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.bulk.operation import Action, BulkResult, Operation, Skipped, SkipReason
-from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, SkippedJob, SkipReason
+from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
 from pgqueue.values.jobs.job import JobState
 
 DEAD = """
@@ -45,18 +45,18 @@ def add_dead(
     own.execute(DEAD.encode(), {"first": first, "last": last, "key": key, "error": error})
 
 
-def doing(action: Action, **criteria: Any) -> Sweep[BulkResult]:
+def doing(action: BulkAction, **criteria: Any) -> Sweep[BulkResult]:
     wanted = JobFilter.checked(criteria or {"everything": True})
     begun = yield bulk.begin(Operation(action=action, filter=wanted), by=None)
-    return (yield from bulk.running(begun, tell=lambda _, __: None))
+    return (yield from bulk.run_operation(begun, tell=lambda _, __: None))
 
 
 def retried(own: psycopg.Connection[Any], **criteria: Any) -> BulkResult:
-    return run_sweep(doing(Action.RETRY_DEAD, **criteria), lambda plan: ask(own, plan))
+    return run_sweep(doing(BulkAction.RETRY_DEAD, **criteria), lambda plan: ask(own, plan))
 
 
 def purged(own: psycopg.Connection[Any], **criteria: Any) -> int:
-    return run_sweep(doing(Action.PURGE_DEAD, **criteria), lambda plan: ask(own, plan)).done
+    return run_sweep(doing(BulkAction.PURGE_DEAD, **criteria), lambda plan: ask(own, plan)).done
 
 
 def still_dead(own: psycopg.Connection[Any]) -> list[int]:
@@ -70,14 +70,14 @@ def test_the_answer_names_the_live_twin_and_what_else_stays(own: psycopg.Connect
 
     done = ask(own, control.retry_dead([1004, 1003, 1002, 1001, twin, 5000]))
 
-    assert done == Retried((1001, 1004), (Held(1002, twin, "key 1002"),), (1003,), (twin, 5000))
+    assert done == Retried((1001, 1004), (BlockedRetry(1002, twin, "key 1002"),), (1003,), (twin, 5000))
     assert ask(own, shown(1002)).state is JobState.DEAD
 
 
 def test_of_two_dead_jobs_with_one_key_the_other_one_is_the_twin(own: psycopg.Connection[Any]) -> None:
     add_dead(own, 1001, 1002)
     own.execute("update pgqueue.dead_jobs set unique_key = 'one'")
-    assert ask(own, control.retry_dead([1001, 1002])) == Retried((1001,), (Held(1002, 1001, "one"),))
+    assert ask(own, control.retry_dead([1001, 1002])) == Retried((1001,), (BlockedRetry(1002, 1001, "one"),))
 
 
 def test_without_its_key_a_job_runs_beside_its_twin(own: psycopg.Connection[Any]) -> None:
@@ -117,7 +117,7 @@ def test_many_go_in_portions_past_those_that_stay(
     done = retried(own)
     assert (done.done, done.skipped) == (19, {SkipReason.KEY_HELD: 16})
     assert still_dead(own) == [*range(5, 21)]
-    assert done.examples[0] == Skipped(5, SkipReason.KEY_HELD, "live job 105 has its unique key")
+    assert done.examples[0] == SkippedJob(5, SkipReason.KEY_HELD, "live job 105 has its unique key")
 
 
 def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(
@@ -134,7 +134,7 @@ def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(
         return ask(own, plan)
 
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(doing(Action.RETRY_DEAD), run)
+        run_sweep(doing(BulkAction.RETRY_DEAD), run)
     assert own.execute("select count(*) from pgqueue.dead_jobs").fetchone() == (5,)
     assert retried(own).done == 5
     assert still_dead(own) == []

@@ -15,7 +15,7 @@ from pgqueue import Limit, PgQueue, Unique
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
 from pgqueue.testing import in_memory
 from pgqueue.values.jobs.unique import LONGEST_READABLE, derived_key
-from pgqueue.values.limits.limiting import limiting
+from pgqueue.values.limits.task_limits import limits_of_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_both_make_the_same_key_of_random_arguments(connection: psycopg.Connecti
 
 def test_sql_makes_the_key_of_a_limit(connection: psycopg.Connection[Any]) -> None:
     chance = random.Random(8)  # noqa: S311 - no secret
-    found = limiting("shop.bill", Limit(3, by=("name0", "name1")), None)
+    found = limits_of_task("shop.bill", Limit(3, by=("name0", "name1")), None)
     assert found is not None
     for _ in range(300):
         args = "{" + ",".join(f'"name{number}": {some_json(chance, 3)}' for number in range(3)) + "}"

@@ -13,7 +13,7 @@ from store.samples import NOON, adding, new_job, shown, taking
 
 from pgqueue.store.jobs import enqueue, finish
 from pgqueue.store.plan import Steps, plan
-from pgqueue.values.jobs.job import Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.jobs.verdict import Succeeded
 
@@ -31,7 +31,7 @@ def test_of_all_who_enqueue_one_key_exactly_one_adds_and_the_others_are_counted(
     dsn: str, unique: Unique, *, many: bool
 ) -> None:
     @plan(transaction=True)
-    def enqueued(job: NewJob) -> Steps[Enqueued]:
+    def enqueued(job: NewJob) -> Steps[EnqueueAnswer]:
         if many:
             return (yield from enqueue.enqueue_many([new_job(), job]))[1]
         return (yield from enqueue.enqueue(job))
@@ -53,7 +53,7 @@ def test_of_all_who_enqueue_one_key_exactly_one_adds_and_the_others_are_counted(
 def test_while_a_key_changes_hands_every_answer_names_a_job_that_was_added(dsn: str) -> None:
     job = new_job(unique_key="key")
 
-    def used_up(connection: psycopg.Connection[Any]) -> list[Enqueued]:
+    def used_up(connection: psycopg.Connection[Any]) -> list[EnqueueAnswer]:
         connection.autocommit = True
         answers = []
         for _ in range(ROUNDS):
@@ -108,7 +108,7 @@ def test_a_hold_does_not_outlive_the_enqueue_that_was_rejected_in_a_race(dsn: st
         waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(daily, now=NOON)))
         until_statements_wait(dsn)
         first.commit()
-        assert waiting.result(timeout=30) == [Enqueued(job_id, Outcome.REJECTED)]
+        assert waiting.result(timeout=30) == [EnqueueAnswer(job_id, Outcome.REJECTED)]
 
         (held,) = ask(first, taking())
         ask(first, finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True))

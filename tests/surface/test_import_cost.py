@@ -25,11 +25,11 @@ HEAVY = (
 )
 NOT_ENQUEUERS = (
     "pgqueue.worker",
-    "pgqueue.app.schedules.declaring",
+    "pgqueue.app.schedules.declared_schedules",
     "pgqueue.app.schedules.schedules",
     "pgqueue.store.schedules.schedules",
     "pgqueue.store.schedules.ticks",
-    "pgqueue.values.schedules.due",
+    "pgqueue.values.schedules.due_ticks",
     "pgqueue.values.schedules.rule",
     "pgqueue.values.schedules.schedule",
     "pgqueue.values.schedules.zone",

@@ -17,7 +17,7 @@ from pgqueue.app.alerts import Alerts
 from pgqueue.app.bulk import DeadSelection, LiveSelection
 from pgqueue.app.insight.insight import Insight
 from pgqueue.app.limits import LimitControl
-from pgqueue.app.queues import QueueControl
+from pgqueue.app.control import QueueControl
 from pgqueue.app.schedules.schedules import Schedules
 from pgqueue.app.workers import Workers
 

@@ -21,7 +21,7 @@ def plain(order_id: int) -> str:
 
 
 @celery_app.task(bind=True, max_retries=3)
-def bound(self: celery.Bound, order_id: int) -> str:
+def bound(self: celery.BoundTask, order_id: int) -> str:
     if order_id < 0:
         raise self.retry(countdown=1)
     return self.name
@@ -73,4 +73,4 @@ async def procrastinates() -> None:
 
 def django_qs() -> None:
     assert_type(cluster.async_task("shop.send", 1, cluster="mail"), str)
-    assert_type(cluster.fetch("1"), django_q.Fetched | None)
+    assert_type(cluster.fetch("1"), django_q.FetchedTask | None)

@@ -14,14 +14,14 @@ from pgqueue.values.workers.load import (
     MOST_SLOTS,
     SHORT_OF_MEMORY,
     Bounds,
-    Load,
+    WorkerLoad,
     checked_bounds,
     next_size,
     read_bounds,
 )
 
 LOADS = st.builds(
-    Load,
+    WorkerLoad,
     busy=st.integers(0, 300),
     more=st.booleans(),
     latency=st.floats(0, 10),
@@ -34,14 +34,14 @@ LOOKS = 400
 """Enough for every load of these tests to settle."""
 
 
-def settled(bounds: Bounds, load_at: Callable[[int], Load], start: int) -> list[int]:
+def settled(bounds: Bounds, load_at: Callable[[int], WorkerLoad], start: int) -> list[int]:
     """The sizes that follow one another under a load that depends on nothing but the size."""
     sizes, since = [bounds.nearest(start)], GROW_AGAIN_AFTER
     for _ in range(LOOKS):
         load = load_at(sizes[-1])
         since = 0.0 if load.strained else since + 1
         fields = {name: getattr(load, name) for name in ("busy", "more", "latency", "memory", "cpu")}
-        sizes.append(next_size(Load(**fields, since_strained=since), sizes[-1], bounds))
+        sizes.append(next_size(WorkerLoad(**fields, since_strained=since), sizes[-1], bounds))
     return sizes
 
 
@@ -51,13 +51,13 @@ def turns(sizes: list[int]) -> int:
     return sum((one > 0) is not (other > 0) for one, other in pairwise(steps))
 
 
-def working(jobs: int) -> Callable[[int], Load]:
+def working(jobs: int) -> Callable[[int], WorkerLoad]:
     """The load of a worker that has always this many jobs to run at a time."""
-    return lambda size: Load(busy=min(size, jobs), more=jobs > size)
+    return lambda size: WorkerLoad(busy=min(size, jobs), more=jobs > size)
 
 
 @given(BOUNDS, st.lists(LOADS, max_size=50), st.integers(-10, 1_000))
-def test_it_never_leaves_its_bounds(bounds: Bounds, loads: list[Load], size: int) -> None:
+def test_it_never_leaves_its_bounds(bounds: Bounds, loads: list[WorkerLoad], size: int) -> None:
     for load in loads:
         size = next_size(load, size, bounds)
         assert bounds.minimum <= size <= bounds.maximum
@@ -78,7 +78,7 @@ def test_a_constant_number_of_jobs_is_given_enough_slots_and_not_twice_as_many(
 def test_a_loop_that_is_later_the_more_slots_there_are_settles_where_it_is_not_late(
     bounds: Bounds, each: float, start: int
 ) -> None:
-    sizes = settled(bounds, lambda size: Load(busy=size, more=True, latency=each * size), start)
+    sizes = settled(bounds, lambda size: WorkerLoad(busy=size, more=True, latency=each * size), start)
     assert sizes[-1] == sizes[-2]
     assert sizes[-1] * each <= LATE or sizes[-1] == bounds.minimum
     assert (
@@ -93,7 +93,7 @@ def test_memory_that_grows_with_the_slots_settles_where_it_is_not_short(
     minimum: int, more: int, base: float, each: float, start: int
 ) -> None:
     bounds = Bounds(minimum, minimum + more)
-    sizes = settled(bounds, lambda size: Load(busy=size, more=True, memory=base + each * size), start)
+    sizes = settled(bounds, lambda size: WorkerLoad(busy=size, more=True, memory=base + each * size), start)
     assert sizes[-1] == sizes[-2]
     assert base + each * sizes[-1] <= SHORT_OF_MEMORY or sizes[-1] == bounds.minimum
     assert turns(sizes) <= 2
@@ -101,7 +101,7 @@ def test_memory_that_grows_with_the_slots_settles_where_it_is_not_short(
 
 @given(BOUNDS, LOADS, st.integers(1, 600))
 def test_under_strain_it_shrinks_and_nothing_else_makes_it_grow(
-    bounds: Bounds, load: Load, start: int
+    bounds: Bounds, load: WorkerLoad, start: int
 ) -> None:
     size = bounds.nearest(start)
     then = next_size(load, size, bounds)
@@ -122,30 +122,36 @@ def test_with_a_backlog_it_grows_from_5_to_50_in_a_dozen_seconds() -> None:
 @pytest.mark.parametrize(
     "load",
     [
-        Load(busy=10, more=True, cpu=0.95),
-        Load(busy=10, more=True, latency=0.06),
-        Load(busy=10, more=True, memory=0.8),
-        Load(busy=10, more=True, since_strained=59.0),
-        Load(busy=10),
-        Load(busy=9, more=True),
-        Load(busy=5),
+        WorkerLoad(busy=10, more=True, cpu=0.95),
+        WorkerLoad(busy=10, more=True, latency=0.06),
+        WorkerLoad(busy=10, more=True, memory=0.8),
+        WorkerLoad(busy=10, more=True, since_strained=59.0),
+        WorkerLoad(busy=10),
+        WorkerLoad(busy=9, more=True),
+        WorkerLoad(busy=5),
     ],
 )
-def test_it_stays_where_growing_would_not_help_and_nothing_speaks_for_shrinking(load: Load) -> None:
+def test_it_stays_where_growing_would_not_help_and_nothing_speaks_for_shrinking(load: WorkerLoad) -> None:
     assert next_size(load, 10, Bounds(2, 20)) == 10
 
 
 @pytest.mark.parametrize(
     "load",
-    [Load(busy=10, more=True, latency=0.11), Load(busy=10, more=True, memory=0.91), Load(busy=4)],
+    [
+        WorkerLoad(busy=10, more=True, latency=0.11),
+        WorkerLoad(busy=10, more=True, memory=0.91),
+        WorkerLoad(busy=4),
+    ],
 )
-def test_it_shrinks_when_the_loop_is_late_memory_is_short_or_half_of_the_slots_are_unused(load: Load) -> None:
+def test_it_shrinks_when_the_loop_is_late_memory_is_short_or_half_of_the_slots_are_unused(
+    load: WorkerLoad,
+) -> None:
     assert next_size(load, 10, Bounds(2, 20)) == 9
 
 
 def test_it_does_not_shrink_below_what_runs_because_slots_are_unused() -> None:
-    assert next_size(Load(busy=49), 100, Bounds(1, 100)) == 88
-    assert next_size(Load(busy=0), 1, Bounds(1, 100)) == 1
+    assert next_size(WorkerLoad(busy=49), 100, Bounds(1, 100)) == 88
+    assert next_size(WorkerLoad(busy=0), 1, Bounds(1, 100)) == 1
 
 
 @pytest.mark.parametrize(

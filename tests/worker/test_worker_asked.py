@@ -16,7 +16,7 @@ from worker.helping import FOR_EVER, beat, ended
 from pgqueue import Batch, PgQueue, Worker
 from pgqueue.errors import InvalidOption, UnknownWorker
 from pgqueue.store.jobs import control
-from pgqueue.values.workers.load import Bounds, Load
+from pgqueue.values.workers.load import Bounds, WorkerLoad
 from pgqueue.values.workers.worker import WorkerStatus
 
 LONG = 3600.0
@@ -49,7 +49,7 @@ async def test_a_worker_that_hears_of_it_changes_its_slots_and_says_so(
         assert (seen.bounds, seen.asked.bounds, seen.asked.by) == (Bounds(50, 50), Bounds(50, 50), "ada")
         assert seen.asked.at is not None
 
-        worker.parts.slots.measure = lambda: Load(busy=9)
+        worker.parts.slots.measure = lambda: WorkerLoad(busy=9)
         await queue.workers.aset(before.name, concurrency=(1, 9))
         await until(lambda: status(queue, worker).slots == 9)
         assert status(queue, worker).bounds == Bounds(1, 9)

@@ -30,7 +30,7 @@ from pgqueue.values.workers.health import WorkerProblem
 from pgqueue.worker import completer as completing
 from pgqueue.worker import recorder
 from pgqueue.worker.connection import WorkerConnection
-from pgqueue.worker.watch import Blocked, Watch
+from pgqueue.worker.watch import LoopBlocker, LoopWatch
 from pgqueue.worker.worker import Worker
 
 SOON = timedelta(seconds=0.1)
@@ -165,7 +165,7 @@ async def test_it_is_logged_with_the_task_the_job_and_the_line_and_again_when_it
     queue: PgQueue, running: Running, blocker: Blocker, caplog: pytest.LogCaptureFixture
 ) -> None:
     blocking = enqueue_block(queue)
-    states: list[Blocked | None] = []
+    states: list[LoopBlocker | None] = []
     async with running(queue, blocked_after=SOON) as worker:
         with blocker.until(lambda: seen(worker.parts.watch, states)):
             await ended(queue, blocking)
@@ -181,7 +181,7 @@ async def test_it_is_logged_with_the_task_the_job_and_the_line_and_again_when_it
     assert states[-1].job == blocking.id
 
 
-def seen(watched: Watch, states: list[Blocked | None]) -> bool:
+def seen(watched: LoopWatch, states: list[LoopBlocker | None]) -> bool:
     """Note what blocks the loop; whether something does."""
     states.append(watched.blocked)
     return watched.blocked is not None
@@ -207,7 +207,7 @@ async def test_health_names_the_worker_the_task_and_the_line_and_the_next_heartb
     assert 0 < problem.blocked.seconds < GUARD
 
 
-def pulse(queue: PgQueue) -> control.Pulse:
+def pulse(queue: PgQueue) -> control.QueueSummary:
     """How the queue is, asked on a connection of its own."""
     return queue.database.run(control.pulse())
 

@@ -14,10 +14,10 @@ from pgqueue import Batch, JobState, PgQueue
 from pgqueue.errors import JobFailed
 from pgqueue.store.jobs import control, finish
 from pgqueue.store.jobs.ending import AT_ONCE
-from pgqueue.store.jobs.expiring import Expiring
+from pgqueue.store.jobs.expiry import Expirer
 from pgqueue.store.jobs.sweep import run_sweep
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import expired
+from pgqueue.values.jobs.verdict import expired_verdict
 from pgqueue.worker import upkeep
 from pgqueue.worker.worker import Worker
 
@@ -90,8 +90,8 @@ def test_the_moment_of_the_end_is_too_late() -> None:
         5.0,
         100.0,
     )
-    assert expired(claim, 104.9) is None
-    assert (late := expired(claim, 105.0)) is not None
+    assert expired_verdict(claim, 104.9) is None
+    assert (late := expired_verdict(claim, 105.0)) is not None
     assert late.error is not None
     assert late.error.attempt == 2
 
@@ -157,7 +157,7 @@ def test_jobs_that_the_database_refuses_to_end_are_named_and_set_aside_and_the_o
     ask(queue, REFUSE)
     later = queue.database.run(control.clock()) + timedelta(hours=1)
     seconds = 0.0
-    expiring = Expiring(clock=lambda: seconds)
+    expiring = Expirer(clock=lambda: seconds)
     while run_sweep(expiring.portion(now=later), queue.database.run):
         pass
     assert _numbers(queue, "dead_jobs") == {*range(40)} - {7, 30}

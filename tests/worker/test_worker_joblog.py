@@ -153,7 +153,7 @@ async def test_a_stopping_worker_says_what_it_waits_for_and_the_second_stop_what
 
 def test_what_was_not_recorded_is_told_in_plain_words(caplog: pytest.LogCaptureFixture) -> None:
     worker = Worker(PgQueue("postgresql://nowhere"))
-    joblog.stopped(worker.id, 2)
+    joblog.log_stop(worker.id, 2)
     told = only(caplog, "worker stopped")
     assert (
         told["words"]

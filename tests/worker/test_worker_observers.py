@@ -13,7 +13,7 @@ from tenacity import wait_fixed
 from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
 from pgqueue import Context, JobState, Observer, PgQueue, Retry, Superseded, Unique, Worker
-from pgqueue.values.jobs.job import Claim, Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.verdict import Again, Succeeded, Verdict
 
 
@@ -23,7 +23,7 @@ class Noting(Observer):
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[Any]]] = []
 
-    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[EnqueueAnswer]) -> None:
         self.calls.append(("enqueued", list(zip(jobs, results, strict=True))))
 
     def claimed(self, claims: Sequence[Claim]) -> None:

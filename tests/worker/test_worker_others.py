@@ -9,7 +9,7 @@ from looking import ask
 from worker.helping import dismantle
 
 from pgqueue import PgQueue
-from pgqueue.worker.others import OtherWorkers
+from pgqueue.worker.other_workers import OtherWorkers
 from pgqueue.worker.worker import Worker
 
 STALLED = """

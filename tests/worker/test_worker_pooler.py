@@ -22,7 +22,7 @@ from worker.helping import FOR_EVER, ended
 
 from pgqueue import Context, PgQueue, Task, chain, group
 from pgqueue.errors import ConfigurationError, ConnectionFailed
-from pgqueue.store.schema import ahead
+from pgqueue.store.schema import build_ahead
 from pgqueue.worker.worker import Worker
 
 CONFIGURATION = """
@@ -104,7 +104,7 @@ def square(queue: PgQueue) -> "Task[[int], int]":
 def test_an_upgrade_of_large_tables_is_refused_behind_a_pooler_which_gives_each_statement_another_session(
     pooler: str, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "LARGE", 0)
+    monkeypatch.setattr(build_ahead, "LARGE", 0)
     with next_release() as after:
         with pytest.raises(
             ConfigurationError, match=r"goes through a pooler .* the DSN of PostgreSQL itself"

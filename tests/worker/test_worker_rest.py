@@ -10,9 +10,9 @@ from pgqueue import PgQueue
 from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import HEAD
-from pgqueue.values.queues.serving import serving
+from pgqueue.values.queues.served_queues import parse_served
 from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
-from pgqueue.worker.rate import FADING, SHORTEST_SAMPLE, Rate
+from pgqueue.worker.rate import FADING, SHORTEST_SAMPLE, EndRate
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
 from pgqueue.worker.worker import Worker
 
@@ -58,7 +58,7 @@ def test_the_first_activity_ends_the_idleness_and_tells_once() -> None:
 
 def test_the_rate_rises_at_once_and_fades() -> None:
     clock = Clock()
-    rate = Rate(clock)
+    rate = EndRate(clock)
     clock.now += 0.01
     assert round(rate.at(50)) == 5_000
     clock.now += FADING
@@ -69,7 +69,7 @@ def test_the_rate_rises_at_once_and_fades() -> None:
 
 def test_two_looks_in_one_moment_are_no_standstill() -> None:
     clock = Clock()
-    rate = Rate(clock)
+    rate = EndRate(clock)
     clock.now += 0.01
     before = rate.at(50)
     clock.now += SHORTEST_SAMPLE / 2
@@ -96,7 +96,7 @@ def test_jobs_in_known_queues_put_off_the_search_for_others_for_a_moment_only() 
 
 
 def test_a_worker_of_given_queues_looks_for_no_others() -> None:
-    assert _asked(Queues(serving(["mail"]), Clock()), [[]]) == ["jobs/claim"]
+    assert _asked(Queues(parse_served(["mail"]), Clock()), [[]]) == ["jobs/claim"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_a_worker_polls_again_after_poll_after_sweep_once_it_is_idle_or_wh
     parts.signals.activity = Activity(parts.signals.poll.set, clock)
     parts.signals.activity.can_listen = True
     clock.now += IDLE_AFTER if idle else 0.0
-    answer = AsyncMock(return_value=upkeep.Polled(0, next_in, lost=False, ready=False))
+    answer = AsyncMock(return_value=upkeep.PollResult(0, next_in, lost=False, ready=False))
     monkeypatch.setattr(parts.connections.upkeep, "run", answer)
     assert await parts.upkeep.poll() == pause
 
@@ -121,7 +121,7 @@ async def test_a_poll_that_finds_seldom_work_starts_its_service_and_asks_for_suc
 ) -> None:
     parts = Worker(PgQueue("postgresql://nowhere")).parts
     answer = AsyncMock(
-        return_value=upkeep.Polled(0, None, lost=False, ready=False, seldom=("expire", "workers"))
+        return_value=upkeep.PollResult(0, None, lost=False, ready=False, seldom=("expire", "workers"))
     )
     monkeypatch.setattr(parts.connections.upkeep, "run", answer)
     asked = Mock(wraps=upkeep.poll)

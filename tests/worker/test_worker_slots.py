@@ -13,13 +13,17 @@ from worker.helping import FOR_EVER, claimed, dismantle, ended
 from pgqueue import Context, PgQueue, Worker
 from pgqueue.errors import InvalidOption
 from pgqueue.store.connections.pools import SPARE
-from pgqueue.values.workers.load import Load
+from pgqueue.values.workers.load import WorkerLoad
 from pgqueue.worker.memory import memory_in_use
 
-BUSY, CALM, LATE = Load(busy=1_000, more=True), Load(busy=0), Load(busy=1_000, more=True, latency=1.0)
+BUSY, CALM, LATE = (
+    WorkerLoad(busy=1_000, more=True),
+    WorkerLoad(busy=0),
+    WorkerLoad(busy=1_000, more=True, latency=1.0),
+)
 
 
-async def look(worker: Worker, load: Load, times: int = 1) -> int:
+async def look(worker: Worker, load: WorkerLoad, times: int = 1) -> int:
     """Have the worker choose its number of slots under this load."""
     worker.parts.slots.measure = lambda: load
     for _ in range(times):
@@ -60,7 +64,7 @@ async def test_slots_are_added_at_once_and_go_as_attempts_end(
     gate = Gate(queue, plain=plain)
     jobs = queue.enqueue_many(gate.task.call() for _ in range(40))
     async with running(queue, concurrency=(2, 10)) as worker:
-        worker.parts.slots.measure = lambda: Load(busy=1)
+        worker.parts.slots.measure = lambda: WorkerLoad(busy=1)
         await until(lambda: gate.inside == 2)
         assert await look(worker, BUSY, 20) == 10
         await until(lambda: gate.inside == 10)
@@ -88,7 +92,7 @@ async def test_a_worker_starts_with_the_fewest_slots_and_stays_within_its_bounds
 
 
 async def test_a_worker_with_one_number_measures_nothing_and_keeps_it(queue: PgQueue) -> None:
-    def measure() -> Load:
+    def measure() -> WorkerLoad:
         raise AssertionError("nothing is to be chosen")
 
     worker = Worker(queue, concurrency=3, poll=FOR_EVER)
@@ -171,11 +175,11 @@ async def test_no_slot_opens_in_a_worker_that_stops(queue: PgQueue) -> None:
 
 
 async def test_a_loop_that_answers_late_is_measured_as_late(queue: PgQueue, running: Running) -> None:
-    seen: list[Load] = []
+    seen: list[WorkerLoad] = []
     async with running(queue, concurrency=(2, 20), blocked_after=0.04) as worker:
         measure = worker.parts.slots.measure
 
-        def note() -> Load:
+        def note() -> WorkerLoad:
             seen.append(measure())
             return seen[-1]
 
@@ -200,7 +204,7 @@ async def test_a_worker_with_more_jobs_than_slots_measures_that(queue: PgQueue, 
     queue.enqueue_many(gate.task.call() for _ in range(5))
     async with running(queue, concurrency=(2, 20)) as worker:
         measure = worker.parts.slots.measure
-        worker.parts.slots.measure = lambda: Load(busy=1)
+        worker.parts.slots.measure = lambda: WorkerLoad(busy=1)
         await until(lambda: gate.inside == 2)
         load = measure()
         assert (load.busy, load.more) == (2, True)

@@ -20,9 +20,9 @@ from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.troubles import (
     FIRST_REMINDER,
     LONGEST_REMINDER,
-    Cause,
     NoAnswer,
     Reminder,
+    RetryCause,
     Troubles,
     cause_of,
     first_line,
@@ -82,7 +82,7 @@ async def test_a_lock_timeout_is_called_a_refused_statement(queue: PgQueue, log:
         other.rollback()
     await reclaiming
     await link.close()
-    assert log.lines == [Cause.REFUSED.value, WORKS]
+    assert log.lines == [RetryCause.REFUSED.value, WORKS]
     assert log.field("error") == ["canceling statement due to lock timeout"]
 
 
@@ -93,7 +93,7 @@ async def test_another_plan_that_succeeds_does_not_end_the_refusal_of_one(queue:
         reclaiming = asyncio.create_task(link.run(upkeep.reclaim()))
         await until(lambda: log.lines)
         await link.run(upkeep.keep_for(None, None, said_by="test"))
-        assert log.lines == [Cause.REFUSED.value]
+        assert log.lines == [RetryCause.REFUSED.value]
         reclaiming.cancel()
         await asyncio.wait([reclaiming])
     await link.close()
@@ -106,7 +106,7 @@ async def test_a_deadline_of_the_worker_is_not_called_a_lost_connection(dsn: str
         await link.run(upkeep.poll())
         proxy.silence_those_open()
         await link.run(upkeep.poll())
-        assert log.lines == [Cause.NO_ANSWER.value, WORKS]
+        assert log.lines == [RetryCause.NO_ANSWER.value, WORKS]
         assert log.field("error") == ["no answer within 0.5 s, so the worker closed the connection"]
         proxy.silence_those_open()
         with pytest.raises(NoAnswer, match=r"no answer within 0\.5 s"):
@@ -124,7 +124,7 @@ async def test_a_read_only_database_is_called_that_in_one_line_without_the_state
     with suppress(asyncio.CancelledError):
         await running
     await link.close()
-    assert log.lines == [Cause.READ_ONLY.value]
+    assert log.lines == [RetryCause.READ_ONLY.value]
     (said,) = log.field("error")
     assert str(said).endswith("in a read-only transaction")
 
@@ -140,7 +140,7 @@ async def test_a_server_without_a_free_slot_is_called_that_and_not_a_wrong_dsn(
         other.close()
     await polling
     await link.close()
-    assert log.lines == [Cause.NO_SLOT.value, WORKS]
+    assert log.lines == [RetryCause.NO_SLOT.value, WORKS]
     (said,) = log.field("error")
     assert str(said).endswith("sorry, too many clients already")
 
@@ -154,7 +154,7 @@ async def test_the_end_of_an_outage_is_logged_with_its_length(small: Server, log
     await asyncio.to_thread(small.start)
     await polling
     await link.close()
-    assert log.lines == [Cause.LOST.value, WORKS]
+    assert log.lines == [RetryCause.LOST.value, WORKS]
     (seconds,) = log.field("seconds")
     assert float(str(seconds)) > 0
 
@@ -195,7 +195,7 @@ def test_each_cause_is_logged_once(log: Log) -> None:
         troubles.failed(errors.AdminShutdown("shut down"))
     troubles.connection_works()
     troubles.connection_works()
-    assert log.lines == [Cause.REFUSED.value, Cause.LOST.value, WORKS]
+    assert log.lines == [RetryCause.REFUSED.value, RetryCause.LOST.value, WORKS]
 
 
 def test_a_refusal_that_was_told_to_the_caller_is_no_part_of_the_next_one(log: Log) -> None:
@@ -203,7 +203,7 @@ def test_a_refusal_that_was_told_to_the_caller_is_no_part_of_the_next_one(log: L
     troubles.failed(errors.LockNotAvailable("locked"))
     troubles.plan_given_up()
     troubles.plan_done()
-    assert log.lines == [Cause.REFUSED.value]
+    assert log.lines == [RetryCause.REFUSED.value]
 
 
 def _refused(reason: str) -> ConnectionFailed:
@@ -215,24 +215,24 @@ def _refused(reason: str) -> ConnectionFailed:
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (errors.AdminShutdown(), Cause.LOST),
-        (errors.CannotConnectNow(), Cause.LOST),
-        (errors.ConnectionException(), Cause.LOST),
-        (errors.IdleInTransactionSessionTimeout(), Cause.LOST),
-        (psycopg.OperationalError("server closed the connection unexpectedly"), Cause.LOST),
-        (_refused("Connection refused"), Cause.LOST),
-        (_refused(NO_SLOT), Cause.NO_SLOT),
-        (errors.TooManyConnections(), Cause.NO_SLOT),
-        (NoAnswer("no answer within 5 s"), Cause.NO_ANSWER),
-        (errors.ReadOnlySqlTransaction(), Cause.READ_ONLY),
-        (errors.LockNotAvailable(), Cause.REFUSED),
-        (errors.DeadlockDetected(), Cause.REFUSED),
-        (errors.QueryCanceled(), Cause.REFUSED),
-        (errors.DiskFull(), Cause.REFUSED),
+        (errors.AdminShutdown(), RetryCause.LOST),
+        (errors.CannotConnectNow(), RetryCause.LOST),
+        (errors.ConnectionException(), RetryCause.LOST),
+        (errors.IdleInTransactionSessionTimeout(), RetryCause.LOST),
+        (psycopg.OperationalError("server closed the connection unexpectedly"), RetryCause.LOST),
+        (_refused("Connection refused"), RetryCause.LOST),
+        (_refused(NO_SLOT), RetryCause.NO_SLOT),
+        (errors.TooManyConnections(), RetryCause.NO_SLOT),
+        (NoAnswer("no answer within 5 s"), RetryCause.NO_ANSWER),
+        (errors.ReadOnlySqlTransaction(), RetryCause.READ_ONLY),
+        (errors.LockNotAvailable(), RetryCause.REFUSED),
+        (errors.DeadlockDetected(), RetryCause.REFUSED),
+        (errors.QueryCanceled(), RetryCause.REFUSED),
+        (errors.DiskFull(), RetryCause.REFUSED),
     ],
     ids=repr,
 )
-def test_the_cause_is_read_from_the_error(error: Exception, cause: Cause) -> None:
+def test_the_cause_is_read_from_the_error(error: Exception, cause: RetryCause) -> None:
     assert cause_of(error) is cause
 
 

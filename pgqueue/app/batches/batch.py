@@ -20,13 +20,13 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, overload
 
-from pgqueue.app.context import Context, Host, JobTransaction
+from pgqueue.app.context import AttemptHost, Context, JobTransaction
 from pgqueue.errors import Duration, InvalidOption, JobError, Snooze, Superseded, as_delay
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict, as_recorded, describe, failed
+from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict, as_recorded, describe, failed_verdict
 from pgqueue.values.payloads.codec import with_encoded_errors
 from pgqueue.values.payloads.result import NOT_RETURNED
 
@@ -43,7 +43,7 @@ class BatchJob(Generic[I_co]):
 
     __slots__ = ("_args", "_ctx", "_host", "error", "result")
 
-    def __init__(self, args: I_co, ctx: Context, host: Host) -> None:
+    def __init__(self, args: I_co, ctx: Context, host: AttemptHost) -> None:
         """Made by the worker, for one attempt."""
         self._args = args
         self._ctx = ctx
@@ -105,7 +105,7 @@ class BatchJob(Generic[I_co]):
 
     def _again(self, error: BaseException, delay: timedelta) -> Verdict:
         job = self._ctx.job
-        return failed(job, describe(error, job.attempt), delay=delay, seconds=self._ctx.seconds)
+        return failed_verdict(job, describe(error, job.attempt), delay=delay, seconds=self._ctx.seconds)
 
     def _verdict(self) -> Verdict:
         """What a transaction records of the job now."""
@@ -122,7 +122,7 @@ class Batch(Sequence[BatchJob[I_co]]):
 
     __slots__ = ("_host", "_jobs")
 
-    def __init__(self, jobs: Sequence[BatchJob[I_co]], host: Host) -> None:
+    def __init__(self, jobs: Sequence[BatchJob[I_co]], host: AttemptHost) -> None:
         """Made by the worker, for one call."""
         self._jobs = tuple(jobs)
         self._host = host
@@ -169,7 +169,7 @@ class BatchContext(Context):
 
     __slots__ = ("_batch",)
 
-    def __init__(self, job: Claim, host: Host, batch: Batch[Any]) -> None:
+    def __init__(self, job: Claim, host: AttemptHost, batch: Batch[Any]) -> None:
         """Made by the worker, for one call."""
         super().__init__(job, host)
         self._batch = batch
@@ -194,7 +194,7 @@ class BatchTransaction(JobTransaction):
 
     __slots__ = ("_batch", "_states")
 
-    def __init__(self, batch: Batch[Any], host: Host) -> None:
+    def __init__(self, batch: Batch[Any], host: AttemptHost) -> None:
         """Prepare; nothing is connected yet."""
         super().__init__(batch[0]._ctx, host)  # noqa: SLF001 - of this same file
         self._batch = batch

@@ -14,7 +14,7 @@ R = TypeVar("R")
 I_co = TypeVar("I_co", covariant=True)
 
 
-class RegistersBatch(Protocol[P, I_co]):
+class BatchTaskDecorator(Protocol[P, I_co]):
     """The decorator: the signature of the item becomes the task's; a list that the function returns has a result for each job."""
 
     @overload

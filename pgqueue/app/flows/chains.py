@@ -1,19 +1,19 @@
 """Flows: jobs that wait for other jobs, enqueued as a whole; two kinds of them, chains and groups.
 
 The third kind is in :mod:`pgqueue.app.flows.workflow`. What flows are made of is in :mod:`pgqueue.values.flows.flow`, and how the queue
-adds them in :mod:`pgqueue.app.enqueuing`.
+adds them in :mod:`pgqueue.app.enqueue_methods`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, Union
 
-from pgqueue.app.enqueuing import Enqueuing
+from pgqueue.app.enqueue_methods import EnqueueMethods
 from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.app.flows.nodes import checked_part
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
-from pgqueue.values.flows.flow import EdgeRule, NewFlow, NodeKind, Parts, Step, check_node_name
+from pgqueue.values.flows.flow import EdgeRule, GroupMember, NewFlow, NodeGroup, NodeKind, check_node_name
 
 Part: TypeAlias = Union[Call[Any], "Flow"]
 
@@ -41,17 +41,17 @@ class Flow(ABC):
             FlowRefused: another flow of its key runs, or a live job has the unique key of one of its jobs.
         """
         queue = self._queue()
-        added = queue._add_flow(self._prepared(), connection)  # noqa: SLF001 - the queue's own side of it
+        added = queue._add_flow(self._prepare(), connection)  # noqa: SLF001 - the queue's own side of it
         return FlowHandle(added.id, queue, added.jobs)
 
     async def aenqueue(self, *, connection: object = None) -> FlowHandle:
         """As :meth:`enqueue`, awaited."""
         queue = self._queue()
-        added = await queue._aadd_flow(self._prepared(), connection)  # noqa: SLF001 - the queue's own side of it
+        added = await queue._aadd_flow(self._prepare(), connection)  # noqa: SLF001 - the queue's own side of it
         return FlowHandle(added.id, queue, added.jobs)
 
     @abstractmethod
-    def as_part(self) -> Parts:
+    def as_part(self) -> NodeGroup:
         """What it is made of."""
 
     @abstractmethod
@@ -66,14 +66,14 @@ class Flow(ABC):
             else:
                 yield part
 
-    def _queue(self) -> Enqueuing:
+    def _queue(self) -> EnqueueMethods:
         found = {id(call.queue): call.queue for call in self.calls() if call.queue is not None}
         if len(found) != 1:
             what = "it has no call" if not found else f"its calls are of tasks of {len(found)} queues"
             raise InvalidOption(f"{self._kind} {self.name!r} cannot be enqueued: {what}")
         return found.popitem()[1]
 
-    def _prepared(self) -> NewFlow:
+    def _prepare(self) -> NewFlow:
         return NewFlow(self._kind, self.name, self.as_part(), self.key, in_turn=self.in_turn)
 
 
@@ -90,13 +90,13 @@ class Chain(Flow):
     def _members(self) -> Iterable[Part]:
         return self._chained
 
-    def as_part(self) -> Parts:
+    def as_part(self) -> NodeGroup:
         """As :meth:`Flow.as_part`."""
         steps = [
-            Step(part.as_part(), str(place + 1), [(place - 1, EdgeRule.CANCEL)] if place else ())
+            GroupMember(part.as_part(), str(place + 1), [(place - 1, EdgeRule.CANCEL)] if place else ())
             for place, part in enumerate(self._chained)
         ]
-        return Parts(NodeKind.WORKFLOW, steps)
+        return NodeGroup(NodeKind.WORKFLOW, steps)
 
 
 class Group(Flow):
@@ -130,13 +130,15 @@ class Group(Flow):
     def _members(self) -> Iterable[Part]:
         return [*self._grouped, *(part for part, _ in self._callbacks.values())]
 
-    def as_part(self) -> Parts:
+    def as_part(self) -> NodeGroup:
         """As :meth:`Flow.as_part`."""
-        members = Parts(NodeKind.GROUP, [Step(part.as_part()) for part in self._grouped])
+        members = NodeGroup(NodeKind.GROUP, [GroupMember(part.as_part()) for part in self._grouped])
         if not self._callbacks:
             return members
-        after = [Step(part.as_part(), name, [(0, rule)]) for name, (part, rule) in self._callbacks.items()]
-        return Parts(NodeKind.WORKFLOW, [Step(members, "members"), *after])
+        after = [
+            GroupMember(part.as_part(), name, [(0, rule)]) for name, (part, rule) in self._callbacks.items()
+        ]
+        return NodeGroup(NodeKind.WORKFLOW, [GroupMember(members, "members"), *after])
 
 
 def chain(*parts: Part, name: str = "chain") -> Flow:

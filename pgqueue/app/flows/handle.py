@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.jobs import Jobs
+from pgqueue.app.job_methods import JobMethods
 from pgqueue.errors import FlowNotDone, as_duration
-from pgqueue.store.connections.joining import OWN_CONNECTION
-from pgqueue.store.flows import flow_looking
-from pgqueue.store.flows.flow_looking import StoredResult
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
+from pgqueue.store.flows import flow_queries
+from pgqueue.store.flows.flow_queries import StoredResult
 from pgqueue.values.flows.record import FlowRecord, FlowState
 from pgqueue.values.flows.retry import What
-from pgqueue.values.jobs.job import Enqueued
+from pgqueue.values.jobs.job import EnqueueAnswer
 from pgqueue.values.payloads.codec import JobPart, opened_value
 from pgqueue.values.payloads.readable import value_of
 from pgqueue.values.payloads.result import NOT_RETURNED
@@ -32,7 +32,7 @@ class FlowHandle:
 
     __slots__ = ("_job_ids", "_queue", "id")
 
-    def __init__(self, flow_id: int, queue: Jobs, job_ids: Sequence[int]) -> None:
+    def __init__(self, flow_id: int, queue: JobMethods, job_ids: Sequence[int]) -> None:
         """Made by an enqueue.
 
         Args:
@@ -51,7 +51,7 @@ class FlowHandle:
     @property
     def jobs(self) -> list[JobHandle[Any]]:
         """Handles of its jobs, in the order in which they were given."""
-        return [JobHandle(Enqueued(job_id), self._queue) for job_id in self._job_ids]
+        return [JobHandle(EnqueueAnswer(job_id), self._queue) for job_id in self._job_ids]
 
     def status(self) -> FlowState:
         """Where the flow stands.
@@ -59,11 +59,11 @@ class FlowHandle:
         Raises:
             FlowNotFound: there is no record of it: not committed, rolled back, or deleted.
         """
-        return self._queue.database.run(flow_looking.state(self.id))[0]
+        return self._queue.database.run(flow_queries.state(self.id))[0]
 
     async def astatus(self) -> FlowState:
         """As :meth:`status`, awaited."""
-        return (await self._queue.database.arun(flow_looking.state(self.id)))[0]
+        return (await self._queue.database.arun(flow_queries.state(self.id)))[0]
 
     def show(self) -> FlowRecord:
         """The flow, its nodes, and why each of them waits: :meth:`pgqueue.PgQueue.flow`."""
@@ -84,7 +84,7 @@ class FlowHandle:
             FlowNotFound: there is no record of it.
         """
         for pause in _looks(timeout):
-            state, ended = self._queue.database.run(flow_looking.state(self.id), self._apart)
+            state, ended = self._queue.database.run(flow_queries.state(self.id), self._apart)
             if ended:
                 return state
             time.sleep(pause)
@@ -93,7 +93,7 @@ class FlowHandle:
     async def ajoin(self, timeout: float | timedelta | None = None) -> FlowState:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`join`, awaited."""
         for pause in _looks(timeout):
-            state, ended = await self._queue.database.arun(flow_looking.state(self.id), self._apart)
+            state, ended = await self._queue.database.arun(flow_queries.state(self.id), self._apart)
             if ended:
                 return state
             await asyncio.sleep(pause)
@@ -104,11 +104,11 @@ class FlowHandle:
 
         Members of a chain, group or workflow that is a part of it are left out.
         """
-        return self._opened(self._queue.database.run(flow_looking.results(self.id)))
+        return self._decode(self._queue.database.run(flow_queries.results(self.id)))
 
     async def aresults(self) -> dict[str, Any]:
         """As :meth:`results`, awaited."""
-        return self._opened(await self._queue.database.arun(flow_looking.results(self.id)))
+        return self._decode(await self._queue.database.arun(flow_queries.results(self.id)))
 
     def cancel(self) -> bool:
         """Cancel all of the flow that has not ended: :meth:`pgqueue.PgQueue.cancel_flow`; False: it had ended."""
@@ -140,7 +140,7 @@ class FlowHandle:
             f"flow {self.id} has not ended in time: it is {state}; `pgqueue workflows show {self.id}` tells why"
         )
 
-    def _opened(self, found: Iterable[StoredResult]) -> dict[str, Any]:
+    def _decode(self, found: Iterable[StoredResult]) -> dict[str, Any]:
         codec = self._queue.codec
         return {
             one.name: opened_value(codec, value_of(one.text), JobPart("result", one.task, one.meta))

@@ -20,8 +20,8 @@ from pgqueue.app.flows.nodes import (
 from pgqueue.errors import FlowError
 from pgqueue.values.flows.addition import Addition
 from pgqueue.values.flows.condition import Condition
-from pgqueue.values.flows.flow import EdgeRule, Parts, Step, check_node_name
-from pgqueue.values.flows.results import Facts
+from pgqueue.values.flows.flow import EdgeRule, GroupMember, NodeGroup, check_node_name
+from pgqueue.values.flows.results import FlowPosition
 from pgqueue.values.jobs.job import Claim
 
 
@@ -36,7 +36,7 @@ class FlowInside:
 
     __slots__ = ("_additions", "id", "name", "node")
 
-    def __init__(self, facts: Facts | None, job: Claim, additions: list[Addition]) -> None:
+    def __init__(self, facts: FlowPosition | None, job: Claim, additions: list[Addition]) -> None:
         """Made by the worker.
 
         Args:
@@ -78,12 +78,12 @@ class FlowInside:
             InvalidOption: a value is out of its range.
         """
         what = checked_part(part, check_node_name(name)).as_part()
-        check_condition(skip_if, name, of_job=not isinstance(what, Parts))
+        check_condition(skip_if, name, of_job=not isinstance(what, NodeGroup))
         rule = rule_of(if_failed)
         found: dict[str | None, EdgeRule] = {None: rule}
         if after is not None:
             found = dict(rules_of(after, rule).items())
-        step = Step(what, name, (), spec_of(skip_if))
+        step = GroupMember(what, name, (), spec_of(skip_if))
         self._additions.append(Addition([step], None, found, names_of("before", before)))
 
     def extend(self, parts: Iterable[CanBePart], *, into: str | None = None) -> None:
@@ -96,6 +96,6 @@ class FlowInside:
         Raises:
             InvalidOption: one of them is something else.
         """
-        steps = [Step(checked_part(part, "extend").as_part()) for part in parts]
+        steps = [GroupMember(checked_part(part, "extend").as_part()) for part in parts]
         if steps:
             self._additions.append(Addition(steps, into))

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Union
 
 from pgqueue.errors import InvalidOption
 from pgqueue.values.flows.condition import Condition
-from pgqueue.values.flows.flow import EdgeRule, Parts
+from pgqueue.values.flows.flow import EdgeRule, NodeGroup
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import one_of
 
@@ -18,7 +18,7 @@ P = TypeVar("P", bound="CanBePart")
 class CanBePart(Protocol):
     """What can be a part of a flow: a call of a task, or a flow."""
 
-    def as_part(self) -> NewJob | Parts:
+    def as_part(self) -> NewJob | NodeGroup:
         """It as it is stored, each job checked and encoded as any other that is enqueued."""
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from typing import TypeVar
 
-from pgqueue.app.operator import signed
+from pgqueue.app.operator import operator_name
 from pgqueue.errors import FlowNotFound, InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.connections.database import Database
-from pgqueue.store.flows import flow_control, flow_looking
+from pgqueue.store.flows import flow_control, flow_queries
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
 from pgqueue.store.plan import Plan
 from pgqueue.values.flows.flow import NodeState
@@ -20,7 +20,7 @@ IDS = range(1 << 63)
 S = TypeVar("S", FlowState, NodeState)
 
 
-class FlowSteering:
+class FlowMethods:
     """Everything about flows that needs no task.
 
     Attributes:
@@ -56,7 +56,7 @@ class FlowSteering:
         """
         _check(name=name, key=key, kind=kind)
         states = _states(state, FlowState)
-        found = flow_looking.flows(
+        found = flow_queries.flows(
             states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
         )
         return self.database.run(found)
@@ -74,7 +74,7 @@ class FlowSteering:
         """As :meth:`flows`, awaited."""
         _check(name=name, key=key, kind=kind)
         states = _states(state, FlowState)
-        found = flow_looking.flows(
+        found = flow_queries.flows(
             states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
         )
         return await self.database.arun(found)
@@ -85,11 +85,11 @@ class FlowSteering:
         Raises:
             FlowNotFound: there is no record of it: not committed (yet), rolled back, or deleted.
         """
-        return self.database.run(flow_looking.flow(checked_id(flow_id)))
+        return self.database.run(flow_queries.flow(checked_id(flow_id)))
 
     async def aflow(self, flow_id: int) -> FlowRecord:
         """As :meth:`flow`, awaited."""
-        return await self.database.arun(flow_looking.flow(checked_id(flow_id)))
+        return await self.database.arun(flow_queries.flow(checked_id(flow_id)))
 
     def flow_nodes(
         self,
@@ -109,7 +109,7 @@ class FlowSteering:
             after: behind this place; give the last place of a page to get the next.
             limit: at most how many, up to 10,000.
         """
-        found = flow_looking.nodes(
+        found = flow_queries.nodes(
             checked_id(flow_id),
             parent=checked_id(parent),
             states=_states(state, NodeState),
@@ -128,7 +128,7 @@ class FlowSteering:
         limit: int = 100,
     ) -> list[NodeRecord]:
         """As :meth:`flow_nodes`, awaited."""
-        found = flow_looking.nodes(
+        found = flow_queries.nodes(
             checked_id(flow_id),
             parent=checked_id(parent),
             states=_states(state, NodeState),
@@ -155,12 +155,12 @@ class FlowSteering:
             FlowNotFound: there is no record of it.
         """
         run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
-        return run_sweep(flow_control.cancelling(checked_id(flow_id), by=signed(by)), run)
+        return run_sweep(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
 
     async def acancel_flow(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
         """As :meth:`cancel_flow`, awaited."""
         run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
-        return await arun_sweep(flow_control.cancelling(checked_id(flow_id), by=signed(by)), run)
+        return await arun_sweep(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
 
     def retry_flow(
         self,
@@ -189,7 +189,7 @@ class FlowSteering:
                 more, another flow of its key has not ended, or it is still being cancelled.
         """
         run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
-        return run(_retrying(flow_id, what, by))
+        return run(_retry_plan(flow_id, what, by))
 
     async def aretry_flow(
         self,
@@ -201,7 +201,7 @@ class FlowSteering:
     ) -> int:
         """As :meth:`retry_flow`, awaited."""
         run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
-        return await run(_retrying(flow_id, what, by))
+        return await run(_retry_plan(flow_id, what, by))
 
 
 def checked_id(flow_id: int) -> int:
@@ -218,10 +218,10 @@ def checked_id(flow_id: int) -> int:
     return flow_id
 
 
-def _retrying(flow_id: int, what: What, by: str | None) -> Plan[int]:
+def _retry_plan(flow_id: int, what: What, by: str | None) -> Plan[int]:
     one_of("what", what, WHAT)
     done = flow_control.retry(checked_id(flow_id), what)
-    return audit.noted(done, "workflow retry", str(flow_id), by=signed(by), jobs=int, what=what)
+    return audit.audited(done, "workflow retry", str(flow_id), by=operator_name(by), jobs=int, what=what)
 
 
 def _check(**given: str | None) -> None:

@@ -24,9 +24,9 @@ from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.values.flows.condition import Condition
 from pgqueue.values.flows.flow import (
     EdgeRule,
+    GroupMember,
+    NodeGroup,
     NodeKind,
-    Parts,
-    Step,
     check_acyclic,
     check_node_name,
     map_job,
@@ -51,12 +51,12 @@ class _Map(Flow):
     def _members(self) -> Iterable[Part]:
         return [self._call]
 
-    def as_part(self) -> Parts:
+    def as_part(self) -> NodeGroup:
         """As :meth:`Flow.as_part`."""
-        return Parts(NodeKind.GROUP, [Step(self._call.as_part(), spec={"expands": True})])
+        return NodeGroup(NodeKind.GROUP, [GroupMember(self._call.as_part(), spec={"expands": True})])
 
 
-class _Wait(NamedTuple):
+class _SignalNode(NamedTuple):
     """A job that waits for a signal."""
 
     job: NewJob
@@ -93,7 +93,7 @@ class Workflow(Flow):
         self.key = key
         self.in_turn = in_turn
         self._if_failed = rule_of(if_failed)
-        self._nodes: dict[str, tuple[Part | _Wait, dict[str, EdgeRule], Condition | None]] = {}
+        self._nodes: dict[str, tuple[Part | _SignalNode, dict[str, EdgeRule], Condition | None]] = {}
 
     def add(
         self,
@@ -174,10 +174,14 @@ class Workflow(Flow):
         """
         limit = as_limit("timeout", timeout)
         job = wait_job(check_signal(signal or name), limit, check_one_queue("queue", queue))
-        return self._put(name, _Wait(job), self._rules(after, if_failed))
+        return self._put(name, _SignalNode(job), self._rules(after, if_failed))
 
     def _put(
-        self, name: str, part: Part | _Wait, rules: dict[str, EdgeRule], skip_if: Condition | None = None
+        self,
+        name: str,
+        part: Part | _SignalNode,
+        rules: dict[str, EdgeRule],
+        skip_if: Condition | None = None,
     ) -> Node:
         check_node_name(name)
         if name in self._nodes:
@@ -191,9 +195,9 @@ class Workflow(Flow):
         return rules_of(after, self._if_failed if if_failed is None else rule_of(if_failed))
 
     def _members(self) -> Iterable[Part]:
-        return [part for part, _, _ in self._nodes.values() if not isinstance(part, _Wait)]
+        return [part for part, _, _ in self._nodes.values() if not isinstance(part, _SignalNode)]
 
-    def as_part(self) -> Parts:
+    def as_part(self) -> NodeGroup:
         """As :meth:`Flow.as_part`."""
         places = {name: place for place, name in enumerate(self._nodes)}
         for name, (_, after, skip_if) in self._nodes.items():
@@ -204,12 +208,12 @@ class Workflow(Flow):
         check_acyclic({name: [*after] for name, (_, after, _) in self._nodes.items()})
         queue = cache(self._queue)  # looked for once, and only if a node waits for a signal
         steps = [
-            Step(
-                Call(part.job, queue()).as_part() if isinstance(part, _Wait) else part.as_part(),
+            GroupMember(
+                Call(part.job, queue()).as_part() if isinstance(part, _SignalNode) else part.as_part(),
                 name,
                 [(places[other], rule) for other, rule in after.items()],
                 spec_of(skip_if),
             )
             for name, (part, after, skip_if) in self._nodes.items()
         ]
-        return Parts(NodeKind.WORKFLOW, steps)
+        return NodeGroup(NodeKind.WORKFLOW, steps)

@@ -291,10 +291,10 @@ def _finish() -> None:
             hook.idle().result(max(0.0, until - time.monotonic()))
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     """The threads are the parent's, and so are the events that waited."""
     for hook in list(_all):
         hook.reset()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_reset_after_fork)

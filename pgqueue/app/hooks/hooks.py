@@ -28,7 +28,7 @@ from pgqueue.values.jobs.event import (
     of_job,
     of_verdict,
 )
-from pgqueue.values.jobs.job import Claim, Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.verdict import Succeeded, Verdict
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.payloads.codec import Codec, args_shown
@@ -198,7 +198,7 @@ class Hooks:
         """The arguments of a job. Those of a job that was just enqueued are in clear."""
         return object_of(given.args) if isinstance(given, NewJob) else args_shown(self._codec(), given)
 
-    def _enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+    def _enqueued(self, jobs: Sequence[NewJob], results: Sequence[EnqueueAnswer]) -> None:
         taken = [pair for pair in zip(jobs, results, strict=True) if pair[1].outcome is not Outcome.REJECTED]
         if taken:
             self._tell("enqueued", [of_job("enqueued", done.id, job, self._read) for job, done in taken])

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from weakref import WeakSet
 
-from pgqueue.app.hooks.observed import ClaimedBatch, EndedBatch
-from pgqueue.values.jobs.job import Claim, Enqueued, NewJob
+from pgqueue.app.hooks.observed_batches import ClaimedBatch, EndedBatch
+from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob
 from pgqueue.values.jobs.verdict import Verdict
 
 log = logging.getLogger("pgqueue.observer")
@@ -26,7 +26,7 @@ class Observer:
     A call may come in any thread, and it holds up the work: do not block in it.
     """
 
-    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[EnqueueAnswer]) -> None:
         """The database has taken these enqueues; ``results`` says what became of each.
 
         An enqueue in a transaction of the caller is told of at once: a rollback afterwards is not. Jobs that the database adds
@@ -57,7 +57,7 @@ class Observer:
         """
 
 
-class Event:
+class ObserverChannel:
     """One event, which is called with a batch. It is false if no observer is told of it.
 
     Attributes:
@@ -99,16 +99,16 @@ class Event:
 
 
 class Observers:
-    """The observers of a queue, and one :class:`Event` for each method of :class:`Observer`."""
+    """The observers of a queue, and one :class:`ObserverChannel` for each method of :class:`Observer`."""
 
     def __init__(self) -> None:
         """Tell no observer."""
-        self.enqueued = Event("enqueued")
-        self.claimed = Event("claimed", ClaimedBatch)
-        self.started = Event("started")
-        self.ended = Event("ended", EndedBatch)
-        self.lost = Event("lost")
-        self.reclaimed = Event("reclaimed", EndedBatch)
+        self.enqueued = ObserverChannel("enqueued")
+        self.claimed = ObserverChannel("claimed", ClaimedBatch)
+        self.started = ObserverChannel("started")
+        self.ended = ObserverChannel("ended", EndedBatch)
+        self.lost = ObserverChannel("lost")
+        self.reclaimed = ObserverChannel("reclaimed", EndedBatch)
         self._of_workers: WeakSet[Observers] = WeakSet()
 
     def add(self, observer: Observer) -> None:
@@ -120,7 +120,7 @@ class Observers:
     def tell(self, name: str, function: Callable[..., object]) -> None:
         """Call a function with the batches of one event. Workers that are running call it from now on."""
         for observers in [self, *self._of_workers]:
-            event: Event = getattr(observers, name)
+            event: ObserverChannel = getattr(observers, name)
             event.told = (*event.told, function)
 
     def of_worker(self, observer: Observer) -> "Observers":
@@ -128,7 +128,7 @@ class Observers:
         observers = Observers()
         observers.add(observer)
         for name in EVENTS:
-            event: Event = getattr(observers, name)
+            event: ObserverChannel = getattr(observers, name)
             event.told += getattr(self, name).told
         self._of_workers.add(observers)
         return observers

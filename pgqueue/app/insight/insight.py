@@ -13,7 +13,7 @@ from pgqueue.app.insight.over_time import OverTime
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.connections.database import Database
-from pgqueue.store.connections.replica import Replicated
+from pgqueue.store.connections.replica import ReplicatedDatabase
 from pgqueue.store.insight import insight, searching
 from pgqueue.store.insight import story as stories
 from pgqueue.store.jobs import control
@@ -22,18 +22,18 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.queues import standings
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import AuditEntry
-from pgqueue.values.insight.now import Errors, Found, Running, ScheduleLag, StoreHealth
+from pgqueue.values.insight.now import Errors, Running, ScheduleLag, SearchPage, StoreHealth
 from pgqueue.values.insight.story import Story
 from pgqueue.values.jobs.job import JobState, QueueCount, states_of
 from pgqueue.values.jobs.options import check_page, check_text
-from pgqueue.values.limits.limit import Numbers
+from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.status import LimitDetail, LimitStatus
-from pgqueue.values.payloads.codec import Codec, encoded_key, opened
+from pgqueue.values.payloads.codec import Codec, decode_job, encoded_key
 from pgqueue.values.queues.standing import QueueStanding
 from pgqueue.values.replica import ReplicaStatus
 
 
-class Criteria(TypedDict, total=False):
+class SearchCriteria(TypedDict, total=False):
     """Which jobs a search finds.
 
     Attributes:
@@ -61,7 +61,7 @@ class Criteria(TypedDict, total=False):
     limit: int
 
 
-class Seen(Protocol):
+class InsightQueue(Protocol):
     """A queue."""
 
     @property
@@ -69,7 +69,7 @@ class Seen(Protocol):
         """Where its jobs are."""
 
     @property
-    def limits(self) -> Mapping[str, Numbers]:
+    def limits(self) -> Mapping[str, LimitNumbers]:
         """What its tasks declare."""
 
     @property
@@ -83,10 +83,10 @@ class Insight(OverTime):
     The answers are frozen values; ``msgspec.to_builtins`` makes JSON of each. Instants are of the database's clock.
     """
 
-    def __init__(self, queue: Seen) -> None:
+    def __init__(self, queue: InsightQueue) -> None:
         """Look at this queue."""
         super().__init__(queue)
-        self._queue: Seen = queue
+        self._queue: InsightQueue = queue
 
     def queues(self) -> Sequence[QueueStanding]:
         """How every queue stands: how many jobs in which state, the age of the oldest ready one, the rate, in the order of names.
@@ -128,19 +128,19 @@ class Insight(OverTime):
         plan = insight.running(queue=queue, task=task, limit=check_page(limit))
         return await self._queue.database.arun(plan)
 
-    def search(self, **criteria: Unpack[Criteria]) -> Found:
-        """Jobs in any state that match every criterion given (:class:`Criteria`), newest first.
+    def search(self, **criteria: Unpack[SearchCriteria]) -> SearchPage:
+        """Jobs in any state that match every criterion given (:class:`SearchCriteria`), newest first.
 
         Up to 100,000 jobs are looked at; 10,000 where each one's arguments must be read. The answer says where it stopped.
 
         Raises:
             InvalidOption: a criterion is out of its range, or the queue's codec encodes what it looks into.
         """
-        return _opened(self._queue, self._queue.database.run(_searching(self._queue, criteria)))
+        return _decode_page(self._queue, self._queue.database.run(_search_plan(self._queue, criteria)))
 
-    async def asearch(self, **criteria: Unpack[Criteria]) -> Found:
+    async def asearch(self, **criteria: Unpack[SearchCriteria]) -> SearchPage:
         """As :meth:`search`, awaited."""
-        return _opened(self._queue, await self._queue.database.arun(_searching(self._queue, criteria)))
+        return _decode_page(self._queue, await self._queue.database.arun(_search_plan(self._queue, criteria)))
 
     def story(self, job_id: int) -> Story:
         """What surrounds a job: its place in a flow, the steps that it has done, its checkpoint. ``queue.job`` is its record.
@@ -235,12 +235,12 @@ class Insight(OverTime):
     def replica(self) -> ReplicaStatus | None:
         """How far behind the replica is that answers these methods; None: the queue has none, the primary answers."""
         database = self._queue.database.itself
-        return database.replica_status() if isinstance(database, Replicated) else None
+        return database.replica_status() if isinstance(database, ReplicatedDatabase) else None
 
     async def areplica(self) -> ReplicaStatus | None:
         """As :meth:`replica`, awaited."""
         database = self._queue.database.itself
-        return await database.areplica_status() if isinstance(database, Replicated) else None
+        return await database.areplica_status() if isinstance(database, ReplicatedDatabase) else None
 
     def store(self) -> StoreHealth:
         """How the tables stand: sizes, dead rows, what holds vacuum back, partitions of the history."""
@@ -251,7 +251,7 @@ class Insight(OverTime):
         return await self._queue.database.arun(insight.store())
 
 
-def _searching(queue: Seen, criteria: Criteria) -> Plan[Found]:
+def _search_plan(queue: InsightQueue, criteria: SearchCriteria) -> Plan[SearchPage]:
     given: dict[str, Any] = {name: value for name, value in criteria.items() if value is not None}
     state, key = given.pop("state", None), given.pop("unique_key", None)
     before, limit = given.pop("before", None), given.pop("limit", 100)
@@ -268,5 +268,5 @@ def _searching(queue: Seen, criteria: Criteria) -> Plan[Found]:
     )
 
 
-def _opened(queue: Seen, found: Found) -> Found:
-    return msgspec.structs.replace(found, jobs=tuple(opened(queue.codec, job) for job in found.jobs))
+def _decode_page(queue: InsightQueue, found: SearchPage) -> SearchPage:
+    return msgspec.structs.replace(found, jobs=tuple(decode_job(queue.codec, job) for job in found.jobs))

@@ -17,7 +17,7 @@ from pgqueue.values.insight.now import Which
 from pgqueue.values.insight.series import Series, Totals
 
 
-class Of(TypedDict):
+class FigureOptions(TypedDict):
     """Of which jobs figures are, and by what they are told apart."""
 
     by: Which | None
@@ -25,7 +25,7 @@ class Of(TypedDict):
     task: str | None
 
 
-class Measured(Protocol):
+class FiguresQueue(Protocol):
     """A queue whose workers measure its jobs."""
 
     @property
@@ -36,7 +36,7 @@ class Measured(Protocol):
 class OverTime:
     """What workers have measured, and for how long it is kept."""
 
-    def __init__(self, queue: Measured) -> None:
+    def __init__(self, queue: FiguresQueue) -> None:
         """Look at this queue."""
         self._queue = queue
 
@@ -173,7 +173,7 @@ class OverTime:
         Raises:
             InvalidOption: the instant has no time zone, or no whole minute has passed since.
         """
-        return self._queue.database.run(_comparing(at, length, by=by, queue=queue, task=task))
+        return self._queue.database.run(_compare_plan(at, length, by=by, queue=queue, task=task))
 
     async def acompare(
         self,
@@ -185,14 +185,14 @@ class OverTime:
         task: str | None = None,
     ) -> Comparison:
         """As :meth:`compare`, awaited."""
-        return await self._queue.database.arun(_comparing(at, length, by=by, queue=queue, task=task))
+        return await self._queue.database.arun(_compare_plan(at, length, by=by, queue=queue, task=task))
 
 
 def _series(
-    since: datetime | Duration, until: datetime | None, step: Duration | None, **of: Unpack[Of]
+    since: datetime | Duration, until: datetime | None, step: Duration | None, **of: Unpack[FigureOptions]
 ) -> Plan[Series]:
     length = None if step is None else as_limit("step", step)
-    return over_time.series(*_window(since, until), length, **_checked(of, None))
+    return over_time.series(*_window(since, until), length, **_check_options(of, None))
 
 
 def _depths(
@@ -202,16 +202,16 @@ def _depths(
     return deep.depths(*_window(since, until), length, queue=queue)
 
 
-def _totals(since: datetime | Duration, until: datetime | None, **of: Unpack[Of]) -> Plan[Totals]:
-    return over_time.totals(*_window(since, until), **_checked(of))
+def _totals(since: datetime | Duration, until: datetime | None, **of: Unpack[FigureOptions]) -> Plan[Totals]:
+    return over_time.totals(*_window(since, until), **_check_options(of))
 
 
-def _comparing(at: datetime | Duration, length: Duration, **of: Unpack[Of]) -> Plan[Comparison]:
+def _compare_plan(at: datetime | Duration, length: Duration, **of: Unpack[FigureOptions]) -> Plan[Comparison]:
     instant = _instant("at", at) if isinstance(at, datetime) else as_limit("at", at)
-    return over_time.compare(instant, as_limit("length", length), **_checked(of))
+    return over_time.compare(instant, as_limit("length", length), **_check_options(of))
 
 
-def _checked(of: Of, *others: object) -> Any:  # noqa: ANN401 - the same options
+def _check_options(of: FigureOptions, *others: object) -> Any:  # noqa: ANN401 - the same options
     if of["by"] not in ("queue", "task", *others):
         raise InvalidOption(f"by={of['by']!r:.80}: use 'queue' or 'task'")
     return of

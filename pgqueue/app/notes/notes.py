@@ -24,7 +24,7 @@ from pgqueue.errors import (
 )
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import notes
-from pgqueue.store.jobs.notes import Key
+from pgqueue.store.jobs.notes import NoteKey
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.note import check_step
 from pgqueue.values.payloads.codec import Codec, encoded_note, note_text
@@ -32,10 +32,10 @@ from pgqueue.values.payloads.readable import value_of
 from pgqueue.values.payloads.result import ReturnType, returned_by
 from pgqueue.values.payloads.signature import encode_result
 
-CHECKPOINT: Key = ("checkpoint", "")
+CHECKPOINT: NoteKey = ("checkpoint", "")
 
 
-class Keeps(Protocol):
+class NoteHost(Protocol):
     """Where notes are kept.
 
     Attributes:
@@ -49,7 +49,7 @@ class Keeps(Protocol):
     max_payload: int
 
 
-class Step(NamedTuple):
+class RunningStep(NamedTuple):
     """A step that is being run.
 
     Attributes:
@@ -61,7 +61,7 @@ class Step(NamedTuple):
     returns: ReturnType
 
     @property
-    def key(self) -> Key:
+    def key(self) -> NoteKey:
         """Where its result is noted."""
         return "step", self.name
 
@@ -78,7 +78,7 @@ class Step(NamedTuple):
 class Notes:
     """The steps and the checkpoint of one attempt. Safe to use from several threads, or several asyncio tasks."""
 
-    def __init__(self, claim: Claim, keeps: Keeps, superseded: Callable[[str], Superseded]) -> None:
+    def __init__(self, claim: Claim, keeps: NoteHost, superseded: Callable[[str], Superseded]) -> None:
         """Read nothing yet.
 
         Args:
@@ -89,7 +89,7 @@ class Notes:
         self._claim = claim
         self._keeps = keeps
         self._superseded = superseded
-        self._known: dict[Key, str | None] | None = None
+        self._known: dict[NoteKey, str | None] | None = None
         self._names: set[str] = set()
         self._last: ReturnType | None = None
         self._lock = threading.Lock()
@@ -99,13 +99,13 @@ class Notes:
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:  # noqa: ANN401 - as annotated
         """Run a step, or return the result that is noted; see :meth:`pgqueue.Context.step`."""
-        with self._begun(name, function) as step:
-            if (text := self._noted(step.key)) is not None:
+        with self._begin_step(name, function) as step:
+            if (text := self._recall(step.key)) is not None:
                 return step.read(text)
             value = function(*args, **kwargs)
             if inspect.isawaitable(value):
                 raise _not_awaited(step, value)
-            stored, result = self._prepared(step, value)
+            stored, result = self._prepare(step, value)
             self._keep(step.key, stored)
             return result
 
@@ -113,13 +113,13 @@ class Notes:
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:  # noqa: ANN401 - as annotated
         """As :meth:`step`, awaited; the function may be an ``async def``, too."""
-        with self._begun(name, function) as step:
-            if (text := await self._anoted(step.key)) is not None:
+        with self._begin_step(name, function) as step:
+            if (text := await self._arecall(step.key)) is not None:
                 return step.read(text)
             value = function(*args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
-            stored, result = self._prepared(step, value)
+            stored, result = self._prepare(step, value)
             await self._akeep(step.key, stored)
             return result
 
@@ -133,16 +133,16 @@ class Notes:
 
     def last_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
         """The last checkpoint of the job; None: there is none."""
-        text = self._noted(CHECKPOINT)
+        text = self._recall(CHECKPOINT)
         return None if text is None else value_of(text)
 
     async def alast_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
         """As :meth:`last_checkpoint`, awaited."""
-        text = await self._anoted(CHECKPOINT)
+        text = await self._arecall(CHECKPOINT)
         return None if text is None else value_of(text)
 
     @contextmanager
-    def _begun(self, name: str, function: Callable[..., Any]) -> Iterator[Step]:
+    def _begin_step(self, name: str, function: Callable[..., Any]) -> Iterator[RunningStep]:
         """Take the name; a step that raises frees it, so that the attempt can try it again."""
         check_step(name)
         if not callable(function):
@@ -157,7 +157,7 @@ class Notes:
                 )
             self._names.add(name)
         try:
-            yield Step(name, self._returned_by(name, function))
+            yield RunningStep(name, self._returned_by(name, function))
         except BaseException:
             self._names.discard(name)
             raise
@@ -172,7 +172,7 @@ class Notes:
             self._last = returns
         return returns
 
-    def _noted(self, key: Key) -> str | None:
+    def _recall(self, key: NoteKey) -> str | None:
         """What is noted, as JSON; None: nothing."""
         with self._lock:
             if self._known is None:
@@ -180,38 +180,38 @@ class Notes:
         if key not in self._known:
             return None
         text = self._known[key]
-        return self._opened(text or self._keeps.database.run(notes.recall_long(self._claim.id, key)))
+        return self._decode(text or self._keeps.database.run(notes.recall_long(self._claim.id, key)))
 
-    async def _anoted(self, key: Key) -> str | None:
-        """As :meth:`_noted`, awaited."""
+    async def _arecall(self, key: NoteKey) -> str | None:
+        """As :meth:`_recall`, awaited."""
         async with self._turn:
             if self._known is None:
                 self._known = await self._keeps.database.arun(notes.recall(self._claim.id))
         if key not in self._known:
             return None
         text = self._known[key]
-        return self._opened(text or await self._keeps.database.arun(notes.recall_long(self._claim.id, key)))
+        return self._decode(text or await self._keeps.database.arun(notes.recall_long(self._claim.id, key)))
 
-    def _opened(self, text: str | None) -> str | None:
+    def _decode(self, text: str | None) -> str | None:
         return None if text is None else note_text(self._keeps.codec, self._claim, text)
 
-    def _keep(self, key: Key, stored: str) -> None:
+    def _keep(self, key: NoteKey, stored: str) -> None:
         kept = self._keeps.database.run(notes.keep(self._claim, key, stored))
         self._require(key, kept=kept)
 
-    async def _akeep(self, key: Key, stored: str) -> None:
+    async def _akeep(self, key: NoteKey, stored: str) -> None:
         kept = await self._keeps.database.arun(notes.keep(self._claim, key, stored))
         self._require(key, kept=kept)
 
-    def _require(self, key: Key, *, kept: bool) -> None:
+    def _require(self, key: NoteKey, *, kept: bool) -> None:
         if not kept:
-            raise self._superseded(f"{_spoken(key)} was not recorded")
+            raise self._superseded(f"{_describe_key(key)} was not recorded")
         if key == CHECKPOINT and self._known is not None:
             self._known[key] = None  # to be asked for: its transaction may yet be rolled back
 
-    def _prepared(self, step: Step, value: object) -> tuple[str, Any]:
+    def _prepare(self, step: RunningStep, value: object) -> tuple[str, Any]:
         """A result as it is to be stored, and as this attempt and later ones get it."""
-        what = _spoken(step.key)
+        what = _describe_key(step.key)
         data = self._json(f"the result of {what}", value)
         try:
             result = step.returns.decode(data)
@@ -240,12 +240,12 @@ class Notes:
             raise PayloadNotEncodable(f"{what} cannot be recorded: {error}") from error
 
 
-def _spoken(key: Key) -> str:
+def _describe_key(key: NoteKey) -> str:
     kind, name = key
     return f"step {name!r}" if kind == "step" else kind
 
 
-def _not_awaited(step: Step, value: Awaitable[Any]) -> InvalidOption:
+def _not_awaited(step: RunningStep, value: Awaitable[Any]) -> InvalidOption:
     if inspect.iscoroutine(value):
         value.close()
     return InvalidOption(

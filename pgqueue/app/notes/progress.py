@@ -13,11 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from pgqueue.errors import PayloadNotEncodable
-from pgqueue.store.jobs.notes import Noted
+from pgqueue.store.jobs.notes import StoredProgress
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.note import Progress, Report, Reported, encoded_report
+from pgqueue.values.jobs.note import Progress, ProgressReport, StoredReport, encoded_report
 from pgqueue.values.payloads.codec import Codec, opened_value
-from pgqueue.values.payloads.hiding import logged_error
+from pgqueue.values.payloads.hidden_errors import logged_error
 from pgqueue.values.payloads.readable import UNREADABLE
 
 log = logging.getLogger("pgqueue.task")
@@ -29,7 +29,7 @@ TRIES = 10
 
 class _Kept(NamedTuple):
     claim: Claim
-    report: Report
+    report: ProgressReport
     tries: int = 1
 
 
@@ -46,18 +46,18 @@ class Board:
         self._newest: dict[int, _Kept] = {}
         self._lock = threading.Lock()
 
-    def put(self, claim: Claim, report: Report) -> None:
+    def put(self, claim: Claim, report: ProgressReport) -> None:
         """Keep a report in place of the job's former one."""
         with self._lock:
             self._newest[claim.id] = _Kept(claim, report)
 
-    def take(self) -> list[Reported]:
+    def take(self) -> list[StoredReport]:
         """All reports, as they are to be written; none is left."""
         with self.writing() as reports:
             return reports
 
     @contextmanager
-    def writing(self) -> Iterator[list[Reported]]:
+    def writing(self) -> Iterator[list[StoredReport]]:
         """All reports, to be written within the block. After an error they are kept for another try, unless a newer one has come.
 
         Each is tried ``TRIES`` times at most: one that the database never takes must not hold back those of other jobs.
@@ -74,16 +74,16 @@ class Board:
                 self._newest = again | self._newest
             raise
 
-    def _stored(self, claim: Claim, report: Report) -> Reported:
+    def _stored(self, claim: Claim, report: ProgressReport) -> StoredReport:
         try:
-            return Reported(claim, encoded_report(self._codec, claim, report))
+            return StoredReport(claim, encoded_report(self._codec, claim, report))
         except PayloadNotEncodable as error:
             words = logged_error(self._codec, error)
             log.warning("progress message not kept: %s", words, extra={"job": claim.id, "task": claim.task})
-            return Reported(claim, encoded_report(None, claim, Report(report.done, report.total)))
+            return StoredReport(claim, encoded_report(None, claim, ProgressReport(report.done, report.total)))
 
 
-def opened_progress(codec: Codec | None, noted: Noted | None) -> Progress | None:
+def opened_progress(codec: Codec | None, noted: StoredProgress | None) -> Progress | None:
     """The progress of a job, with its message decoded; what cannot be decoded is shown as unreadable, with the reason."""
     if noted is None:
         return None

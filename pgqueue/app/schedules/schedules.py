@@ -1,7 +1,7 @@
 """The stored schedules as an app sees them: ``queue.schedules``.
 
-When ticks are is decided in :mod:`pgqueue.values.schedules.rule`, which of them fire in :mod:`pgqueue.values.schedules.due`, how a tick fires once in
-:mod:`pgqueue.store.schedules.ticks`, what is stored of a schedule in :mod:`pgqueue.app.schedules.storing`. A worker that starts applies what its
+When ticks are is decided in :mod:`pgqueue.values.schedules.rule`, which of them fire in :mod:`pgqueue.values.schedules.due_ticks`, how a tick fires once in
+:mod:`pgqueue.store.schedules.ticks`, what is stored of a schedule in :mod:`pgqueue.app.schedules.schedule_encoder`. A worker that starts applies what its
 app declares.
 """
 
@@ -11,23 +11,23 @@ from itertools import islice
 from typing import Any, Unpack
 
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.operator import signed
-from pgqueue.app.schedules.declaring import TimingOptions
-from pgqueue.app.schedules.storing import Storing, require_stored
+from pgqueue.app.operator import operator_name
+from pgqueue.app.schedules.declared_schedules import TimingOptions
+from pgqueue.app.schedules.schedule_encoder import ScheduleEncoder, require_stored
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.plan import Plan
 from pgqueue.store.schedules import schedules, ticks
-from pgqueue.values.jobs.job import Enqueued
+from pgqueue.values.jobs.job import EnqueueAnswer
 from pgqueue.values.jobs.options import check_page
-from pgqueue.values.schedules.record import Applied, Change, Run, Schedule
+from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange, ScheduleRun
 from pgqueue.values.schedules.rule import Tick
 
 log = logging.getLogger("pgqueue")
 
 
-class Schedules(Storing):
+class Schedules(ScheduleEncoder):
     """The stored schedules of a queue. Each method runs one plan; the awaited one has an ``a`` before its name."""
 
     def apply(self) -> Applied:
@@ -36,11 +36,11 @@ class Schedules(Storing):
         Returns:
             The names of those that were added, changed and removed, and of those whose name is taken.
         """
-        return said(self._queue.database.run(self.application()))
+        return log_applied(self._queue.database.run(self.application()))
 
     async def aapply(self) -> Applied:
         """As :meth:`apply`, awaited."""
-        return said(await self._queue.database.arun(self.application()))
+        return log_applied(await self._queue.database.arun(self.application()))
 
     def add(
         self,
@@ -93,7 +93,7 @@ class Schedules(Storing):
         by: str | None = None,
         connection: object = None,
         **timing: Unpack[TimingOptions],
-    ) -> Change:
+    ) -> ScheduleChange:
         """Add a schedule at run time, or change the one of this name. Another rule does not invent ticks of the past.
 
         Args:
@@ -122,7 +122,7 @@ class Schedules(Storing):
         by: str | None = None,
         connection: object = None,
         **timing: Unpack[TimingOptions],
-    ) -> Change:
+    ) -> ScheduleChange:
         """As :meth:`put`, awaited."""
         plan = self._putting(name, call, cron, timing, by)
         return require_stored(name, await self._queue.database.arun(plan, connection))
@@ -133,11 +133,11 @@ class Schedules(Storing):
         Raises:
             UnknownSchedule: there is none of this name.
         """
-        return self._opened(self._queue.database.run(schedules.dated(name))[0])
+        return self._decode(self._queue.database.run(schedules.dated(name))[0])
 
     async def aget(self, name: str) -> Schedule:
         """As :meth:`get`, awaited."""
-        return self._opened((await self._queue.database.arun(schedules.dated(name)))[0])
+        return self._decode((await self._queue.database.arun(schedules.dated(name)))[0])
 
     def find(self, *, task: str | None = None, after: str = "", limit: int = 100) -> list[Schedule]:
         """Schedules in the order of their names.
@@ -148,14 +148,14 @@ class Schedules(Storing):
             limit: at most how many, up to 10,000.
         """
         found = self._queue.database.run(schedules.listed(task=task, after=after, limit=check_page(limit)))
-        return [self._opened(one) for one in found]
+        return [self._decode(one) for one in found]
 
     async def afind(self, *, task: str | None = None, after: str = "", limit: int = 100) -> list[Schedule]:
         """As :meth:`find`, awaited."""
         found = await self._queue.database.arun(
             schedules.listed(task=task, after=after, limit=check_page(limit))
         )
-        return [self._opened(one) for one in found]
+        return [self._decode(one) for one in found]
 
     def next(self, name: str, *, count: int = 10) -> list[Tick]:
         """The next ticks of a schedule, and those that a clock change drops, which are marked.
@@ -168,11 +168,11 @@ class Schedules(Storing):
             UnknownSchedule: there is none of this name.
             InvalidOption: the schedule makes no sense.
         """
-        return upcoming(*self._queue.database.run(schedules.dated(name)), check_page(count))
+        return next_ticks(*self._queue.database.run(schedules.dated(name)), check_page(count))
 
     async def anext(self, name: str, *, count: int = 10) -> list[Tick]:
         """As :meth:`next`, awaited."""
-        return upcoming(*await self._queue.database.arun(schedules.dated(name)), check_page(count))
+        return next_ticks(*await self._queue.database.arun(schedules.dated(name)), check_page(count))
 
     def pause(self, name: str, *, by: str | None = None) -> bool:
         """Fire no tick of a schedule until it is resumed.
@@ -187,11 +187,11 @@ class Schedules(Storing):
         Raises:
             UnknownSchedule: there is none of this name.
         """
-        return self._queue.database.run(_pausing(name, by))
+        return self._queue.database.run(_pause_plan(name, by))
 
     async def apause(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`pause`, awaited."""
-        return await self._queue.database.arun(_pausing(name, by))
+        return await self._queue.database.arun(_pause_plan(name, by))
 
     def resume(self, name: str, *, by: str | None = None) -> bool:
         """Fire the ticks of a paused schedule again, or of one that was set aside; what became due meanwhile is missed.
@@ -203,11 +203,11 @@ class Schedules(Storing):
         Returns:
             False if it was neither.
         """
-        return self._queue.database.run(_resuming(name, by))
+        return self._queue.database.run(_resume_plan(name, by))
 
     async def aresume(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`resume`, awaited."""
-        return await self._queue.database.arun(_resuming(name, by))
+        return await self._queue.database.arun(_resume_plan(name, by))
 
     def remove(self, name: str, *, by: str | None = None) -> bool:
         """Delete a schedule; its jobs stay.
@@ -219,11 +219,11 @@ class Schedules(Storing):
         Returns:
             False: there was none of this name.
         """
-        return self._queue.database.run(_removing(name, by))
+        return self._queue.database.run(_remove_plan(name, by))
 
     async def aremove(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`remove`, awaited."""
-        return await self._queue.database.arun(_removing(name, by))
+        return await self._queue.database.arun(_remove_plan(name, by))
 
     def fire(self, name: str, *, by: str | None = None) -> JobHandle[Any] | None:
         """Enqueue a job of a schedule now; its next tick stays.
@@ -238,13 +238,15 @@ class Schedules(Storing):
         Raises:
             UnknownSchedule: there is none of this name.
         """
-        return self._handle(self._queue.database.run(_firing(name, by)))
+        return self._handle(self._queue.database.run(_fire_plan(name, by)))
 
     async def afire(self, name: str, *, by: str | None = None) -> JobHandle[Any] | None:
         """As :meth:`fire`, awaited."""
-        return self._handle(await self._queue.database.arun(_firing(name, by)))
+        return self._handle(await self._queue.database.arun(_fire_plan(name, by)))
 
-    def backfill(self, name: str, start: datetime, end: datetime, *, by: str | None = None) -> list[Run]:
+    def backfill(
+        self, name: str, start: datetime, end: datetime, *, by: str | None = None
+    ) -> list[ScheduleRun]:
         """Fire the ticks of a stretch of the past that have not fired, in order. Ticks are remembered for 30 days.
 
         Args:
@@ -260,15 +262,15 @@ class Schedules(Storing):
             UnknownSchedule: there is none of this name.
             InvalidOption: the stretch does not end by now, or has more than 10,000 ticks.
         """
-        return self._queue.database.run(_filling(name, start, end, by))
+        return self._queue.database.run(_backfill_plan(name, start, end, by))
 
     async def abackfill(
         self, name: str, start: datetime, end: datetime, *, by: str | None = None
-    ) -> list[Run]:
+    ) -> list[ScheduleRun]:
         """As :meth:`backfill`, awaited."""
-        return await self._queue.database.arun(_filling(name, start, end, by))
+        return await self._queue.database.arun(_backfill_plan(name, start, end, by))
 
-    def runs(self, name: str, *, before: datetime | None = None, limit: int = 100) -> list[Run]:
+    def runs(self, name: str, *, before: datetime | None = None, limit: int = 100) -> list[ScheduleRun]:
         """The ticks of a schedule that were decided on in the last 30 days, the latest first, and their jobs.
 
         Args:
@@ -278,17 +280,19 @@ class Schedules(Storing):
         """
         return self._queue.database.run(ticks.runs(name, before=_page_from(before), limit=check_page(limit)))
 
-    async def aruns(self, name: str, *, before: datetime | None = None, limit: int = 100) -> list[Run]:
+    async def aruns(
+        self, name: str, *, before: datetime | None = None, limit: int = 100
+    ) -> list[ScheduleRun]:
         """As :meth:`runs`, awaited."""
         return await self._queue.database.arun(
             ticks.runs(name, before=_page_from(before), limit=check_page(limit))
         )
 
     def _handle(self, job_id: int | None) -> JobHandle[Any] | None:
-        return None if job_id is None else JobHandle(Enqueued(job_id), self._queue)
+        return None if job_id is None else JobHandle(EnqueueAnswer(job_id), self._queue)
 
 
-def upcoming(schedule: Schedule, now: datetime, count: int) -> list[Tick]:
+def next_ticks(schedule: Schedule, now: datetime, count: int) -> list[Tick]:
     """The next ticks of a schedule after an instant, and those that a clock change drops.
 
     Raises:
@@ -299,7 +303,7 @@ def upcoming(schedule: Schedule, now: datetime, count: int) -> list[Tick]:
     return [*islice(schedule.timing.after(now), count)]
 
 
-def said(applied: Applied) -> Applied:
+def log_applied(applied: Applied) -> Applied:
     """Log what became of declared schedules."""
     for what in ("added", "changed", "removed"):
         if names := getattr(applied, what):
@@ -312,27 +316,27 @@ def said(applied: Applied) -> Applied:
     return applied
 
 
-def _pausing(name: str, by: str | None) -> Plan[bool]:
-    by = signed(by)
-    return audit.noted(schedules.pause(name, by), "schedule pause", name, by=by)
+def _pause_plan(name: str, by: str | None) -> Plan[bool]:
+    by = operator_name(by)
+    return audit.audited(schedules.pause(name, by), "schedule pause", name, by=by)
 
 
-def _resuming(name: str, by: str | None) -> Plan[bool]:
-    return audit.noted(schedules.resume(name), "schedule resume", name, by=signed(by))
+def _resume_plan(name: str, by: str | None) -> Plan[bool]:
+    return audit.audited(schedules.resume(name), "schedule resume", name, by=operator_name(by))
 
 
-def _removing(name: str, by: str | None) -> Plan[bool]:
-    return audit.noted(schedules.remove(name), "schedule remove", name, by=signed(by))
+def _remove_plan(name: str, by: str | None) -> Plan[bool]:
+    return audit.audited(schedules.remove(name), "schedule remove", name, by=operator_name(by))
 
 
-def _firing(name: str, by: str | None) -> Plan[int | None]:
-    return audit.noted(ticks.fire(name), "schedule fire", name, by=signed(by), jobs=lambda _: 1)
+def _fire_plan(name: str, by: str | None) -> Plan[int | None]:
+    return audit.audited(ticks.fire(name), "schedule fire", name, by=operator_name(by), jobs=lambda _: 1)
 
 
-def _filling(name: str, start: datetime, end: datetime, by: str | None) -> Plan[list[Run]]:
+def _backfill_plan(name: str, start: datetime, end: datetime, by: str | None) -> Plan[list[ScheduleRun]]:
     done = ticks.backfill(name, _aware("start", start), _aware("end", end))
     given: dict[str, Any] = {"from": start.isoformat(), "to": end.isoformat()}
-    return audit.noted(done, "schedule backfill", name, by=signed(by), jobs=len, **given)
+    return audit.audited(done, "schedule backfill", name, by=operator_name(by), jobs=len, **given)
 
 
 def _aware(what: str, instant: datetime) -> datetime:

@@ -12,10 +12,10 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.payloads.codec import Codec, payload_text
 from pgqueue.values.payloads.readable import value_of
-from pgqueue.values.signals import Awaited, check_signal, flow_target, job_target, key_target
+from pgqueue.values.signals import SignalWait, check_signal, flow_target, job_target, key_target
 
 
-class Host(Protocol):
+class WaitHost(Protocol):
     """What runs attempts, as a task that waits sees it.
 
     Attributes:
@@ -33,7 +33,7 @@ class CanWait:
     __slots__ = ()
 
     job: Claim
-    _host: Host
+    _host: WaitHost
 
     def wait_for(self, name: str, *, key: str | None = None, timeout: Duration | None = None) -> Any:  # noqa: ANN401 - any JSON
         """What was sent with a signal; if it is not there yet, the attempt ends here, and the job waits for it.
@@ -92,23 +92,23 @@ class CanWait:
 
 def signal_of_flow(ctx: CanWait, flow_id: int, name: str, timeout: Duration | None) -> Any:  # noqa: ANN401 - any JSON
     """As :meth:`CanWait.wait_for`, for a signal that is sent to the whole flow."""
-    awaited = Awaited(ctx.job.id, check_signal(name), flow_target(flow_id), as_limit("timeout", timeout))
+    awaited = SignalWait(ctx.job.id, check_signal(name), flow_target(flow_id), as_limit("timeout", timeout))
     return _payload(awaited, ctx._host.database.run(signals.look(awaited)), ctx._host.codec)  # noqa: SLF001 - of this module's own class
 
 
-def _for_signal(job_id: int, name: str, key: str | None, timeout: Duration | None) -> Awaited:
+def _for_signal(job_id: int, name: str, key: str | None, timeout: Duration | None) -> SignalWait:
     """A wait for a signal.
 
     Raises:
         InvalidOption: the name, the key or the timeout is out of its range.
     """
     target = job_target(job_id) if key is None else key_target(key)
-    return Awaited(job_id, check_signal(name), target, as_limit("timeout", timeout))
+    return SignalWait(job_id, check_signal(name), target, as_limit("timeout", timeout))
 
 
-def _for_time(job_id: int, name: str, duration: Duration) -> Awaited:
+def _for_time(job_id: int, name: str, duration: Duration) -> SignalWait:
     """A wait for a time; what raises is as for :func:`_for_signal`."""
-    return Awaited(job_id, check_signal(name), None, as_limit("duration", duration))
+    return SignalWait(job_id, check_signal(name), None, as_limit("duration", duration))
 
 
 def _callback(job_id: int, name: str, timeout: Duration | None) -> Plan[str]:
@@ -116,7 +116,7 @@ def _callback(job_id: int, name: str, timeout: Duration | None) -> Plan[str]:
     return signals.callback(_for_signal(job_id, name, None, timeout))
 
 
-def _payload(awaited: Awaited, looked: signals.Looked, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSON
+def _payload(awaited: SignalWait, looked: signals.SignalLook, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSON
     """What came with the signal.
 
     Raises:
@@ -131,7 +131,7 @@ def _payload(awaited: Awaited, looked: signals.Looked, codec: Codec | None) -> A
     return None if looked.payload is None else value_of(payload_text(codec, looked.payload))
 
 
-def _require_over(awaited: Awaited, looked: signals.Looked) -> None:
+def _require_over(awaited: SignalWait, looked: signals.SignalLook) -> None:
     """Return if the time is over.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.notes.progress import Board
-from pgqueue.app.takes.heartbeat import Heartbeat
+from pgqueue.app.takes.heartbeat import TakeHeartbeat
 from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.listener import listen_statement
@@ -22,8 +22,8 @@ from pgqueue.store.connections.session import OWN, PLANNER
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.jobs.portions import Portions
-from pgqueue.store.limits.limits import Taken
-from pgqueue.store.limits.served_lanes import Lanes
+from pgqueue.store.limits.limits import LaneClaims
+from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.jobs.job import Claim
@@ -36,15 +36,15 @@ from pgqueue.values.jobs.verdict import (
     Verdict,
     as_recorded,
     describe,
-    expired,
-    failed,
+    expired_verdict,
+    failed_verdict,
     judge,
 )
-from pgqueue.values.limits.limit import Numbers
-from pgqueue.values.limits.limiting import Limiting
+from pgqueue.values.limits.limit import LimitNumbers
+from pgqueue.values.limits.task_limits import TaskLimits
 from pgqueue.values.payloads.codec import Codec, args_of, with_encoded_errors
-from pgqueue.values.payloads.hiding import logged_error, logged_undecodable
-from pgqueue.values.queues.serving import Serving
+from pgqueue.values.payloads.hidden_errors import logged_error, logged_undecodable
+from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.queues.shares import split_of
 from pgqueue.values.workers.lease import POLL, renew_every
 
@@ -76,15 +76,15 @@ class TakeBase:
         database: Database,
         count: int,
         *,
-        served: Serving,
+        served: ServedQueues,
         timeout: timedelta | None,
         lease: timedelta,
         keep: bool,
         policy_of: Callable[[str], Retry],
         observers: Observers,
         codec: Codec | None,
-        limits: Callable[[], Mapping[str, Numbers]],
-        limiting: Callable[[], Mapping[str, Limiting | None]],
+        limits: Callable[[], Mapping[str, LimitNumbers]],
+        limiting: Callable[[], Mapping[str, TaskLimits | None]],
     ) -> None:
         """Describe a take.
 
@@ -132,11 +132,11 @@ class TakeBase:
         """Start afresh: a new worker that holds nothing."""
         self.worker = leases.WorkerInfo.here(self.count, self.served.entries)
         self._split = split_of(self.served, expovariate)
-        self._lanes = Lanes(self._limits, self._limiting, self.served)
+        self._lanes = ServedLanes(self._limits, self._limiting, self.served)
         self.held: dict[int, Claim] = {}
         self._again_in: float | None = None
         self.cancelled: set[int] = set()
-        self.heartbeat = Heartbeat(
+        self.heartbeat = TakeHeartbeat(
             self.database,
             self.worker.id,
             self.lease,
@@ -152,12 +152,12 @@ class TakeBase:
         self.lost = False
         self.taken_at = 0.0
 
-    def arrive(self) -> Plan[upkeep.Polled]:
+    def arrive(self) -> Plan[upkeep.PollResult]:
         """Register as a worker or stay registered, and make due jobs ready; what there is to do besides."""
         self.looking = True
         return upkeep.arrive(self.worker, self.lease)
 
-    def looks(self, polled: upkeep.Polled) -> Iterator[Plan[Taken]]:
+    def looks(self, polled: upkeep.PollResult) -> Iterator[Plan[LaneClaims]]:
         """The plans that claim what is ready, and limited jobs that may start now: these or those first, in turn.
 
         Each is to be run before the next is asked for, and what it claims given to :meth:`took`.
@@ -170,20 +170,20 @@ class TakeBase:
             if (room := self.count - len(self.held)) > 0:
                 yield make(room)
 
-    def took(self, taken: Taken) -> None:
+    def took(self, taken: LaneClaims) -> None:
         """Hold what was claimed."""
         self.held |= {one.id: one for one in taken.claims}
         self._again_in = taken.again_in or self._again_in
 
     @plan
-    def _look_at_queues(self, room: int) -> Steps[Taken]:
+    def _look_at_queues(self, room: int) -> Steps[LaneClaims]:
         claims = yield from claim.look(
             self.worker.id, self.served, room, portions=self._portions, split=self._split
         )
-        return Taken(claims, {}, 0.0, None)
+        return LaneClaims(claims, {}, 0.0, None)
 
     @plan(transaction=True)
-    def _look_at_lanes(self, room: int) -> Steps[Taken]:
+    def _look_at_lanes(self, room: int) -> Steps[LaneClaims]:
         """Jobs of rates are claimed at their instant and not before it: what is handed over starts at once."""
         claims: list[Claim] = []
         while (portion := min(room - len(claims), self._portions.most)) > 0:
@@ -192,9 +192,9 @@ class TakeBase:
             claims += taken.claims
             if len(taken.claims) < portion:
                 break
-        return Taken(claims, {}, 0.0, taken.again_in)
+        return LaneClaims(claims, {}, 0.0, taken.again_in)
 
-    def found(self, polled: upkeep.Polled) -> float:
+    def found(self, polled: upkeep.PollResult) -> float:
         """Begin with what is held; returns how many seconds to wait if that is nothing."""
         if self.held:
             self.observers.claimed([*self.held.values()])
@@ -214,7 +214,7 @@ class TakeBase:
         """Read the arguments of what is held; what cannot be read or has expired is held no more, and is to be recorded."""
         verdicts = []
         for held in list(self.held.values()):
-            if (late := expired(held, time.monotonic())) is not None:
+            if (late := expired_verdict(held, time.monotonic())) is not None:
                 log.warning("job is dead: expired", extra={"job": held.id, "task": held.task})
                 verdicts.append(late)
                 continue
@@ -242,7 +242,7 @@ class TakeBase:
             policy = self._policy_of(held.task)
             return self._judge(held, raised, policy if raised is error else _unselective(policy))
         described = describe(raised, held.attempt)
-        return failed(held, described, delay=delay, seconds=time.monotonic() - self.taken_at)
+        return failed_verdict(held, described, delay=delay, seconds=time.monotonic() - self.taken_at)
 
     def ending(self, error: BaseException | None) -> list[Verdict]:
         """What becomes of everything still held when the block is left.
@@ -299,7 +299,7 @@ class TakeBase:
             ids = {verdict.claim.id for verdict in verdicts}
             for job_id in ids:
                 self.held.pop(job_id, None)
-            raise _superseded(ids)
+            raise _superseded_error(ids)
         for verdict in verdicts:
             if self.held.pop(verdict.claim.id, None) is None:
                 raise JobError(f"job {verdict.claim.id} is settled already")
@@ -319,7 +319,7 @@ class TakeBase:
         if lost:
             self.superseded = True
             self.observers.lost(lost)
-            raise _superseded({one.id for one in lost})
+            raise _superseded_error({one.id for one in lost})
 
     @property
     def listening(self) -> str | None:
@@ -341,6 +341,6 @@ def _unselective(policy: Retry) -> Retry:
     return Retry(wait=policy.wait, stop=policy.stop)
 
 
-def _superseded(ids: set[int]) -> Superseded:
+def _superseded_error(ids: set[int]) -> Superseded:
     named = ", ".join(map(str, sorted(ids)))
     return Superseded(f"the lease was lost, and with it job {named}: not recorded")

@@ -41,7 +41,7 @@ LONGEST_JOIN = 1.0
 log = logging.getLogger("pgqueue.take")
 
 
-class Heartbeat:
+class TakeHeartbeat:
     """Renews a lease every third of it, and asks for jobs to cancel, until it is stopped or the lease is lost."""
 
     def __init__(

@@ -30,12 +30,12 @@ from pgqueue.app.takes.heartbeat import within
 from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.session import cut_off
-from pgqueue.store.flows import following
+from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs.sweep import (
     aagain_after_deadlock,
     again_after_deadlock,
     arun_sweep,
-    reclaiming,
+    reclaim,
     run_sweep,
 )
 from pgqueue.store.plan import Plan, arun, run
@@ -137,8 +137,8 @@ class Take(TakeBase):
         """Do what a poll says that there is to do, and claim; how many seconds to wait if that was nothing."""
         polled = self._run(self.arrive())
         if polled.lost:
-            self.note_reclaimed(run_sweep(reclaiming(), self._run).verdicts)
-        while polled.flow_work and self._run(following.work()):
+            self.note_reclaimed(run_sweep(reclaim(), self._run).verdicts)
+        while polled.flow_work and self._run(flow_progress.work()):
             pass
         for plan in self.looks(polled):
             self.took(self._run(plan))
@@ -235,8 +235,8 @@ class AsyncTake(TakeBase):
         """Do what a poll says that there is to do, and claim; how many seconds to wait if that was nothing."""
         polled = await self._run(self.arrive())
         if polled.lost:
-            self.note_reclaimed((await arun_sweep(reclaiming(), self._run)).verdicts)
-        while polled.flow_work and await self._run(following.work()):
+            self.note_reclaimed((await arun_sweep(reclaim(), self._run)).verdicts)
+        while polled.flow_work and await self._run(flow_progress.work()):
             pass
         for plan in self.looks(polled):
             self.took(await self._run(plan))

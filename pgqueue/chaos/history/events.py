@@ -41,13 +41,13 @@ EndState: TypeAlias = Literal["succeeded", "dead", "cancelled"]
 LiveState: TypeAlias = Literal["blocked", "scheduled", "ready", "running"]
 
 
-class _Event(
+class _LogEvent(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="kind", tag=str.lower
 ):
     at: float
 
 
-class Declared(_Event, frozen=True):
+class Declared(_LogEvent, frozen=True):
     """What a limit allows.
 
     Attributes:
@@ -66,7 +66,7 @@ class Declared(_Event, frozen=True):
     ordered: bool = False
 
 
-class Due(_Event, frozen=True):
+class Due(_LogEvent, frozen=True):
     """A tick of a schedule was due, and has to have made exactly one job.
 
     Attributes:
@@ -79,7 +79,7 @@ class Due(_Event, frozen=True):
     tick: str
 
 
-class Enqueued(_Event, frozen=True):
+class Enqueued(_LogEvent, frozen=True):
     """A job was enqueued, or an enqueue was tried.
 
     Attributes:
@@ -109,7 +109,7 @@ class Enqueued(_Event, frozen=True):
     transactional: bool = False
 
 
-class Claimed(_Event, frozen=True):
+class Claimed(_LogEvent, frozen=True):
     """A worker has claimed a job.
 
     Attributes:
@@ -128,7 +128,7 @@ class Claimed(_Event, frozen=True):
     fence: int = 0
 
 
-class Started(_Event, frozen=True):
+class Started(_LogEvent, frozen=True):
     """A task has begun to run.
 
     Attributes:
@@ -145,7 +145,7 @@ class Started(_Event, frozen=True):
     fence: int = 0
 
 
-class Stopped(_Event, frozen=True):
+class Stopped(_LogEvent, frozen=True):
     """A task has returned or raised; the queue does not know yet.
 
     Attributes:
@@ -162,7 +162,7 @@ class Stopped(_Event, frozen=True):
     fence: int = 0
 
 
-class Ended(_Event, frozen=True):
+class Ended(_LogEvent, frozen=True):
     """The queue has recorded how an attempt ended, or has refused to: the attempt was superseded.
 
     Attributes:
@@ -183,7 +183,7 @@ class Ended(_Event, frozen=True):
     fence: int = 0
 
 
-class Reclaimed(_Event, frozen=True):
+class Reclaimed(_LogEvent, frozen=True):
     """A sweeper has taken a job from a lost worker.
 
     Attributes:
@@ -202,7 +202,7 @@ class Reclaimed(_Event, frozen=True):
     fence: int = 0
 
 
-class Renewed(_Event, frozen=True):
+class Renewed(_LogEvent, frozen=True):
     """A worker has registered, or has renewed its lease.
 
     Attributes:
@@ -215,7 +215,7 @@ class Renewed(_Event, frozen=True):
     lease: float
 
 
-class Left(_Event, frozen=True):
+class Left(_LogEvent, frozen=True):
     """A worker is gone.
 
     Attributes:
@@ -229,7 +229,7 @@ class Left(_Event, frozen=True):
     returned: bool = False
 
 
-class Revived(_Event, frozen=True):
+class Revived(_LogEvent, frozen=True):
     """A caller has retried a dead job: it has all its attempts again; or has purged it.
 
     Attributes:
@@ -242,7 +242,7 @@ class Revived(_Event, frozen=True):
     purged: bool = False
 
 
-class Effect(_Event, frozen=True):
+class Effect(_LogEvent, frozen=True):
     """A row that a task wrote in ``ctx.transaction()``, found at the end.
 
     Attributes:
@@ -255,7 +255,7 @@ class Effect(_Event, frozen=True):
     attempt: int | None = None
 
 
-class Recorded(_Event, frozen=True):
+class Recorded(_LogEvent, frozen=True):
     """A record of an ended job, found at the end.
 
     Attributes:
@@ -276,7 +276,7 @@ class Recorded(_Event, frozen=True):
     exhausted: bool = False
 
 
-class Live(_Event, frozen=True):
+class Live(_LogEvent, frozen=True):
     """A job that has not ended, found at the end.
 
     Attributes:

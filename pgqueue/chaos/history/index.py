@@ -35,7 +35,7 @@ _at = attrgetter("at")
 ENDED = frozenset({"succeeded", "dead", "cancelled"})
 
 
-class Turn:
+class ObservedAttempt:
     """An attempt as the log saw it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Turn:
         )
 
 
-class Life:
+class ObservedJob:
     """What the log says of one job.
 
     Attributes:
@@ -107,13 +107,13 @@ class Life:
         """A job of which nothing is known."""
         self.job = job
         self.enqueued: Enqueued | None = None
-        self.turns: list[Turn] = []
+        self.turns: list[ObservedAttempt] = []
         self.excess: list[Ended | Reclaimed] = []
         self.revived: list[Revived] = []
         self.effects: list[Effect] = []
         self.records: list[Recorded] = []
         self.live: Live | None = None
-        self._open: list[Turn] = []
+        self._open: list[ObservedAttempt] = []
 
     @property
     def evidence(self) -> tuple[Event, ...]:
@@ -172,13 +172,13 @@ class Life:
             case Live():
                 self.live = event
 
-    def _new_turn(self, event: Claimed | Started | Ended) -> Turn:
-        turn = Turn(event)
+    def _new_turn(self, event: Claimed | Started | Ended) -> ObservedAttempt:
+        turn = ObservedAttempt(event)
         self.turns.append(turn)
         self._open.append(turn)
         return turn
 
-    def _last(self, event: Started | Stopped | Ended) -> Turn | None:
+    def _last(self, event: Started | Stopped | Ended) -> ObservedAttempt | None:
         return next((turn for turn in reversed(self.turns) if turn.is_named(event)), None)
 
     def _close(self, event: Ended | Reclaimed) -> None:
@@ -202,7 +202,7 @@ class History:
 
     def __init__(self, events: Iterable[Event]) -> None:
         """Sort the events by time, and by what they tell of."""
-        self.lives: dict[JobName, Life] = {}
+        self.lives: dict[JobName, ObservedJob] = {}
         self.limits: dict[str, Declared] = {}
         self.due: list[Due] = []
         self.left: dict[str, Left] = {}
@@ -220,7 +220,7 @@ class History:
                 case _:
                     self._life(event.job).add(event)
 
-    def until(self, turn: Turn) -> float:
+    def until(self, turn: ObservedAttempt) -> float:
         """Until when at most the worker held the claim of a turn, in seconds; infinity: it still does.
 
         What is not known counts as short: a superseded attempt whose reclaim nobody wrote held its claim for no time, and a worker
@@ -239,10 +239,10 @@ class History:
         place = bisect_right(found, at, key=_at)
         return found[place - 1] if place else None
 
-    def _life(self, job: JobName) -> Life:
+    def _life(self, job: JobName) -> ObservedJob:
         life = self.lives.get(job)
         if life is None:
-            life = self.lives[job] = Life(job)
+            life = self.lives[job] = ObservedJob(job)
         return life
 
 

@@ -19,7 +19,7 @@ from math import inf
 from typing import NamedTuple
 
 from pgqueue.chaos.history.events import Declared, Event, JobName, Started, Violation
-from pgqueue.chaos.history.index import History, Life, Rules, Turn
+from pgqueue.chaos.history.index import History, ObservedAttempt, ObservedJob, Rules
 from pgqueue.values.limits import gcra
 
 ONE_LIVE_JOB = 4
@@ -31,7 +31,7 @@ REPEATS = 13
 
 def one_live_job_per_key(history: History, _: Rules) -> Iterator[Violation]:
     """The times in which jobs of one key were certainly live do not overlap."""
-    spans: dict[str, list[tuple[float, float, Life]]] = defaultdict(list)
+    spans: dict[str, list[tuple[float, float, ObservedJob]]] = defaultdict(list)
     for life in history.lives.values():
         if life.may_exist and life.enqueued is not None and life.enqueued.key is not None:
             spans[life.enqueued.key] += ((*span, life) for span in _live(life))
@@ -39,8 +39,8 @@ def one_live_job_per_key(history: History, _: Rules) -> Iterator[Violation]:
         yield from _overlaps(key, sorted(found, key=lambda one: one[:2]))
 
 
-def _overlaps(key: str, spans: list[tuple[float, float, Life]]) -> Iterator[Violation]:
-    longest: tuple[float, float, Life] | None = None
+def _overlaps(key: str, spans: list[tuple[float, float, ObservedJob]]) -> Iterator[Violation]:
+    longest: tuple[float, float, ObservedJob] | None = None
     for span in spans:
         if longest is not None and span[0] < longest[1] and span[2] is not longest[2]:
             one, other = longest[2], span[2]
@@ -53,7 +53,7 @@ def _overlaps(key: str, spans: list[tuple[float, float, Life]]) -> Iterator[Viol
             longest = span
 
 
-def _live(life: Life) -> list[tuple[float, float]]:
+def _live(life: ObservedJob) -> list[tuple[float, float]]:
     """When it was certainly live: once since its enqueue, and once since each retry of it after it was dead."""
     began = [life.enqueued.at] if life.enqueued and life.enqueued.commit == "acknowledged" else []
     began += [one.at for one in life.revived if not one.purged]
@@ -67,7 +67,7 @@ def _live(life: Life) -> list[tuple[float, float]]:
     return list(zip(began, ended, strict=True))
 
 
-def _last_act(life: Life, turn: Turn) -> float:
+def _last_act(life: ObservedJob, turn: ObservedAttempt) -> float:
     if not turn.heard or turn.started is None:
         return 0.0
     acts = [turn.started] if turn.stopped is None or life.transactional else [turn.started, turn.stopped]
@@ -76,27 +76,27 @@ def _last_act(life: Life, turn: Turn) -> float:
 
 def limits_hold(history: History, rules: Rules) -> Iterator[Violation]:
     """No more jobs of a key run at once than its limit allows."""
-    for limit, key, lives in _keyed(history):
+    for limit, key, lives in _limits_by_key(history):
         if limit.most is not None:
-            yield from _crowded(history, rules, key, limit.most, lives)
+            yield from _check_most(history, rules, key, limit.most, lives)
 
 
 def rates_hold(history: History, rules: Rules) -> Iterator[Violation]:
     """Jobs of a key start no faster than its rate allows."""
-    for limit, key, lives in _keyed(history):
+    for limit, key, lives in _limits_by_key(history):
         if limit.every is not None:
             yield from _too_fast(rules, key, limit, [one for life in lives for one in life.starts])
 
 
 def keys_are_ordered(history: History, _: Rules) -> Iterator[Violation]:
     """The jobs of an ordered key start in the order of their places, and none before all attempts of those ahead of it."""
-    for limit, key, lives in _keyed(history):
+    for limit, key, lives in _limits_by_key(history):
         if limit.ordered:
             yield from _out_of_order(key, lives)
 
 
-def _keyed(history: History) -> Iterator[tuple[Declared, str, list[Life]]]:
-    lives: dict[str, list[Life]] = defaultdict(list)
+def _limits_by_key(history: History) -> Iterator[tuple[Declared, str, list[ObservedJob]]]:
+    lives: dict[str, list[ObservedJob]] = defaultdict(list)
     for life in history.lives.values():
         for key in () if life.enqueued is None else life.enqueued.limits:
             lives[key].append(life)
@@ -106,8 +106,8 @@ def _keyed(history: History) -> Iterator[tuple[Declared, str, list[Life]]]:
             yield limit, key, found
 
 
-def _crowded(
-    history: History, rules: Rules, key: str, most: int, lives: Sequence[Life]
+def _check_most(
+    history: History, rules: Rules, key: str, most: int, lives: Sequence[ObservedJob]
 ) -> Iterator[Violation]:
     steps = sorted(
         (at, change, started.job, started)
@@ -129,7 +129,7 @@ def _crowded(
             return
 
 
-def _runs_until(history: History, rules: Rules, life: Life, turn: Turn) -> float:
+def _runs_until(history: History, rules: Rules, life: ObservedJob, turn: ObservedAttempt) -> float:
     """Until when its task certainly ran with a claim, in seconds."""
     if life.transactional:  # it may have ended within its task
         return turn.since
@@ -151,14 +151,14 @@ def _too_fast(rules: Rules, key: str, limit: Declared, starts: list[Started]) ->
             what = f"job {started.job} of {key} started {too_early / MICROSECONDS:.3f} s before its rate allowed it"
             yield Violation(LIMITS, what, tuple(starts[max(0, place - limit.burst) : place + 1]))
             return
-        tat = gcra.advanced(tat if place else at, at, rate)
+        tat = gcra.advance_tat(tat if place else at, at, rate)
 
 
-def _out_of_order(key: str, lives: Sequence[Life]) -> Iterator[Violation]:
+def _out_of_order(key: str, lives: Sequence[ObservedJob]) -> Iterator[Violation]:
     placed = [
         (life.enqueued.place, life) for life in lives if life.enqueued and life.enqueued.place is not None
     ]
-    ahead: tuple[Started, Life] | None = None
+    ahead: tuple[Started, ObservedJob] | None = None
     for _, life in sorted(placed, key=lambda one: one[0]):
         starts = [turn.started for turn in life.turns if turn.started is not None and turn.heard]
         if not starts or life.enqueued is None:
@@ -173,11 +173,11 @@ def _out_of_order(key: str, lives: Sequence[Life]) -> Iterator[Violation]:
             ahead = (starts[-1], life)
 
 
-def _was_there(life: Life, started: Started) -> bool:
+def _was_there(life: ObservedJob, started: Started) -> bool:
     return life.enqueued is not None and life.enqueued.at < started.at
 
 
-class _Place(NamedTuple):
+class _LinePlace(NamedTuple):
     """A job in its line; places compare as they are served."""
 
     place: int
@@ -185,25 +185,25 @@ class _Place(NamedTuple):
     job: JobName
     arrived: float
     claimed: float
-    life: Life
+    life: ObservedJob
 
 
 def in_order(history: History, rules: Rules) -> Iterator[Violation]:
     """No job is claimed while one that is ahead of it in its line waits, and is claimed later or never."""
-    lines: dict[str, list[_Place]] = defaultdict(list)
+    lines: dict[str, list[_LinePlace]] = defaultdict(list)
     for order, life in enumerate(history.lives.values()):
         first = life.enqueued
-        if first is not None and first.line is not None and first.place is not None and _waited(life):
+        if first is not None and first.line is not None and first.place is not None and _is_in_line(life):
             claimed = life.turns[0].since if life.turns else inf
-            lines[first.line].append(_Place(first.place, order, life.job, first.at, claimed, life))
+            lines[first.line].append(_LinePlace(first.place, order, life.job, first.at, claimed, life))
     for line, places in lines.items():
         yield from _overtaken(line, places, rules.slack)
 
 
-def _overtaken(line: str, places: list[_Place], slack: float) -> Iterator[Violation]:
+def _overtaken(line: str, places: list[_LinePlace], slack: float) -> Iterator[Violation]:
     """Go through the claims by time. Those that waited by then are in a heap, the first one of the line on top."""
     arriving = sorted(places, key=lambda one: one.arrived, reverse=True)
-    waiting: list[_Place] = []
+    waiting: list[_LinePlace] = []
     for served in sorted(places, key=lambda one: one.claimed):
         if served.claimed == inf:
             return
@@ -216,14 +216,14 @@ def _overtaken(line: str, places: list[_Place], slack: float) -> Iterator[Violat
             yield Violation(IN_ORDER, what, (*waiting[0].life.evidence, *served.life.evidence))
 
 
-def _waited(life: Life) -> bool:
+def _is_in_line(life: ObservedJob) -> bool:
     """Whether it was claimed, or waits to the end: one that was cancelled is in nobody's way."""
     return bool(life.turns) or (life.live is not None and life.live.state == "ready")
 
 
 def ticks_fire_once(history: History, rules: Rules) -> Iterator[Violation]:
     """Each tick that was due has made one job, and no tick has made two."""
-    made: dict[tuple[str, str], list[Life]] = defaultdict(list)
+    made: dict[tuple[str, str], list[ObservedJob]] = defaultdict(list)
     for life in history.lives.values():
         enqueued = life.enqueued
         if life.may_exist and enqueued is not None and enqueued.schedule is not None:
@@ -258,7 +258,7 @@ def flows_are_exact(history: History, rules: Rules) -> Iterator[Violation]:
                 yield _broken(life, f"started, and nothing is known of job {name} before it", first)
 
 
-def _too_early(life: Life, first: Started, before: Life, rules: Rules) -> Iterator[Violation]:
+def _too_early(life: ObservedJob, first: Started, before: ObservedJob, rules: Rules) -> Iterator[Violation]:
     heard = [turn for turn in before.turns if turn.heard]
     acts = [turn.started for turn in heard] + (
         [] if before.transactional else [turn.stopped for turn in heard]
@@ -273,6 +273,6 @@ def _too_early(life: Life, first: Started, before: Life, rules: Rules) -> Iterat
         yield _broken(life, f"started, and job {before.job} before it never did", first)
 
 
-def _broken(life: Life, what: str, *evidence: Event) -> Violation:
+def _broken(life: ObservedJob, what: str, *evidence: Event) -> Violation:
     first = () if life.enqueued is None else (life.enqueued,)
     return Violation(REPEATS, f"job {life.job} {what}", (*first, *evidence))

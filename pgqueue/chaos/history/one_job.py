@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from pgqueue.chaos.history.events import Ended, Event, Reclaimed, Recorded, Violation
-from pgqueue.chaos.history.index import History, Life, Rules, Turn
+from pgqueue.chaos.history.index import History, ObservedAttempt, ObservedJob, Rules
 
 ONE_RECORD = 1
 ONE_CLAIM = 2
@@ -25,7 +25,7 @@ def one_record(history: History, rules: Rules) -> Iterator[Violation]:
         if not life.may_exist:
             yield from _exists(life)
         elif rules.looked:
-            yield from _recorded(life, rules)
+            yield from _check_record(life, rules)
 
 
 def ended_once(history: History, rules: Rules) -> Iterator[Violation]:
@@ -36,13 +36,13 @@ def ended_once(history: History, rules: Rules) -> Iterator[Violation]:
             yield from _said_otherwise(life)
 
 
-def _exists(life: Life) -> Iterator[Violation]:
+def _exists(life: ObservedJob) -> Iterator[Violation]:
     traces = [*(turn.evidence[0] for turn in life.turns), *life.records, *([life.live] if life.live else [])]
     if traces:
         yield _violation(life, "was rolled back with its transaction, and it exists", traces[0])
 
 
-def _recorded(life: Life, rules: Rules) -> Iterator[Violation]:
+def _check_record(life: ObservedJob, rules: Rules) -> Iterator[Violation]:
     if len(life.records) > 1:
         yield _violation(life, f"has {len(life.records)} records", *life.records)
     elif life.records and life.live:
@@ -53,14 +53,14 @@ def _recorded(life: Life, rules: Rules) -> Iterator[Violation]:
         yield _violation(life, "is lost: no table has it", *life.turns[-1].evidence if life.turns else ())
 
 
-def _must_be_found(life: Life) -> bool:
+def _must_be_found(life: ObservedJob) -> bool:
     if any(one.purged for one in life.revived):
         return False
     acknowledged = life.enqueued is not None and life.enqueued.commit == "acknowledged"
     return acknowledged or bool(life.turns)
 
 
-def _ran_again(life: Life, rules: Rules) -> Iterator[Violation]:
+def _ran_again(life: ObservedJob, rules: Rules) -> Iterator[Violation]:
     end = min(life.ends, key=lambda one: one.at, default=None)
     if end is None:
         return
@@ -70,7 +70,7 @@ def _ran_again(life: Life, rules: Rules) -> Iterator[Violation]:
             return
 
 
-def _said_otherwise(life: Life) -> Iterator[Violation]:
+def _said_otherwise(life: ObservedJob) -> Iterator[Violation]:
     said = {one.state: one for one in life.ends}
     if len(said) > 1:
         yield _violation(life, f"ended {len(said)} times: as {', '.join(map(str, said))}", *said.values())
@@ -84,7 +84,7 @@ def _said_otherwise(life: Life) -> Iterator[Violation]:
         )
 
 
-def _violation(life: Life, what: str, *evidence: Event) -> Violation:
+def _violation(life: ObservedJob, what: str, *evidence: Event) -> Violation:
     first = () if life.enqueued is None else (life.enqueued,)
     return Violation(ONE_RECORD, f"job {life.job} {what}", (*first, *evidence))
 
@@ -92,7 +92,7 @@ def _violation(life: Life, what: str, *evidence: Event) -> Violation:
 def one_holder(history: History, rules: Rules) -> Iterator[Violation]:
     """The times in which workers hold a job do not overlap."""
     for life in history.lives.values():
-        held: Turn | None = None
+        held: ObservedAttempt | None = None
         for turn in sorted(life.turns, key=lambda one: one.since):
             if turn.claimed is None:
                 continue
@@ -152,12 +152,12 @@ def runs_elsewhere_soon(history: History, rules: Rules) -> Iterator[Violation]:
                 yield Violation(RUNS_ELSEWHERE, what, (left, reclaimed))
 
 
-def _reclaims(life: Life) -> Iterator[Reclaimed]:
+def _reclaims(life: ObservedJob) -> Iterator[Reclaimed]:
     ends = [*(turn.closed for turn in life.turns), *life.excess]
     return (one for one in ends if isinstance(one, Reclaimed))
 
 
-def _claims_of(life: Life, end: Ended) -> list[Turn]:
+def _claims_of(life: ObservedJob, end: Ended) -> list[ObservedAttempt]:
     return [turn for turn in life.turns if turn.claimed is not None and turn.is_named(end)]
 
 
@@ -168,7 +168,7 @@ def every_claim_spends(history: History, rules: Rules) -> Iterator[Violation]:
         yield from _beyond(life, claimed)
         for before, after in pairwise(claimed):
             between = (one for one in life.revived if before.since <= one.at <= after.since + rules.slack)
-            if _spent(before) and after.attempt <= before.attempt and not any(between):
+            if _is_spent(before) and after.attempt <= before.attempt and not any(between):
                 yield Violation(
                     ATTEMPTS,
                     f"job {life.job}: attempt {before.attempt} was spent, and the next claim is attempt {after.attempt}",
@@ -185,7 +185,7 @@ def dead_when_none_is_left(history: History, _: Rules) -> Iterator[Violation]:
                 yield Violation(ATTEMPTS, f"job {life.job} {what}", (record,))
 
 
-def _beyond(life: Life, claimed: list[Turn]) -> Iterator[Violation]:
+def _beyond(life: ObservedJob, claimed: list[ObservedAttempt]) -> Iterator[Violation]:
     for turn in claimed:
         most = None if turn.claimed is None else turn.claimed.most
         if most is not None and turn.attempt > most:
@@ -196,7 +196,7 @@ def _beyond(life: Life, claimed: list[Turn]) -> Iterator[Violation]:
             )
 
 
-def _spent(turn: Turn) -> bool:
+def _is_spent(turn: ObservedAttempt) -> bool:
     match turn.closed:
         case Ended(spent=spent):
             return spent
@@ -227,7 +227,7 @@ def effects_commit_with_the_job(history: History, rules: Rules) -> Iterator[Viol
             yield Violation(EFFECTS, f"job {life.job} {what}", (*life.evidence, *life.effects, *life.records))
 
 
-def _wrong_effect(life: Life, rules: Rules) -> str | None:
+def _wrong_effect(life: ObservedJob, rules: Rules) -> str | None:
     if len(life.effects) > 1:
         return f"has its effect {len(life.effects)} times"
     if not rules.looked or len(life.records) != 1:

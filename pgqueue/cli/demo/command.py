@@ -27,12 +27,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.app import Settings
-from pgqueue.cli.dashboard import served
+from pgqueue.cli.app import CommandOptions
+from pgqueue.cli.dashboard import serve_dashboard
 from pgqueue.cli.demo import stage as demo_stage
 from pgqueue.cli.demo import verdict as demo_verdict
-from pgqueue.cli.demo.stage import SCHEMA, Connection, Crew, Holder, Progress, WorkerFailed
-from pgqueue.cli.demo.verdict import DeadFile, File, Summary
+from pgqueue.cli.demo.stage import SCHEMA, Connection, DemoProgress, JobHolder, WorkerFailed, WorkerProcesses
+from pgqueue.cli.demo.verdict import DeadFile, DemoFile, DemoSummary
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
@@ -45,7 +45,7 @@ STALLED_AFTER = 30.0
 """Seconds without progress and without a live worker that runs jobs, after which the demo stops waiting."""
 
 
-class Line(NamedTuple):
+class SummaryLine(NamedTuple):
     """A line of the summary table: the value found, the value it must have, and whether it has it."""
 
     name: str
@@ -96,7 +96,7 @@ class Screen:
             yield
         self._bar = None
 
-    def progress(self, now: Progress) -> None:
+    def progress(self, now: DemoProgress) -> None:
         """Show how many jobs have ended."""
         told = f"{now.running} running, {now.reclaimed} reclaimed, {now.dead} dead, {self._rate(now):,.0f} jobs/s"
         if self._bar is not None:
@@ -106,7 +106,7 @@ class Screen:
             self._told_at = time.monotonic()
             self.say(f"{now.ended:,} of {now.jobs:,} jobs ended; {told}")
 
-    def summary(self, summary: Summary, complaints: Sequence[str]) -> None:
+    def summary(self, summary: DemoSummary, complaints: Sequence[str]) -> None:
         """Show the results, and the promises that were broken."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for header in ("", "found", "must be"):
@@ -137,7 +137,7 @@ class Screen:
             self._print(f"and {len(dead) - MOST_DEAD_SHOWN:,} more", indent=4)
         self._console.print()
 
-    def _rate(self, now: Progress) -> float:
+    def _rate(self, now: DemoProgress) -> float:
         """Jobs per second since the first ended jobs were seen."""
         if self._first_seen is None:
             if now.ended:
@@ -153,16 +153,16 @@ class Screen:
             self._console.print(Text(" " * indent + text), soft_wrap=True)
 
 
-def _lines(summary: Summary) -> Sequence[Line]:
+def _lines(summary: DemoSummary) -> Sequence[SummaryLine]:
     unreadable = len(summary.dead) - len(summary.wrongly_dead) + len(summary.not_dead)
     rightly_dead = not (summary.wrongly_dead or summary.not_dead or summary.untold)
     return (
-        Line("jobs", summary.jobs, f"{summary.files:,}", summary.jobs == summary.files),
-        Line("lost", len(summary.lost), "0", not summary.lost),
-        Line("done twice in effect", len(summary.done_twice), "0", not summary.done_twice),
-        Line("wrong", len(summary.wrong), "0", not summary.wrong),
-        Line("reclaimed", len(summary.reclaimed), "> 0", bool(summary.reclaimed)),
-        Line("dead", len(summary.dead), f"{unreadable:,}", rightly_dead),
+        SummaryLine("jobs", summary.jobs, f"{summary.files:,}", summary.jobs == summary.files),
+        SummaryLine("lost", len(summary.lost), "0", not summary.lost),
+        SummaryLine("done twice in effect", len(summary.done_twice), "0", not summary.done_twice),
+        SummaryLine("wrong", len(summary.wrong), "0", not summary.wrong),
+        SummaryLine("reclaimed", len(summary.reclaimed), "> 0", bool(summary.reclaimed)),
+        SummaryLine("dead", len(summary.dead), f"{unreadable:,}", rightly_dead),
     )
 
 
@@ -184,11 +184,11 @@ def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool, shows:
     with one it works in the schema pgqueue_demo, which it makes and drops. The exit code is 1 if a promise
     was broken.
     """
-    settings = ctx.find_object(Settings) or Settings()
+    settings = ctx.find_object(CommandOptions) or CommandOptions()
     screen = Screen(Console(stderr=wants_json))
     with end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
-        with _demonstrated(settings.dsn, folder, screen, shows=shows) as summary:
-            complaints = demo_verdict.broken(summary)
+        with _run_demo(settings.dsn, folder, screen, shows=shows) as summary:
+            complaints = demo_verdict.broken_promises(summary)
             screen.summary(summary, complaints)
             if wants_json:
                 click.echo(json.dumps(demo_verdict.as_json(summary), indent=2))
@@ -203,7 +203,7 @@ def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool, shows:
 
 
 @contextmanager
-def _demonstrated(dsn: str | None, folder: Path | None, screen: Screen, *, shows: bool) -> Iterator[Summary]:
+def _run_demo(dsn: str | None, folder: Path | None, screen: Screen, *, shows: bool) -> Iterator[DemoSummary]:
     """Run the demo on an empty database; everything is removed after the block, also after an error."""
     files = _files(folder, screen)
     with ExitStack() as opened:
@@ -211,7 +211,7 @@ def _demonstrated(dsn: str | None, folder: Path | None, screen: Screen, *, shows
         dsn = dsn or dsn_in_environment() or opened.enter_context(_own_server(screen))
         connection = opened.enter_context(demo_stage.stage(dsn))
         if shows:
-            address = opened.enter_context(served(PgQueue(dsn, schema=SCHEMA)))
+            address = opened.enter_context(serve_dashboard(PgQueue(dsn, schema=SCHEMA)))
             screen.say(f"The dashboard shows it live: {address}")
         traps = demo_verdict.set_traps(own)
         everything = [*traps, *files]
@@ -222,7 +222,7 @@ def _demonstrated(dsn: str | None, folder: Path | None, screen: Screen, *, shows
             f"{len(jobs) - len(files)} files cannot be read."
         )
         traps[0].path.unlink()
-        with Crew(dsn, own) as crew, _failures_shown(screen), screen.live(len(jobs)):
+        with WorkerProcesses(dsn, own) as crew, _failures_shown(screen), screen.live(len(jobs)):
             _run(connection, dsn, crew, _middle(files, jobs[-len(files) :]), screen)
         yield demo_verdict.summarise(
             demo_stage.records(connection),
@@ -244,7 +244,7 @@ def _program() -> str:
     return name if Path(name).name == "pgqueue" else "pgqueue"
 
 
-def _run(connection: Connection, dsn: str, crew: Crew, middle: int, screen: Screen) -> None:
+def _run(connection: Connection, dsn: str, crew: WorkerProcesses, middle: int, screen: Screen) -> None:
     """Start two workers, kill one in the middle of a job, start another, and wait until all jobs have ended."""
     with demo_stage.gate(dsn, middle) as gate:
         screen.say(f"Workers {crew.start()} and {crew.start()} start.")
@@ -263,20 +263,20 @@ def _run(connection: Connection, dsn: str, crew: Crew, middle: int, screen: Scre
         pass
 
 
-def _kill(connection: Connection, crew: Crew, holder: Holder, screen: Screen) -> None:
+def _kill(connection: Connection, crew: WorkerProcesses, holder: JobHolder, screen: Screen) -> None:
     """Kill the worker that is in the middle of a job, and say how many jobs it held."""
     if holder.pid not in crew.pids:
         raise WorkerFailed(f"process {holder.pid} works here, too, and is no worker of this demo; stop it")
     crew.kill(holder.pid)
     time.sleep(LOOK_EVERY)  # for commits that it had sent: those jobs have ended
-    jobs = demo_stage.held(connection, holder)
+    jobs = demo_stage.count_held_jobs(connection, holder)
     screen.say(
         f"Killed worker {holder.pid} (SIGKILL) in mid-transaction; jobs that it held: {jobs:,}.",
         style="bold red",
     )
 
 
-def _watch(connection: Connection, crew: Crew, screen: Screen) -> Iterator[Progress]:
+def _watch(connection: Connection, crew: WorkerProcesses, screen: Screen) -> Iterator[DemoProgress]:
     """Poll until every job has ended, or until there was no progress for STALLED_AFTER seconds."""
     before, since = None, time.monotonic()
     while True:
@@ -293,7 +293,7 @@ def _watch(connection: Connection, crew: Crew, screen: Screen) -> Iterator[Progr
         time.sleep(LOOK_EVERY)
 
 
-def _files(folder: Path | None, screen: Screen) -> list[File]:
+def _files(folder: Path | None, screen: Screen) -> list[DemoFile]:
     """The files to measure."""
     leaving_out: frozenset[str] = frozenset()
     if folder is None:
@@ -308,7 +308,7 @@ def _files(folder: Path | None, screen: Screen) -> list[File]:
     return found
 
 
-def _middle(files: Sequence[File], jobs: Sequence[int]) -> int:
+def _middle(files: Sequence[DemoFile], jobs: Sequence[int]) -> int:
     """The job a third of the way through: the first from there whose file can be read."""
     third = len(files) // 3
     line = [*zip(files, jobs, strict=True)]

@@ -22,7 +22,7 @@ from tenacity import stop_after_attempt, wait_fixed
 
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.demo.verdict import TRAP_ATTEMPTS, WORKER_LOST, File, Measure, Record, measured
+from pgqueue.cli.demo.verdict import TRAP_ATTEMPTS, WORKER_LOST, DemoFile, Measure, Record, measure_file
 from pgqueue.cli.own_schema import own_schema
 from pgqueue.errors import PgQueueError
 from pgqueue.store.connections.database import Database
@@ -76,7 +76,7 @@ LAST_LINES = 15
 @queue.task(name="measure", retry=Retry(wait=wait_fixed(0.5), stop=stop_after_attempt(5)))
 def measure(ctx: Context, path: str) -> None:
     """Hash and measure a file. The result and the job's completion commit in one transaction."""
-    found = measured(Path(path))
+    found = measure_file(Path(path))
     with ctx.transaction() as connection:
         connection.execute(
             f"update {SCHEMA}.files set sha256 = %s, bytes = %s, lines = %s, times = times + 1 where job_id = %s",
@@ -84,7 +84,7 @@ def measure(ctx: Context, path: str) -> None:
         )
 
 
-class Progress(NamedTuple):
+class DemoProgress(NamedTuple):
     """The numbers of jobs by state.
 
     Attributes:
@@ -104,7 +104,7 @@ class Progress(NamedTuple):
     with_live_worker: int
 
 
-class Holder(NamedTuple):
+class JobHolder(NamedTuple):
     """The worker that holds a job."""
 
     pid: int
@@ -133,7 +133,7 @@ def stage(dsn: str) -> Iterator[Connection]:
             yield connection
 
 
-def enqueue(connection: Connection, files: Sequence[File]) -> list[int]:
+def enqueue(connection: Connection, files: Sequence[DemoFile]) -> list[int]:
     """Add a row and a job for each file, in the connection's transaction.
 
     Returns:
@@ -150,12 +150,12 @@ def enqueue(connection: Connection, files: Sequence[File]) -> list[int]:
     return [handle.id for handle in handles]
 
 
-def progress(connection: Connection) -> Progress:
+def progress(connection: Connection) -> DemoProgress:
     """The numbers of jobs by state now."""
-    return Progress(*connection.execute(PROGRESS).fetchone() or [0] * 6)
+    return DemoProgress(*connection.execute(PROGRESS).fetchone() or [0] * 6)
 
 
-def held(connection: Connection, holder: Holder) -> int:
+def count_held_jobs(connection: Connection, holder: JobHolder) -> int:
     """How many jobs a worker holds."""
     (count,) = connection.execute(HELD, [holder.id]).fetchone() or (0,)
     return int(count)
@@ -184,10 +184,10 @@ class Gate:
         self._pid = connection.info.backend_pid
         self._job_id = job_id
 
-    def waiting(self, connection: Connection) -> Holder | None:
+    def waiting(self, connection: Connection) -> JobHolder | None:
         """The worker that waits for the lock, if there is one yet; ``connection`` is another connection."""
         row = connection.execute(HOLDER, {"job": self._job_id, "gate": self._pid}).fetchone()
-        return Holder(*row) if row else None
+        return JobHolder(*row) if row else None
 
 
 @contextmanager
@@ -218,7 +218,7 @@ class WorkerFailed(PgQueueError):
         self.log = log
 
 
-class Crew:
+class WorkerProcesses:
     """Worker processes; leaving the block stops them all."""
 
     def __init__(self, dsn: str, folder: Path, command: Sequence[str] = ()) -> None:

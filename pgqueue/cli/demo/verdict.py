@@ -30,15 +30,15 @@ class Measure(msgspec.Struct, frozen=True):
     lines: int
 
 
-class Unreadable(msgspec.Struct, frozen=True):
+class UnreadableFile(msgspec.Struct, frozen=True):
     """The file cannot be read, so its job must be dead."""
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangedFile(msgspec.Struct, frozen=True):
     """The file was changed or removed during the demo, so its result cannot be checked."""
 
 
-Direct: TypeAlias = Measure | Unreadable | Changed
+Direct: TypeAlias = Measure | UnreadableFile | ChangedFile
 """The result of reading a file directly."""
 
 
@@ -79,7 +79,7 @@ class DeadFile(msgspec.Struct, frozen=True):
     errors: list[str]
 
 
-class Summary(msgspec.Struct, frozen=True):
+class DemoSummary(msgspec.Struct, frozen=True):
     """The demo's results. Files are named by their paths.
 
     Attributes:
@@ -116,7 +116,7 @@ class Summary(msgspec.Struct, frozen=True):
         return self.jobs / self.seconds if self.seconds > 0 else 0.0
 
 
-def summarise(records: Sequence[Record], direct: Mapping[str, Direct], *, seconds: float) -> Summary:
+def summarise(records: Sequence[Record], direct: Mapping[str, Direct], *, seconds: float) -> DemoSummary:
     """Compare the recorded results with the files.
 
     Args:
@@ -128,7 +128,7 @@ def summarise(records: Sequence[Record], direct: Mapping[str, Direct], *, second
     def paths(applies: Callable[[Record, Direct], bool]) -> list[str]:
         return [record.path for record in records if applies(record, direct[record.path])]
 
-    return Summary(
+    return DemoSummary(
         files=len(direct),
         jobs=sum(bool(record.states) for record in records),
         lost=paths(lambda record, _: _is_lost(record)),
@@ -136,15 +136,15 @@ def summarise(records: Sequence[Record], direct: Mapping[str, Direct], *, second
         wrong=paths(_is_wrong),
         reclaimed=paths(lambda record, _: record.reclaimed),
         dead=[_dead_file(record) for record in records if record.dead],
-        not_dead=paths(lambda record, found: isinstance(found, Unreadable) and not record.dead),
+        not_dead=paths(lambda record, found: isinstance(found, UnreadableFile) and not record.dead),
         wrongly_dead=paths(lambda record, found: isinstance(found, Measure) and record.dead),
         untold=paths(lambda record, _: record.dead and not _tells_all(record)),
-        changed=paths(lambda _, found: isinstance(found, Changed)),
+        changed=paths(lambda _, found: isinstance(found, ChangedFile)),
         seconds=seconds,
     )
 
 
-def broken(summary: Summary) -> list[str]:
+def broken_promises(summary: DemoSummary) -> list[str]:
     """The broken promises, a sentence each; empty: all were kept."""
     complaints = [
         _complaint("lost", summary.lost, "no end, or no result"),
@@ -161,7 +161,7 @@ def broken(summary: Summary) -> list[str]:
     return [complaint for complaint in complaints if complaint]
 
 
-def as_json(summary: Summary) -> dict[str, Any]:
+def as_json(summary: DemoSummary) -> dict[str, Any]:
     """The summary for programs: short lists as paths, others as numbers."""
     fields: dict[str, Any] = msgspec.to_builtins(summary)
     return {
@@ -169,7 +169,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "reclaimed": len(summary.reclaimed),
         "changed": len(summary.changed),
         "jobs_per_second": round(summary.jobs_per_second, 1),
-        "broken": broken(summary),
+        "broken": broken_promises(summary),
     }
 
 
@@ -180,7 +180,7 @@ def _is_lost(record: Record) -> bool:
 
 
 def _is_wrong(record: Record, found: Direct) -> bool:
-    return record.times > 0 and not isinstance(found, Changed) and record.measure != found
+    return record.times > 0 and not isinstance(found, ChangedFile) and record.measure != found
 
 
 def _tells_all(record: Record) -> bool:
@@ -197,7 +197,7 @@ def _complaint(name: str, paths: Sequence[str], what: str) -> str:
     return f"{name}: {len(paths):,} with {what}, such as {paths[0]}"
 
 
-class File(msgspec.Struct, frozen=True):
+class DemoFile(msgspec.Struct, frozen=True):
     """A file to be measured.
 
     Attributes:
@@ -209,7 +209,7 @@ class File(msgspec.Struct, frozen=True):
     stamp: tuple[int, int] | None = None
 
 
-def set_traps(folder: Path) -> list[File]:
+def set_traps(folder: Path) -> list[DemoFile]:
     """Make three files that must fail: the first is removed later, the second is a folder, the third cannot be read.
 
     File modes do not stop root from reading; reading a process's own memory from address 0 fails for every user.
@@ -223,7 +223,7 @@ def set_traps(folder: Path) -> list[File]:
         unreadable = OWN_MEMORY
     else:
         unreadable.touch(mode=0)
-    return [File(vanishing), File(directory), File(unreadable)]
+    return [DemoFile(vanishing), DemoFile(directory), DemoFile(unreadable)]
 
 
 def standard_library() -> Path:
@@ -231,7 +231,7 @@ def standard_library() -> Path:
     return Path(sysconfig.get_path("stdlib"))
 
 
-def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> tuple[list[File], int]:
+def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> tuple[list[DemoFile], int]:
     """Every regular file below a folder, in order. Links are not followed.
 
     Args:
@@ -246,7 +246,7 @@ def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> tuple[l
     return named, len(found) - len(named)
 
 
-def measured(path: Path) -> Measure:
+def measure_file(path: Path) -> Measure:
     """Read a file from end to end.
 
     Raises:
@@ -262,19 +262,19 @@ def measured(path: Path) -> Measure:
     return Measure(digest.hexdigest(), size, lines)
 
 
-def direct_readings(files: Iterable[File]) -> dict[str, Direct]:
+def direct_readings(files: Iterable[DemoFile]) -> dict[str, Direct]:
     """The result of reading each file directly, by path."""
     return {str(file.path): _read(file) for file in files}
 
 
-def _walk(folder: Path, leaving_out: Collection[str]) -> Iterator[File]:
+def _walk(folder: Path, leaving_out: Collection[str]) -> Iterator[DemoFile]:
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in leaving_out]
         for name in names:
             path = Path(where, name)
             stamp = _stamp(path)
             if stamp is not None:
-                yield File(path, stamp)
+                yield DemoFile(path, stamp)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -286,12 +286,12 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
-def _read(file: File) -> Direct:
+def _read(file: DemoFile) -> Direct:
     try:
-        found: Direct = measured(file.path)
+        found: Direct = measure_file(file.path)
     except OSError:
-        found = Unreadable()
-    return Changed() if file.stamp is not None and _stamp(file.path) != file.stamp else found
+        found = UnreadableFile()
+    return ChangedFile() if file.stamp is not None and _stamp(file.path) != file.stamp else found
 
 
 def _is_utf8(path: str) -> bool:

@@ -12,7 +12,7 @@ from pgqueue.cli.pipeline.options import days_option, in_lake, place, together
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
-    from pgqueue.spark.lake.compact import Compacted
+    from pgqueue.spark.lake.compact import CompactedDay
 
 
 @click.command()
@@ -53,5 +53,5 @@ def compact(
         click.echo(f"{some(len(found), 'day')} compacted: {some(sum(one.rows for one in found), 'row')}")
 
 
-def _tell(one: "Compacted") -> None:
+def _tell(one: "CompactedDay") -> None:
     click.echo(f"{one.day}: {some(one.before, 'file')} became {one.after}; {some(one.rows, 'row')}", err=True)

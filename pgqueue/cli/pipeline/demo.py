@@ -25,7 +25,7 @@ from pgqueue.cli import logs
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bars import bar
 from pgqueue.cli.demo.command import Screen
-from pgqueue.cli.demo.stage import Crew, WorkerFailed
+from pgqueue.cli.demo.stage import WorkerFailed, WorkerProcesses
 from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.cli.values import day
@@ -34,9 +34,18 @@ from pgqueue.errors import PipelineError
 from pgqueue.spark.config import load
 from pgqueue.spark.demo import demo as demos
 from pgqueue.spark.demo import tasks
-from pgqueue.spark.demo.days import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish, story
-from pgqueue.spark.demo.demo import Verdict
-from pgqueue.spark.demo.history import Generated, last_closed_day
+from pgqueue.spark.demo.days import (
+    CROWD_HOUR,
+    CROWD_TENANT,
+    SLOWED,
+    SLOWER,
+    STORM_HOURS,
+    MadeUpDay,
+    Wish,
+    story,
+)
+from pgqueue.spark.demo.demo import DemoComparison
+from pgqueue.spark.demo.history import GeneratedHistory, last_closed_day
 from pgqueue.spark.demo.history import generate as make_history
 from pgqueue.spark.demo.world import BUSIEST
 from pgqueue.store.connections.database import Database
@@ -91,7 +100,7 @@ def generate(
     wish = Wish(rows=rows, days=days, until=until or last_closed_day(queue.database), seed=seed, skew=skew)
     with bar(rows) as progress:
 
-        def told(day: Day) -> None:
+        def told(day: MadeUpDay) -> None:
             progress.step(str(day.day), steps=day.rows)
 
         made = make_history(queue.database, wish, beside=force_beside, connections=connections, told=told)
@@ -102,7 +111,7 @@ def generate(
             click.echo(f"{name:8} {words}")
 
 
-def _lines(made: Generated) -> list[tuple[str, str]]:
+def _lines(made: GeneratedHistory) -> list[tuple[str, str]]:
     """Lines that say what was made, and which events the report should find."""
     storm, crowd = made.events.storm, made.events.crowd
     there = f", {made.before} existed already" if made.before else ""
@@ -120,7 +129,7 @@ def _lines(made: Generated) -> list[tuple[str, str]]:
 
 
 @dataclass(slots=True)
-class Told:
+class DemoReport:
     """The result of the report step.
 
     Attributes:
@@ -165,7 +174,7 @@ def demo(
     with end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
         verdict, told = _demonstrate(folder, jobs, rows, days, screen)
     _conclude(verdict, told, screen)
-    click.echo(f"Open the lake in DuckDB:\n\n{demos.opening(folder / 'lake')}\n", err=wants_json)
+    click.echo(f"Open the lake in DuckDB:\n\n{demos.duckdb_line(folder / 'lake')}\n", err=wants_json)
     if wants_json:
         print_json(verdict)
     if not no_open and _has_display():
@@ -174,7 +183,9 @@ def demo(
         ctx.exit(1)
 
 
-def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) -> tuple[Verdict, Told]:
+def _demonstrate(
+    folder: Path, jobs: int, rows: int, days: int, screen: Screen
+) -> tuple[DemoComparison, DemoReport]:
     """Run the demo on an empty database; only the folder is left afterwards."""
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
     from pgqueue.spark.session import check_java  # noqa: PLC0415 - needs PyArrow
@@ -204,7 +215,7 @@ def _real_day(dsn: str, folder: Path, jobs: int, screen: Screen) -> dict[int, st
     try:
         real = tasks.enqueue(jobs)
         since = time.monotonic()
-        with Crew(dsn, folder, WORKER) as crew:
+        with WorkerProcesses(dsn, folder, WORKER) as crew:
             crew.start()
             _wait(queue, crew)
     except WorkerFailed as error:
@@ -219,7 +230,7 @@ def _real_day(dsn: str, folder: Path, jobs: int, screen: Screen) -> dict[int, st
     return real
 
 
-def _wait(queue: PgQueue, crew: Crew) -> None:
+def _wait(queue: PgQueue, crew: WorkerProcesses) -> None:
     """Poll until no live job is left."""
     until = time.monotonic() + JOBS_WITHIN
     while any(count.count for count in queue.insight.counts()[0] if not count.state.ended):
@@ -231,16 +242,16 @@ def _wait(queue: PgQueue, crew: Crew) -> None:
         time.sleep(LOOK_EVERY)
 
 
-def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Told:
+def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> DemoReport:
     """Run the steps as jobs in this process.
 
     Raises:
         PipelineError: a step failed.
     """
-    from pgqueue.cli.pipeline.run import worked  # noqa: PLC0415 - PyArrow
+    from pgqueue.cli.pipeline.run import run_chain  # noqa: PLC0415 - PyArrow
     from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - PyArrow
 
-    told = Told()
+    told = DemoReport()
     chain = PgQueue(dsn)
 
     def written(page: str) -> None:
@@ -256,14 +267,14 @@ def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Tol
     )
     first = pipeline_jobs.start(steps)
     logs.configure("error")
-    dead, finished = asyncio.run(worked(chain, pipeline_jobs.QUEUE, pipeline_jobs.KEY, first.id))
+    dead, finished = asyncio.run(run_chain(chain, pipeline_jobs.QUEUE, pipeline_jobs.KEY, first.id))
     chain.close()
     if dead is not None or not finished:
         raise PipelineError(f"a step failed: {dead.errors[-1].message if dead else 'told to stop'}")
     return told
 
 
-def _conclude(verdict: Verdict, told: Told, screen: Screen) -> None:
+def _conclude(verdict: DemoComparison, told: DemoReport, screen: Screen) -> None:
     for question, answer in told.answers:
         screen.say(f"the report: {question} {answer}")
     for complaint in verdict.complaints():

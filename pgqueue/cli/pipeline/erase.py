@@ -15,13 +15,13 @@ from pgqueue.spark.config import Config, load
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
-    from pgqueue.spark.lake.erase import Condition, Erased
+    from pgqueue.spark.lake.erase import EraseCondition, ErasedDay
 
 
-class Done(msgspec.Struct):
+class EraseResult(msgspec.Struct):
     """What was erased, and how it was checked."""
 
-    days: list["Erased"]
+    days: list["ErasedDay"]
     differing: list[str]
     dry_run: bool
 
@@ -89,7 +89,7 @@ def erase(
         )
         differing = [f"day {one.day}: {one.reason}" for one in verified if one.reason]
     if as_json:
-        print_json(Done(found, differing, dry_run))
+        print_json(EraseResult(found, differing, dry_run))
     else:
         click.echo(_in_words(found, dry_run=dry_run))
         for one in differing:
@@ -98,19 +98,19 @@ def erase(
         click.get_current_context().exit(1)
 
 
-def _condition(config: Config, tenant: str | None, key: str | None, where: str | None) -> "Condition":
+def _condition(config: Config, tenant: str | None, key: str | None, where: str | None) -> "EraseCondition":
     from pgqueue.spark import erasing  # noqa: PLC0415 - needs PyArrow
-    from pgqueue.spark.lake.erase import Condition, of_key  # noqa: PLC0415 - needs PyArrow
+    from pgqueue.spark.lake.erase import EraseCondition, of_key  # noqa: PLC0415 - needs PyArrow
 
     given = [one for one in (tenant, key, where) if one is not None]
     if len(given) != 1:
         raise InvalidOption("give one of --tenant, --key and --where")
     if tenant is not None:
         return erasing.of_tenant(tenant, config)
-    return Condition(where) if where is not None else of_key(given[0])
+    return EraseCondition(where) if where is not None else of_key(given[0])
 
 
-def _in_words(found: "list[Erased]", *, dry_run: bool) -> str:
+def _in_words(found: "list[ErasedDay]", *, dry_run: bool) -> str:
     rows = sum(one.rows for one in found)
     if not rows:
         return "no such jobs in the lake"
@@ -120,9 +120,9 @@ def _in_words(found: "list[Erased]", *, dry_run: bool) -> str:
     return f"{jobs} erased from the lake, {sum(one.database for one in found)} of them from the database, too"
 
 
-def _tell(one: "Erased") -> None:
+def _tell(one: "ErasedDay") -> None:
     click.echo(f"{one.day}: {some(one.rows, 'job')} erased, {one.database} from the database", err=True)
 
 
-def _tell_dry(one: "Erased") -> None:
+def _tell_dry(one: "ErasedDay") -> None:
     click.echo(f"{one.day}: {some(one.rows, 'job')}", err=True)

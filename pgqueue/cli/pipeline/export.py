@@ -26,7 +26,7 @@ from pgqueue.spark.report.words import some
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pgqueue.spark.lake.export import Exported
+    from pgqueue.spark.lake.export import ExportedDay
     from pgqueue.store.pipeline.lake import Session
 
 
@@ -99,7 +99,7 @@ def export(
         click.echo(_in_words(done))
 
 
-def _tell(one: "Exported") -> None:
+def _tell(one: "ExportedDay") -> None:
     rows = f"{some(one.history, 'row')} of the history, {some(one.dead, 'dead job')}"
     files = f"{some(one.files, 'file')}, {size(one.bytes)}"
     click.echo(f"{one.day}: {rows}; {files}; {one.seconds:.1f} s", err=True)
@@ -110,7 +110,7 @@ def _of_open(left: "Sequence[Session]") -> str:
     return f"rows that open transactions may add to closed days are left to the next export: {named}"
 
 
-def _in_words(done: "Sequence[Exported]") -> str:
+def _in_words(done: "Sequence[ExportedDay]") -> str:
     if not done:
         return "nothing to export: every closed day is in the lake"
     rows = sum(one.history + one.dead for one in done)

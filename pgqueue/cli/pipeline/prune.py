@@ -14,7 +14,7 @@ from pgqueue.cli.values import LENGTH
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
-    from pgqueue.spark.lake.prune import Pruned
+    from pgqueue.spark.lake.prune import PrunedDay
 
 
 @click.command()
@@ -76,7 +76,7 @@ def prune(
         click.get_current_context().exit(1)
 
 
-def _in_words(found: "list[Pruned]") -> str:
+def _in_words(found: "list[PrunedDay]") -> str:
     rows, days = Counter[str](), Counter[str]()
     for one in found:
         days[one.fate] += 1
@@ -88,6 +88,6 @@ def _in_words(found: "list[Pruned]") -> str:
     return f"{said}; {some(days.total(), 'day')} kept"
 
 
-def _tell(one: "Pruned") -> None:
+def _tell(one: "PrunedDay") -> None:
     rows = f"; {some(one.rows, 'row')}" if one.rows else ""
     click.echo(f"{one.day}: {one.fate}{rows}" + (f"; {one.reason}" if one.reason else ""), err=True)

@@ -46,7 +46,7 @@ def report(
     place = lake_of(lake, told)
 
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
-    from pgqueue.spark.lake.steps import logged  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.steps import log_step  # noqa: PLC0415 - as above
     from pgqueue.spark.report.rendering import require  # noqa: PLC0415 - as above
 
     opened = Lake(place)
@@ -56,7 +56,7 @@ def report(
     from pgqueue.spark.report.report import answers, check_out, write  # noqa: PLC0415 - after spark(), which checks for PySpark
 
     check_out(out)
-    with logged(opened, "report"):
+    with log_step(opened, "report"):
         found = write(answers(started, opened, told, until=until, weeks=weeks), opened, out=out)
     if as_json:
         print_json(found)

@@ -15,7 +15,7 @@ from pgqueue.spark.config import load
 SHOWN = 5
 
 
-class Done(msgspec.Struct):
+class RollupResult(msgspec.Struct):
     """The days that a roll-up wrote."""
 
     days: list[date]
@@ -53,7 +53,7 @@ def rollup(
     from pgqueue.spark.rollup import rollup as rollups  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
 
     written = rollups.rollup(spark, None if no_postgres else queue.database, Lake(place), told, days=chosen)
-    done = Done(written, place, not no_postgres)
+    done = RollupResult(written, place, not no_postgres)
     if as_json:
         print_json(done)
     else:

@@ -20,7 +20,7 @@ LIVE = [JobState.BLOCKED, JobState.SCHEDULED, JobState.READY, JobState.RUNNING]
 LOOK = 0.5
 
 
-class Worked(NamedTuple):
+class ChainResult(NamedTuple):
     """How a chain ended: with a dead step, or unfinished because the process was told to stop."""
 
     dead: Job | None
@@ -73,14 +73,14 @@ def run(
         click.echo(first.id)
         return
     logs.configure("error")
-    dead, finished = asyncio.run(worked(chain, pipeline_jobs.QUEUE, pipeline_jobs.KEY, first.id))
+    dead, finished = asyncio.run(run_chain(chain, pipeline_jobs.QUEUE, pipeline_jobs.KEY, first.id))
     if dead is not None:
         _tell(f"{dead.task} failed for good; `pgqueue jobs show {dead.id}` has its errors")
     if dead is not None or not finished:
         click.get_current_context().exit(1)
 
 
-async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Worked:
+async def run_chain(chain: PgQueue, queue_name: str, key: str, first: int) -> ChainResult:
     """Run jobs until no job has the chain's key, or until told to stop."""
     worker = Worker(chain, queues=[queue_name], concurrency=1)
     worker.drops_history = False  # prune drops history, and this command does not know the retention
@@ -97,7 +97,7 @@ async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Worke
         dead = (await chain.insight.asearch(unique_key=key, state=JobState.DEAD, limit=1)).jobs
         await chain.aclose()
     newest = dead[0] if dead and dead[0].id >= first else None
-    return Worked(newest, finished and not live)
+    return ChainResult(newest, finished and not live)
 
 
 def _tell(words: str) -> None:

@@ -12,12 +12,12 @@ from pgqueue.spark.config import Config, load
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pgqueue.spark.lake.steps import Step
+    from pgqueue.spark.lake.steps import StepRun
 
 HEADS = ("started", "step", "seconds", "cpu seconds", "days", "rows", "cost", "error")
 
 
-class Run(msgspec.Struct):
+class PricedRun(msgspec.Struct):
     """A run of a step, and what it cost."""
 
     step: str
@@ -69,9 +69,9 @@ def steps(*, lake: str | None, config: str | None, last: int, as_json: bool) -> 
     print_table(HEADS, rows, empty="no step was logged")
 
 
-def _with_cost(one: "Step", config: Config) -> Run:
+def _with_cost(one: "StepRun", config: Config) -> PricedRun:
     cost = None if config.cost is None else one.seconds * config.cost.per_run_second
-    return Run(
+    return PricedRun(
         step=one.step,
         started_at=one.started_at,
         seconds=one.seconds,

@@ -12,7 +12,7 @@ from pgqueue.cli.pipeline.options import Spark, days_option, in_lake, on_spark, 
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
-    from pgqueue.spark.lake.verify import Verified
+    from pgqueue.spark.lake.verify import VerifyResult
 
 
 @click.command()
@@ -52,13 +52,13 @@ def verify(
     elif not found:
         click.echo("nothing to verify: every day in the lake is verified")
     else:
-        agreeing = sum(one.finding is verifying.Finding.VERIFIED for one in found)
+        agreeing = sum(one.finding is verifying.DayFinding.VERIFIED for one in found)
         click.echo(f"{some(agreeing, 'day')} verified, {some(len(differing), 'day')} differing")
     if differing:
         click.get_current_context().exit(1)
 
 
-def _tell(one: "Verified") -> None:
+def _tell(one: "VerifyResult") -> None:
     rows = f"{some(one.history, 'row')} of the history, {some(one.dead, 'dead job')}"
     if one.standing != one.dead:
         rows += f" ({some(one.standing, 'is', 'are')} still in the database)"

@@ -7,7 +7,7 @@ import click
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.pipeline.options import in_lake, place, span_of_days
 from pgqueue.cli.values import LENGTH, names
-from pgqueue.values.queues.serving import serving
+from pgqueue.values.queues.served_queues import parse_served
 
 SHOWN = 20
 """Rows of the table; ``--json`` has all."""
@@ -73,14 +73,14 @@ def whatif(
     where = place(lake, config)
 
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
-    from pgqueue.spark.whatif import page, told  # noqa: PLC0415 - needs PyArrow
-    from pgqueue.spark.whatif.settings import Settings, read_limit, read_move  # noqa: PLC0415 - needs NumPy
+    from pgqueue.spark.whatif import page, whatif_text  # noqa: PLC0415 - needs PyArrow
+    from pgqueue.spark.whatif.settings import ReplaySettings, read_limit, read_move  # noqa: PLC0415 - needs NumPy
     from pgqueue.spark.whatif.whatif import whatif as compared  # noqa: PLC0415 - needs PyArrow
 
-    settings = Settings(
+    settings = ReplaySettings(
         workers=workers,
         concurrency=concurrency,
-        serving=serving(queues),
+        serving=parse_served(queues),
         limits=tuple(map(read_limit, limits)),
         moved=tuple(map(read_move, moves)),
         late=late,
@@ -91,13 +91,13 @@ def whatif(
     if as_json:
         print_json(found)
         return
-    for line in told.answer(found):
+    for line in whatif_text.answer(found):
         click.echo(line)
-    rows = [(row.queue, row.task, *told.cells(row)) for row in found.tasks[:SHOWN]]
-    print_table(told.HEADS, rows, empty="")
+    rows = [(row.queue, row.task, *whatif_text.cells(row)) for row in found.tasks[:SHOWN]]
+    print_table(whatif_text.HEADS, rows, empty="")
     if len(found.tasks) > SHOWN:
         click.echo(f"The first {SHOWN} of {len(found.tasks):,} tasks; --json has all.")
-    for line in told.not_known(found):
+    for line in whatif_text.not_known(found):
         click.echo(line)
     if written is not None:
         click.echo(f"The page: {written}")

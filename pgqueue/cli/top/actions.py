@@ -25,7 +25,7 @@ KEYS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Action:
+class KeyAction:
     """What a key would do.
 
     Attributes:
@@ -37,7 +37,7 @@ class Action:
     act: Callable[[], str]
 
 
-def action(queue: PgQueue, found: Snapshot, table: str, key: str, row: str) -> Action | None:
+def action(queue: PgQueue, found: Snapshot, table: str, key: str, row: str) -> KeyAction | None:
     """What a key does with a row; None: nothing.
 
     Args:
@@ -57,20 +57,20 @@ def action(queue: PgQueue, found: Snapshot, table: str, key: str, row: str) -> A
         case "workers", "d":
             return _drain_worker(queue, found, row)
         case "jobs", "c":
-            return Action(f"Cancel job {row}?", lambda: _cancelled(row, queue.cancel(int(row))))
+            return KeyAction(f"Cancel job {row}?", lambda: _describe_cancel(row, queue.cancel(int(row))))
     return None
 
 
-def _pause(queue: PgQueue, found: Snapshot, name: str) -> Action:
+def _pause(queue: PgQueue, found: Snapshot, name: str) -> KeyAction:
     shown = spelled_out(name)
     if any(one.paused_at for one in found.queues if one.queue == name):
-        return Action(
+        return KeyAction(
             f"Resume queue {shown}?",
             lambda: (
                 f"queue {shown} is resumed" if queue.control.resume(name) else f"queue {shown} was not paused"
             ),
         )
-    return Action(
+    return KeyAction(
         f"Pause queue {shown}? No worker claims its jobs then.",
         lambda: (
             f"queue {shown} is paused" if queue.control.pause(name) else f"queue {shown} was paused already"
@@ -78,10 +78,10 @@ def _pause(queue: PgQueue, found: Snapshot, name: str) -> Action:
     )
 
 
-def _drain(queue: PgQueue, found: Snapshot, name: str) -> Action:
+def _drain(queue: PgQueue, found: Snapshot, name: str) -> KeyAction:
     shown = spelled_out(name)
     if any(one.drained_at for one in found.queues if one.queue == name):
-        return Action(
+        return KeyAction(
             f"Let queue {shown} take new jobs again?",
             lambda: (
                 f"queue {shown} takes new jobs"
@@ -89,7 +89,7 @@ def _drain(queue: PgQueue, found: Snapshot, name: str) -> Action:
                 else f"queue {shown} was not drained"
             ),
         )
-    return Action(
+    return KeyAction(
         f"Drain queue {shown}? Enqueues to it are refused then.",
         lambda: (
             f"queue {shown} is drained" if queue.control.drain(name) else f"queue {shown} was drained already"
@@ -97,34 +97,36 @@ def _drain(queue: PgQueue, found: Snapshot, name: str) -> Action:
     )
 
 
-def _retry(queue: PgQueue, table: str, name: str) -> Action | None:
+def _retry(queue: PgQueue, table: str, name: str) -> KeyAction | None:
     dead = queue.control.dead(queue=name) if table == "queues" else queue.control.dead(task=name)
     count = dead.preview().count
     if not count:
         return None
     of = f"{table[:-1]} {spelled_out(name)}"
-    return Action(
+    return KeyAction(
         f"Retry the {count:,} dead jobs of {of}?", lambda: f"{dead.retry().done:,} jobs of {of} are retried"
     )
 
 
-def _drain_worker(queue: PgQueue, found: Snapshot, worker: str) -> Action | None:
+def _drain_worker(queue: PgQueue, found: Snapshot, worker: str) -> KeyAction | None:
     one = next((one for one in found.workers if str(one.id) == worker), None)
     if one is None:
         return None
     if one.draining or one.asked.draining:
-        return Action(f"Let worker {one} claim jobs again?", lambda: _asked(queue.workers.resume(worker)))
-    return Action(
+        return KeyAction(
+            f"Let worker {one} claim jobs again?", lambda: _describe_request(queue.workers.resume(worker))
+        )
+    return KeyAction(
         f"Drain worker {one}? It ends its jobs and claims no more.",
-        lambda: _asked(queue.workers.drain(worker)),
+        lambda: _describe_request(queue.workers.drain(worker)),
     )
 
 
-def _asked(steered: Steered) -> str:
+def _describe_request(steered: Steered) -> str:
     return "; ".join([*(f"worker {one} was asked" for one in steered.asked), *steered.refused])
 
 
-def _cancelled(job: str, state: JobState | None) -> str:
+def _describe_cancel(job: str, state: JobState | None) -> str:
     if state is None:
         return f"job {job} has ended"
     return (

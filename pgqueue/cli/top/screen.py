@@ -19,9 +19,9 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.output import lasted, spelled_out
+from pgqueue.cli.output import short_duration, spelled_out
 from pgqueue.cli.top import snapshot
-from pgqueue.cli.top.actions import KEYS, Action, action
+from pgqueue.cli.top.actions import KEYS, KeyAction, action
 from pgqueue.cli.top.snapshot import Row, Snapshot
 from pgqueue.errors import PgQueueError
 
@@ -39,7 +39,7 @@ def _table(name: str) -> DataTable[Text]:
     return table
 
 
-class Question(ModalScreen[bool]):
+class ConfirmScreen(ModalScreen[bool]):
     """A question that is answered with y or n."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -169,7 +169,7 @@ class Top(App[None]):
             said = "reading"
         else:
             age = (datetime.now(UTC) - self._found.at).total_seconds()
-            said = f"read {lasted(age)} ago; tasks over the last {self._found.minutes:g} min"
+            said = f"read {short_duration(age)} ago; tasks over the last {self._found.minutes:g} min"
         if self._frozen:
             said += "; frozen: space goes on"
         if self._trouble:
@@ -210,11 +210,11 @@ class Top(App[None]):
             chosen = await asyncio.to_thread(action, self._queue, self._found, table.id or "", key, row)
             if chosen is None:
                 self.notify("There is nothing to do.")
-            elif await self.push_screen_wait(Question(chosen.question)):
+            elif await self.push_screen_wait(ConfirmScreen(chosen.question)):
                 await self._do(chosen)
         except (PgQueueError, psycopg.Error, OSError) as error:
             self.notify(spelled_out(" ".join(str(error).split())), severity="error", markup=False)
 
-    async def _do(self, chosen: Action) -> None:
+    async def _do(self, chosen: KeyAction) -> None:
         self.notify(await asyncio.to_thread(chosen.act), markup=False)
         await self._look()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.output import lasted, spelled_out
+from pgqueue.cli.output import short_duration, spelled_out
 from pgqueue.values.insight.now import Running
 from pgqueue.values.insight.series import Figures, Spread, Total
 from pgqueue.values.queues.standing import QueueStanding
@@ -107,7 +107,7 @@ def job_rows(found: Snapshot) -> dict[str, Row]:
             spelled_out(one.queue),
             spelled_out(one.worker or str(one.worker_id)[:SHOWN]) + (" (lost)" if one.lost else ""),
             f"{one.attempt}/{one.max_attempts}",
-            lasted(one.seconds) + (" (to be cancelled)" if one.cancel_requested else ""),
+            short_duration(one.seconds) + (" (to be cancelled)" if one.cancel_requested else ""),
         )
         for one in found.running.jobs
     }
@@ -123,7 +123,7 @@ def _queue_row(one: QueueStanding) -> Row:
         spelled_out(one.queue),
         state or "open",
         *(f"{about}{count:,}" for count in counts),
-        lasted(one.oldest_ready),
+        short_duration(one.oldest_ready),
         f"{one.rate:,.1f}",
     )
 
@@ -137,9 +137,9 @@ def _task_row(one: Total, minutes: float) -> Row:
         f"{figures.started / minutes:,.1f}",
         failed,
         f"{figures.dead:,}",
-        lasted(figures.run.p50 if figures.run else None),
-        lasted(_p95(figures.run)),
-        lasted(_p95(figures.wait)),
+        short_duration(figures.run.p50 if figures.run else None),
+        short_duration(_p95(figures.run)),
+        short_duration(_p95(figures.wait)),
     )
 
 

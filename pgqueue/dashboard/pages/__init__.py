@@ -1,6 +1,6 @@
 """The pages of the dashboard and what can be done on them: a file each. A new page is a file, its template, and its rows here."""
 
-from pgqueue.dashboard.page import Action, Page
+from pgqueue.dashboard.page import Page, PageAction
 from pgqueue.dashboard.pages import (
     alerts,
     audit,
@@ -36,7 +36,7 @@ PAGES: tuple[Page, ...] = (
     store.PAGE,
     operation.PAGE,
 )
-ACTIONS: tuple[Action, ...] = (
+ACTIONS: tuple[PageAction, ...] = (
     *queues.ACTIONS,
     *jobs.ACTIONS,
     *job.ACTIONS,

@@ -6,7 +6,7 @@ from typing import Final
 from werkzeug.exceptions import NotFound
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.alerts.state import AlertStatus
@@ -21,9 +21,9 @@ def read(visit: Visit) -> Content:
     return {"alerts": sorted(visit.queue.alerts.list(), key=lambda one: (not one.active, one.name))}
 
 
-def _ask(visit: Visit) -> Question:
+def _ask(visit: Visit) -> ActionQuestion:
     found = _one(visit)
-    return Question(
+    return ActionQuestion(
         title=f"Silence alert {found.name}?",
         text="Its task is told nothing for this time; looks go on. If it still holds then, its task is told.",
         button="Silence",
@@ -34,20 +34,20 @@ def _ask(visit: Visit) -> Question:
     )
 
 
-def _silence(visit: Visit) -> Done:
+def _silence(visit: Visit) -> ActionResult:
     try:
         length = read_length(visit.field("length"), above_zero=True)
     except InvalidOption as error:
         raise InvalidOption(f"For: {error}") from None
     until = visit.queue.alerts.silence(visit.name, length, by=visit.by)
     end = "" if until is None else f" until {until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return Done(f"Alert {visit.name} is silenced{end}.", visit.url("alerts"))
+    return ActionResult(f"Alert {visit.name} is silenced{end}.", visit.url("alerts"))
 
 
-def _ask_again(visit: Visit) -> Question:
+def _ask_again(visit: Visit) -> ActionQuestion:
     found = _one(visit)
     possible = found.silenced_until is not None
-    return Question(
+    return ActionQuestion(
         title=f"Tell the task of alert {found.name} again?",
         text="Its silence ends now. If the alert holds, its task is told at the next look."
         if possible
@@ -60,9 +60,9 @@ def _ask_again(visit: Visit) -> Question:
     )
 
 
-def _tell_again(visit: Visit) -> Done:
+def _tell_again(visit: Visit) -> ActionResult:
     visit.queue.alerts.unsilence(visit.name, by=visit.by)
-    return Done(f"The task of alert {visit.name} is told again.", visit.url("alerts"))
+    return ActionResult(f"The task of alert {visit.name} is told again.", visit.url("alerts"))
 
 
 def _one(visit: Visit) -> AlertStatus:
@@ -78,7 +78,7 @@ def _facts(found: AlertStatus) -> tuple[tuple[str, object], ...]:
 
 PAGE = Page(name="alerts", path="/alerts", title="Alerts", read=read, place=65)
 ACTIONS = (
-    Action(
+    PageAction(
         name="alert-silence",
         path="/alert/silence",
         right=Right.SILENCE,
@@ -86,7 +86,7 @@ ACTIONS = (
         do=_silence,
         under="alerts",
     ),
-    Action(
+    PageAction(
         name="alert-unsilence",
         path="/alert/unsilence",
         right=Right.SILENCE,

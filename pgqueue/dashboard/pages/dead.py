@@ -7,9 +7,9 @@ import msgspec
 
 from pgqueue.app.bulk import DeadSelection
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.filters import chosen_filter, dead_criteria, searched, spoken_filter
-from pgqueue.dashboard.many import begun, counted, grouped, query
-from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.filters import chosen_filter, dead_criteria, search_page, spoken_filter
+from pgqueue.dashboard.many import begin_operation, count_text, preview_table, query
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.values.insight.now import ErrorGroup
 from pgqueue.values.jobs.job import JobState
@@ -22,9 +22,9 @@ def read(visit: Visit) -> Content:
     """The groups, and a page of dead jobs."""
     wanted = chosen_filter(visit)
     errors = visit.queue.insight.errors(queue=wanted.queue, task=wanted.task, limit=GROUPS)
-    found = searched(visit, wanted, state=JobState.DEAD, limit=SHOWN)
+    found = search_page(visit, wanted, state=JobState.DEAD, limit=SHOWN)
     return {
-        "groups": [_shown(visit, one) for one in errors.groups],
+        "groups": [_find_group(visit, one) for one in errors.groups],
         "counted": errors.jobs,
         "complete": errors.complete,
         **found,
@@ -34,52 +34,54 @@ def read(visit: Visit) -> Content:
     }
 
 
-def _shown(visit: Visit, group: ErrorGroup) -> ErrorGroup:
+def _find_group(visit: Visit, group: ErrorGroup) -> ErrorGroup:
     message = visit.redaction.message(visit.chosen, group.last_job, group.message, visit.queue.job)
     return msgspec.structs.replace(group, message=message)
 
 
-def _ask(visit: Visit, *, verb: str, text: str, destroys: bool, fields: tuple[Field, ...] = ()) -> Question:
-    found = visit.redaction.preview(_selected(visit).preview())
-    return Question(
-        title=f"{verb} {counted(found.count)}?",
+def _ask(
+    visit: Visit, *, verb: str, text: str, destroys: bool, fields: tuple[Field, ...] = ()
+) -> ActionQuestion:
+    found = visit.redaction.preview(_selection(visit).preview())
+    return ActionQuestion(
+        title=f"{verb} {count_text(found.count)}?",
         text=text,
         button=verb,
         back=visit.url("dead", **query(visit)),
         destroys=destroys,
         fields=fields,
         facts=(("Which", spoken_filter(visit, "dead jobs")),),
-        groups=grouped(found),
+        groups=preview_table(found),
         jobs=found.sample,
         possible=found.count > 0,
     )
 
 
-def _retry(visit: Visit) -> Done:
-    chosen, without_key = _selected(visit), bool(visit.field("without_key"))
-    return _begun(
+def _retry(visit: Visit) -> ActionResult:
+    chosen, without_key = _selection(visit), bool(visit.field("without_key"))
+    return _begin(
         visit,
         lambda progress: chosen.retry(without_key=without_key, by=visit.by, progress=progress),
         "ready again",
     )
 
 
-def _purge(visit: Visit) -> Done:
-    chosen = _selected(visit)
-    return _begun(visit, lambda progress: chosen.purge(by=visit.by, progress=progress), "deleted")
+def _purge(visit: Visit) -> ActionResult:
+    chosen = _selection(visit)
+    return _begin(visit, lambda progress: chosen.purge(by=visit.by, progress=progress), "deleted")
 
 
-def _begun(visit: Visit, run: Any, done: str) -> Done:  # noqa: ANN401 - an operation
-    return begun(visit, run, done=done, back=visit.url("dead", **query(visit)))
+def _begin(visit: Visit, run: Any, done: str) -> ActionResult:  # noqa: ANN401 - an operation
+    return begin_operation(visit, run, done=done, back=visit.url("dead", **query(visit)))
 
 
-def _selected(visit: Visit) -> DeadSelection:
+def _selection(visit: Visit) -> DeadSelection:
     return visit.queue.control.dead(**dead_criteria(visit))
 
 
 PAGE = Page(name="dead", path="/dead", title="Dead", read=read, place=40)
 ACTIONS = (
-    Action(
+    PageAction(
         name="dead-retry",
         path="/dead/retry",
         right=Right.RETRY,
@@ -100,7 +102,7 @@ ACTIONS = (
         do=_retry,
         under="dead",
     ),
-    Action(
+    PageAction(
         name="dead-purge",
         path="/dead/purge",
         right=Right.PURGE,

@@ -7,10 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from pgqueue.app.bulk import OnProgress
-from pgqueue.app.reproducing import written_test
+from pgqueue.app.reproduction import written_test
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.many import begun
-from pgqueue.dashboard.page import Action, Content, Done, Download, Field, Page, Question
+from pgqueue.dashboard.many import begin_operation
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Download, Field, Page, PageAction
 from pgqueue.dashboard.redaction import HIDDEN
 from pgqueue.dashboard.visit import Visit
 from pgqueue.values.bulk.operation import BulkResult
@@ -22,7 +22,7 @@ STACK_WITHIN: Final = 3.0
 """Seconds for which a person waits for a stack; a worker whose event loop is blocked answers later, on the page."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class TimelineEvent(msgspec.Struct, frozen=True):
     """Something that happened to a job.
 
     Attributes:
@@ -71,27 +71,29 @@ def read_test(visit: Visit, *, job_id: int) -> Download:
     return Download(file_name(job), written_test(visit.queue, job, hidden=HIDDEN))
 
 
-def _story(job: Job) -> list[Event]:
+def _story(job: Job) -> list[TimelineEvent]:
     """What happened, the first at the front."""
-    events = [Event(job.created_at, "enqueued", f"Enqueued into {job.queue}.")]
+    events = [TimelineEvent(job.created_at, "enqueued", f"Enqueued into {job.queue}.")]
     if not job.attempts and not job.state.ended and job.run_at > job.created_at:
-        events.append(Event(job.run_at, "due", "Due to run."))
+        events.append(TimelineEvent(job.run_at, "due", "Due to run."))
     for error in job.errors:
         crashed = " with its worker" if error.crashed else ""
-        events.append(Event(error.at, "failed", f"Attempt {error.attempt} failed{crashed}.", error))
+        events.append(TimelineEvent(error.at, "failed", f"Attempt {error.attempt} failed{crashed}.", error))
         if error.left_out:
-            events.append(Event(None, "more", f"{error.left_out:,} more errors are not kept."))
+            events.append(TimelineEvent(None, "more", f"{error.left_out:,} more errors are not kept."))
     if job.attempts and job.errors and not job.state.ended and job.state is not JobState.RUNNING:
-        events.append(Event(job.run_at, "due", "Due to run again."))
+        events.append(TimelineEvent(job.run_at, "due", "Due to run again."))
     if job.started_at is not None and (
         job.state is JobState.RUNNING or not job.errors or job.state is JobState.SUCCEEDED
     ):
         events.append(
-            Event(job.started_at, "claimed", f"Attempt {job.attempts} of {job.max_attempts} was claimed.")
+            TimelineEvent(
+                job.started_at, "claimed", f"Attempt {job.attempts} of {job.max_attempts} was claimed."
+            )
         )
     if job.ended_at is not None:
         reason = f": {job.reason}" if job.reason else ""
-        events.append(Event(job.ended_at, str(job.state), f"{str(job.state).capitalize()}{reason}."))
+        events.append(TimelineEvent(job.ended_at, str(job.state), f"{str(job.state).capitalize()}{reason}."))
     return events
 
 
@@ -104,10 +106,10 @@ def _ask(
     states: frozenset[JobState],
     destroys: bool,
     fields: tuple[Field, ...] = (),
-) -> Question:
+) -> ActionQuestion:
     job = visit.redaction.job(visit.queue.job(job_id))
     possible = job.state in states
-    return Question(
+    return ActionQuestion(
         title=f"{verb} job {job_id}?",
         text=text if possible else f"It is {job.state}, so this cannot be done.",
         button=verb,
@@ -124,30 +126,30 @@ def _ask(
     )
 
 
-def _run_now(visit: Visit, *, job_id: int) -> Done:
+def _run_now(visit: Visit, *, job_id: int) -> ActionResult:
     page = visit.url("job", job_id=job_id)
     if visit.queue.control.run_now(job_id, by=visit.by):
-        return Done(f"Job {job_id} is ready.", page)
-    return Done(f"Job {job_id} was not changed: its state had changed before.", page, well=False)
+        return ActionResult(f"Job {job_id} is ready.", page)
+    return ActionResult(f"Job {job_id} was not changed: its state had changed before.", page, well=False)
 
 
-def _stack(visit: Visit, *, job_id: int) -> Done:
+def _stack(visit: Visit, *, job_id: int) -> ActionResult:
     found = visit.queue.control.stack(job_id, timeout=STACK_WITHIN, by=visit.by)
     page = visit.url("job", job_id=job_id)
     if found.answered_at is None:
-        return Done(f"Asked worker {found.worker}. Its answer will be on this page.", page)
-    return Done(f"Worker {found.worker} has answered.", page)
+        return ActionResult(f"Asked worker {found.worker}. Its answer will be on this page.", page)
+    return ActionResult(f"Worker {found.worker} has answered.", page)
 
 
-def _cancel(visit: Visit, *, job_id: int) -> Done:
+def _cancel(visit: Visit, *, job_id: int) -> ActionResult:
     chosen = visit.queue.control.jobs(ids=[visit.queue.job(job_id).id])
-    return _begun(visit, job_id, lambda progress: chosen.cancel(by=visit.by, progress=progress), "cancelled")
+    return _begin(visit, job_id, lambda progress: chosen.cancel(by=visit.by, progress=progress), "cancelled")
 
 
-def _retry(visit: Visit, *, job_id: int) -> Done:
+def _retry(visit: Visit, *, job_id: int) -> ActionResult:
     chosen = visit.queue.control.dead(ids=[visit.queue.job(job_id).id])
     without_key = bool(visit.field("without_key"))
-    return _begun(
+    return _begin(
         visit,
         job_id,
         lambda progress: chosen.retry(without_key=without_key, by=visit.by, progress=progress),
@@ -155,13 +157,13 @@ def _retry(visit: Visit, *, job_id: int) -> Done:
     )
 
 
-def _purge(visit: Visit, *, job_id: int) -> Done:
+def _purge(visit: Visit, *, job_id: int) -> ActionResult:
     chosen = visit.queue.control.dead(ids=[visit.queue.job(job_id).id])
-    done = _begun(visit, job_id, lambda progress: chosen.purge(by=visit.by, progress=progress), "deleted")
+    done = _begin(visit, job_id, lambda progress: chosen.purge(by=visit.by, progress=progress), "deleted")
     return msgspec.structs.replace(done, to=visit.url("dead"))
 
 
-def _begun(visit: Visit, job_id: int, run: Any, done: str) -> Done:  # noqa: ANN401 - an operation
+def _begin(visit: Visit, job_id: int, run: Any, done: str) -> ActionResult:  # noqa: ANN401 - an operation
     results: list[BulkResult] = []
 
     def noted(progress: OnProgress) -> BulkResult:
@@ -169,9 +171,9 @@ def _begun(visit: Visit, job_id: int, run: Any, done: str) -> Done:  # noqa: ANN
         return results[-1]
 
     page = visit.url("job", job_id=job_id)
-    said = begun(visit, noted, done=done, back=page)
+    said = begin_operation(visit, noted, done=done, back=page)
     if results and not (results[0].done or results[0].asked or results[0].skipped):
-        return Done(f"Job {job_id} was not changed: its state had changed before.", page, well=False)
+        return ActionResult(f"Job {job_id} was not changed: its state had changed before.", page, well=False)
     return said
 
 
@@ -184,7 +186,7 @@ PAGES = (
     Page(name="job-test", path=f"{PATH}/test", title="Test", read=read_test, under="jobs", every=None),
 )
 ACTIONS = (
-    Action(
+    PageAction(
         name="job-run",
         path=f"{PATH}/run",
         right=Right.RETRY,
@@ -198,7 +200,7 @@ ACTIONS = (
         do=_run_now,
         under="jobs",
     ),
-    Action(
+    PageAction(
         name="job-stack",
         path=f"{PATH}/stack",
         right=Right.STEER,
@@ -212,7 +214,7 @@ ACTIONS = (
         do=_stack,
         under="jobs",
     ),
-    Action(
+    PageAction(
         name="job-cancel",
         path=f"{PATH}/cancel",
         right=Right.CANCEL,
@@ -226,7 +228,7 @@ ACTIONS = (
         do=_cancel,
         under="jobs",
     ),
-    Action(
+    PageAction(
         name="job-retry",
         path=f"{PATH}/retry",
         right=Right.RETRY,
@@ -248,7 +250,7 @@ ACTIONS = (
         do=_retry,
         under="jobs",
     ),
-    Action(
+    PageAction(
         name="job-purge",
         path=f"{PATH}/purge",
         right=Right.PURGE,

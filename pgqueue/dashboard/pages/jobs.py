@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from pgqueue.app.bulk import LiveSelection, OnProgress
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.filters import chosen_filter, live_criteria, searched, spoken_filter
-from pgqueue.dashboard.many import begun, counted, grouped, query
-from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.filters import chosen_filter, live_criteria, search_page, spoken_filter
+from pgqueue.dashboard.many import begin_operation, count_text, preview_table, query
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.bulk.operation import Action as Deed
+from pgqueue.values.bulk.operation import BulkAction as Deed
 from pgqueue.values.bulk.operation import BulkResult
 from pgqueue.values.jobs.job import JobState
 
@@ -23,7 +23,7 @@ _PRIORITY: Final = re.compile(r"[+-]?[0-9]{1,10}")
 def read(visit: Visit) -> Content:
     """A page of jobs."""
     wanted = chosen_filter(visit)
-    found = searched(visit, wanted, state=wanted.states or None, limit=SHOWN)
+    found = search_page(visit, wanted, state=wanted.states or None, limit=SHOWN)
     return {
         **found,
         "filter": wanted,
@@ -33,25 +33,25 @@ def read(visit: Visit) -> Content:
     }
 
 
-def _ask(visit: Visit, *, deed: Deed, verb: str, text: str, fields: tuple[Field, ...] = ()) -> Question:
-    found = visit.redaction.preview(_selected(visit).preview())
+def _ask(visit: Visit, *, deed: Deed, verb: str, text: str, fields: tuple[Field, ...] = ()) -> ActionQuestion:
+    found = visit.redaction.preview(_selection(visit).preview())
     alone = [("Running, left alone", found.left_alone)] if found.left_alone else []
-    return Question(
-        title=f"{verb} {counted(found.count)}?",
+    return ActionQuestion(
+        title=f"{verb} {count_text(found.count)}?",
         text=text,
         button=verb,
         back=visit.url("jobs", **query(visit)),
         destroys=deed in {Deed.CANCEL, Deed.PURGE},
         fields=fields,
         facts=(("Which", spoken_filter(visit, "live jobs")), *alone),
-        groups=grouped(found),
+        groups=preview_table(found),
         jobs=found.sample,
         possible=found.count > 0,
     )
 
 
-def _do(visit: Visit, *, deed: Deed, done: str) -> Done:
-    chosen, given = _selected(visit), _given(visit, deed)
+def _do(visit: Visit, *, deed: Deed, done: str) -> ActionResult:
+    chosen, given = _selection(visit), _form_values(visit, deed)
 
     def run(progress: OnProgress) -> BulkResult:
         match deed:
@@ -62,14 +62,14 @@ def _do(visit: Visit, *, deed: Deed, done: str) -> Done:
             case _:
                 return chosen.reprioritise(**given, by=visit.by, progress=progress)
 
-    return begun(visit, run, done=done, back=visit.url("jobs", **query(visit)))
+    return begin_operation(visit, run, done=done, back=visit.url("jobs", **query(visit)))
 
 
-def _selected(visit: Visit) -> LiveSelection:
+def _selection(visit: Visit) -> LiveSelection:
     return visit.queue.control.jobs(**live_criteria(visit))
 
 
-def _given(visit: Visit, deed: Deed) -> dict[str, Any]:
+def _form_values(visit: Visit, deed: Deed) -> dict[str, Any]:
     """What was typed."""
     if deed is Deed.MOVE:
         return {"to": visit.field("to")}
@@ -81,8 +81,8 @@ def _given(visit: Visit, deed: Deed) -> dict[str, Any]:
     return {"priority": int(typed)}
 
 
-def _action(name: Deed, right: Right, done: str, **asked: Any) -> Action:  # noqa: ANN401 - as for _ask
-    return Action(
+def _action(name: Deed, right: Right, done: str, **asked: Any) -> PageAction:  # noqa: ANN401 - as for _ask
+    return PageAction(
         name=f"jobs-{name}",
         path=f"/jobs/{name}",
         right=right,

@@ -3,10 +3,10 @@
 from typing import Final
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.limits.limit import QUEUE, Limit, Numbers, Rate
+from pgqueue.values.limits.limit import QUEUE, Limit, LimitNumbers, Rate
 from pgqueue.values.limits.status import LimitStatus
 
 SHOWN: Final = 200
@@ -52,14 +52,14 @@ def read_one(visit: Visit) -> Content:
     }
 
 
-def _known(visit: Visit) -> LimitStatus | None:
+def _find_limit(visit: Visit) -> LimitStatus | None:
     return next((one for one in visit.queue.insight.limits() if one.name == visit.name), None)
 
 
-def _ask(visit: Visit) -> Question:
-    known = _known(visit)
+def _ask(visit: Visit) -> ActionQuestion:
+    known = _find_limit(visit)
     numbers = None if known is None else known.numbers
-    return Question(
+    return ActionQuestion(
         title=f"Set the numbers of limit {visit.name}?",
         text="Workers keep the new numbers from their next claim on, whatever the code says.",
         button="Set",
@@ -71,7 +71,7 @@ def _ask(visit: Visit) -> Question:
     )
 
 
-def _fields(numbers: Numbers | None) -> tuple[Field, ...]:
+def _fields(numbers: LimitNumbers | None) -> tuple[Field, ...]:
     """A limit stays what it is: a number of jobs, or a rate."""
     at_once = Field(
         name="most",
@@ -97,7 +97,7 @@ def _facts(known: LimitStatus) -> tuple[tuple[str, object], ...]:
     )
 
 
-def _set(visit: Visit) -> Done:
+def _set(visit: Visit) -> ActionResult:
     most, rate, burst = (visit.field(name) for name in ("most", "rate", "burst"))
     if rate and most:
         raise InvalidOption(
@@ -110,7 +110,7 @@ def _set(visit: Visit) -> Done:
     else:
         chosen = Limit(_whole("most", most))
     now = visit.queue.control.limits.set(visit.name, chosen, by=visit.by)
-    return Done(f"Limit {visit.name}: {now.numbers.said}.", _back(visit))
+    return ActionResult(f"Limit {visit.name}: {now.numbers.said}.", _back(visit))
 
 
 def _whole(name: str, text: str) -> int:
@@ -119,10 +119,10 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
-def _ask_unset(visit: Visit) -> Question:
-    known = _known(visit)
+def _ask_unset(visit: Visit) -> ActionQuestion:
+    known = _find_limit(visit)
     possible = known is not None and known.set_at is not None
-    return Question(
+    return ActionQuestion(
         title=f"Let limit {visit.name} be as the code says?",
         text="The numbers that were set are forgotten; a limit that no code declares is gone."
         if possible
@@ -134,13 +134,13 @@ def _ask_unset(visit: Visit) -> Question:
     )
 
 
-def _unset(visit: Visit) -> Done:
+def _unset(visit: Visit) -> ActionResult:
     visit.queue.control.limits.unset(visit.name, by=visit.by)
-    return Done(f"Limit {visit.name} is as the code says.", visit.url("limits"))
+    return ActionResult(f"Limit {visit.name} is as the code says.", visit.url("limits"))
 
 
 def _back(visit: Visit) -> str:
-    return visit.url("limits") if _known(visit) is None else visit.url("limit", name=visit.name)
+    return visit.url("limits") if _find_limit(visit) is None else visit.url("limit", name=visit.name)
 
 
 PAGES = (
@@ -148,8 +148,8 @@ PAGES = (
     Page(name="limit", path="/limit", title="Limit", read=read_one, under="limits"),
 )
 ACTIONS = (
-    Action(name="limit-set", path="/limit/set", right=Right.SET, ask=_ask, do=_set, under="limits"),
-    Action(
+    PageAction(name="limit-set", path="/limit/set", right=Right.SET, ask=_ask, do=_set, under="limits"),
+    PageAction(
         name="limit-unset",
         path="/limit/unset",
         right=Right.SET,

@@ -3,8 +3,8 @@
 import msgspec
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.many import begun
-from pgqueue.dashboard.page import Action, Content, Done, Page, Question
+from pgqueue.dashboard.many import begin_operation
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption, JobNotFound
 from pgqueue.values.bulk.operation import AuditEntry
@@ -28,11 +28,11 @@ def _entry(visit: Visit, number: int) -> AuditEntry:
     return found[0]
 
 
-def _ask(visit: Visit, *, number: int) -> Question:
+def _ask(visit: Visit, *, number: int) -> ActionQuestion:
     entry = _entry(visit, number)
     goes_on = visit.operations.runs_here(number)
     text = "It goes on with the jobs that are left." if entry.unfinished else "It has ended."
-    return Question(
+    return ActionQuestion(
         title=f"Continue operation {number}?",
         text="It is being done." if goes_on else text,
         button="Continue",
@@ -43,13 +43,13 @@ def _ask(visit: Visit, *, number: int) -> Question:
     )
 
 
-def _go_on(visit: Visit, *, number: int) -> Done:
+def _go_on(visit: Visit, *, number: int) -> ActionResult:
     entry = _entry(visit, number)
     right = _rights(entry.action)
     if not visit.can(right):
         raise InvalidOption(f"you do not have the right {right.value!r}, which this operation needs")
     control = visit.queue.control
-    return begun(
+    return begin_operation(
         visit,
         lambda progress: control.resume_operation(number, by=visit.by, progress=progress),
         done="done",
@@ -70,7 +70,7 @@ def _rights(action: str) -> Right:
 
 PAGE = Page(name="operation", path=PATH, title="Operation", read=read, under="audit", every=2)
 ACTIONS = (
-    Action(
+    PageAction(
         name="operation-continue",
         path=f"{PATH}/continue",
         right=Right.LOOK,

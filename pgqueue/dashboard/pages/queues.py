@@ -10,7 +10,7 @@ import msgspec
 from werkzeug.exceptions import NotFound
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.dashboard.windows import (
     WINDOWS,
@@ -22,7 +22,7 @@ from pgqueue.dashboard.windows import (
 )
 from pgqueue.errors import InvalidOption
 from pgqueue.values.length import WRITTEN, read_length
-from pgqueue.values.queues.serving import is_served
+from pgqueue.values.queues.served_queues import is_served
 from pgqueue.values.queues.settings import QueueSettings
 from pgqueue.values.queues.standing import QueueStanding
 
@@ -50,11 +50,11 @@ def read(visit: Visit) -> Content:
 
 def read_one(visit: Visit) -> Content:
     """One queue, and what happened in it."""
-    window, standing = chosen_window(visit), _standing(visit)
+    window, standing = chosen_window(visit), _queue_standing(visit)
     totals = visit.queue.insight.totals(WINDOWS[window], by="task", queue=standing.queue)
     return {
         "queue": standing,
-        "settings": [(name, value) for name, value in _written(standing.settings).items() if value],
+        "settings": [(name, value) for name, value in _form_texts(standing.settings).items() if value],
         "limit": next(
             (one for one in visit.queue.insight.limits() if one.name == f"queue:{standing.queue}"), None
         ),
@@ -71,14 +71,14 @@ def read_one(visit: Visit) -> Content:
     }
 
 
-def _standing(visit: Visit) -> QueueStanding:
+def _queue_standing(visit: Visit) -> QueueStanding:
     for one in visit.queue.insight.queues():
         if one.queue == visit.name:
             return one
     raise NotFound(f"There is no queue {visit.name!r:.120} with jobs, settings or a state.")
 
 
-def _written(settings: QueueSettings) -> dict[str, str]:
+def _form_texts(settings: QueueSettings) -> dict[str, str]:
     """Settings as the form has them."""
     return {name: _one(value) for name, value in msgspec.structs.asdict(settings).items()}
 
@@ -109,9 +109,9 @@ def _read(name: str, text: str) -> Any:  # noqa: ANN401 - the setting's own type
     return int(text)
 
 
-def _ask(visit: Visit, *, verb: str, text: str, possible: Callable[[QueueStanding], bool]) -> Question:
-    standing = _standing(visit)
-    return Question(
+def _ask(visit: Visit, *, verb: str, text: str, possible: Callable[[QueueStanding], bool]) -> ActionQuestion:
+    standing = _queue_standing(visit)
+    return ActionQuestion(
         title=f"{verb} queue {standing.queue}?",
         text=text if possible(standing) else "This holds already.",
         button=verb,
@@ -123,24 +123,28 @@ def _ask(visit: Visit, *, verb: str, text: str, possible: Callable[[QueueStandin
     )
 
 
-def _pause(visit: Visit) -> Done:
-    done = visit.queue.control.pause(_standing(visit).queue, why=visit.field("why") or None, by=visit.by)
-    return _said(visit, "is paused" if done else "was paused already", well=done)
+def _pause(visit: Visit) -> ActionResult:
+    done = visit.queue.control.pause(
+        _queue_standing(visit).queue, why=visit.field("why") or None, by=visit.by
+    )
+    return _result(visit, "is paused" if done else "was paused already", well=done)
 
 
-def _drain(visit: Visit) -> Done:
-    done = visit.queue.control.drain(_standing(visit).queue, why=visit.field("why") or None, by=visit.by)
-    return _said(visit, "takes no new jobs" if done else "was drained already", well=done)
+def _drain(visit: Visit) -> ActionResult:
+    done = visit.queue.control.drain(
+        _queue_standing(visit).queue, why=visit.field("why") or None, by=visit.by
+    )
+    return _result(visit, "takes no new jobs" if done else "was drained already", well=done)
 
 
-def _resume(visit: Visit) -> Done:
-    done = visit.queue.control.resume(_standing(visit).queue, by=visit.by)
-    return _said(visit, "is resumed" if done else "was neither paused nor drained", well=done)
+def _resume(visit: Visit) -> ActionResult:
+    done = visit.queue.control.resume(_queue_standing(visit).queue, by=visit.by)
+    return _result(visit, "is resumed" if done else "was neither paused nor drained", well=done)
 
 
-def _ask_settings(visit: Visit) -> Question:
-    standing = _standing(visit)
-    return Question(
+def _ask_settings(visit: Visit) -> ActionQuestion:
+    standing = _queue_standing(visit)
+    return ActionQuestion(
         title=f"Settings of queue {standing.queue}",
         text="They hold for its jobs where their enqueue and their task say nothing. Running workers keep them within a second.",
         button="Store",
@@ -148,14 +152,14 @@ def _ask_settings(visit: Visit) -> Question:
         destroys=False,
         fields=tuple(
             Field(name=name, label=name.replace("_", " ").capitalize(), value=value, hint=HINTS[name])
-            for name, value in _written(standing.settings).items()
+            for name, value in _form_texts(standing.settings).items()
         ),
     )
 
 
-def _set(visit: Visit) -> Done:
-    standing = _standing(visit)
-    before = _written(standing.settings)
+def _set(visit: Visit) -> ActionResult:
+    standing = _queue_standing(visit)
+    before = _form_texts(standing.settings)
     changed = {
         name: visit.field(name)
         for name in before
@@ -165,11 +169,11 @@ def _set(visit: Visit) -> Done:
     unset = [name for name, text in changed.items() if not text]
     if changed:
         visit.queue.control.set(standing.queue, unset=unset, by=visit.by, **given)
-    return _said(visit, "has these settings now" if changed else "has these settings already")
+    return _result(visit, "has these settings now" if changed else "has these settings already")
 
 
-def _said(visit: Visit, words: str, *, well: bool = True) -> Done:
-    return Done(f"Queue {visit.name} {words}.", _back(visit), well=well)
+def _result(visit: Visit, words: str, *, well: bool = True) -> ActionResult:
+    return ActionResult(f"Queue {visit.name} {words}.", _back(visit), well=well)
 
 
 def _back(visit: Visit) -> str:
@@ -177,9 +181,9 @@ def _back(visit: Visit) -> str:
 
 
 def _action(
-    name: str, do: Callable[..., Done], text: str, possible: Callable[[QueueStanding], bool]
-) -> Action:
-    return Action(
+    name: str, do: Callable[..., ActionResult], text: str, possible: Callable[[QueueStanding], bool]
+) -> PageAction:
+    return PageAction(
         name=f"queue-{name}",
         path=f"/queue/{name}",
         right=Right.PAUSE,
@@ -212,5 +216,7 @@ ACTIONS = (
         "Workers claim its jobs again, and it takes new ones.",
         lambda one: one.paused_at is not None or one.drained_at is not None,
     ),
-    Action(name="queue-set", path="/queue/set", right=Right.SET, ask=_ask_settings, do=_set, under="queues"),
+    PageAction(
+        name="queue-set", path="/queue/set", right=Right.SET, ask=_ask_settings, do=_set, under="queues"
+    ),
 )

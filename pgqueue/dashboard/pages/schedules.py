@@ -9,7 +9,7 @@ import msgspec
 
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.filters import read_instant
-from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.schedules.zone import find_zone
@@ -63,13 +63,13 @@ def _ask(
     states: Collection[str],
     fields: tuple[Field, ...] = (),
     destroys: bool = False,
-) -> Question:
+) -> ActionQuestion:
     found = visit.queue.schedules.get(visit.name)
     possible = found.state in states
     declared = (
         f" {found.module} declares it: a worker of it that starts adds it again." if found.module else ""
     )
-    return Question(
+    return ActionQuestion(
         title=f"{verb} schedule {visit.name}?",
         text=text + (declared if destroys else "")
         if possible
@@ -83,40 +83,40 @@ def _ask(
     )
 
 
-def _pause(visit: Visit) -> Done:
+def _pause(visit: Visit) -> ActionResult:
     done = visit.queue.schedules.pause(visit.name, by=visit.by)
-    return _said(visit, "is paused" if done else "was paused already", well=done)
+    return _result(visit, "is paused" if done else "was paused already", well=done)
 
 
-def _resume(visit: Visit) -> Done:
+def _resume(visit: Visit) -> ActionResult:
     done = visit.queue.schedules.resume(visit.name, by=visit.by)
-    return _said(visit, "is resumed" if done else "was not paused", well=done)
+    return _result(visit, "is resumed" if done else "was not paused", well=done)
 
 
-def _fire(visit: Visit) -> Done:
+def _fire(visit: Visit) -> ActionResult:
     handle = visit.queue.schedules.fire(visit.name, by=visit.by)
     if handle is None:
-        return _said(visit, "has not fired: a live job has its unique key", well=False)
-    return _said(visit, f"has fired: job {handle.id}")
+        return _result(visit, "has not fired: a live job has its unique key", well=False)
+    return _result(visit, f"has fired: job {handle.id}")
 
 
-def _remove(visit: Visit) -> Done:
+def _remove(visit: Visit) -> ActionResult:
     done = visit.queue.schedules.remove(visit.name, by=visit.by)
     said = "is removed" if done else "had been removed already"
-    return Done(f"Schedule {visit.name} {said}.", visit.url("schedules"), well=done)
+    return ActionResult(f"Schedule {visit.name} {said}.", visit.url("schedules"), well=done)
 
 
-def _fill(visit: Visit) -> Done:
+def _fill(visit: Visit) -> ActionResult:
     start, end = (read_instant(name, visit.field(name) or None) for name in ("start", "end"))
     if start is None or end is None:
         raise InvalidOption("start and end: write an age such as 2h, or 2026-11-23T14:00")
     runs = visit.queue.schedules.backfill(visit.name, start, end, by=visit.by)
     fired = f"{len(runs):,} tick{'' if len(runs) == 1 else 's'}"
-    return _said(visit, f"has fired {fired} of that time", well=bool(runs))
+    return _result(visit, f"has fired {fired} of that time", well=bool(runs))
 
 
-def _said(visit: Visit, words: str, *, well: bool = True) -> Done:
-    return Done(f"Schedule {visit.name} {words}.", _back(visit), well=well)
+def _result(visit: Visit, words: str, *, well: bool = True) -> ActionResult:
+    return ActionResult(f"Schedule {visit.name} {words}.", _back(visit), well=well)
 
 
 def _back(visit: Visit) -> str:
@@ -125,15 +125,15 @@ def _back(visit: Visit) -> str:
 
 def _action(
     name: str,
-    do: Callable[..., Done],
+    do: Callable[..., ActionResult],
     text: str,
     states: Collection[str] = ANY,
     *,
     fields: tuple[Field, ...] = (),
     destroys: bool = False,
-) -> Action:
+) -> PageAction:
     verb = name.capitalize()
-    return Action(
+    return PageAction(
         name=f"schedule-{name}",
         path=f"/schedule/{name}",
         right=Right.SCHEDULE,

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.workers.load import read_bounds
@@ -43,9 +43,9 @@ def read(visit: Visit) -> Content:
 
 def _ask(
     visit: Visit, *, which: str, verb: str, text: str, destroys: bool = False, fields: tuple[Field, ...] = ()
-) -> Question:
-    meant = _meant(visit, which)
-    return Question(
+) -> ActionQuestion:
+    meant = _named_workers(visit, which)
+    return ActionQuestion(
         title=f"{verb} {'every live worker' if which == ALL else meant[0].name}?",
         text=text if meant else "No worker is alive.",
         button=verb,
@@ -63,18 +63,18 @@ def _ask(
     )
 
 
-def _do(visit: Visit, *, which: str, ask: Callable[[Visit, str], Steered], done: str) -> Done:
+def _do(visit: Visit, *, which: str, ask: Callable[[Visit, str], Steered], done: str) -> ActionResult:
     steered = ask(visit, which)
     words = [
         f"{len(steered.asked)} worker{'' if len(steered.asked) == 1 else 's'} asked to {done}",
         *steered.refused,
     ]
-    return Done(
+    return ActionResult(
         "; ".join(words) + ".", visit.url("workers"), well=bool(steered.asked) and not steered.refused
     )
 
 
-def _meant(visit: Visit, which: str) -> list[WorkerStatus]:
+def _named_workers(visit: Visit, which: str) -> list[WorkerStatus]:
     if which == ALL:
         return [one for one in visit.queue.workers.list() if one.alive]
     return [visit.queue.workers.get(which)]
@@ -111,9 +111,9 @@ def _action(
     *,
     destroys: bool = False,
     fields: tuple[Field, ...] = (),
-) -> Action:
+) -> PageAction:
     verb = "Change slots of" if name == "set" else name.capitalize()
-    return Action(
+    return PageAction(
         name=f"worker-{name}",
         path=f"{PATH}/{name}",
         right=Right.STEER,

@@ -5,7 +5,7 @@ from typing import Final
 from markupsafe import Markup
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import Action, Content, Done, Page, Question
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Page, PageAction
 from pgqueue.dashboard.visit import Visit
 from pgqueue.values.flows.record import FlowState
 from pgqueue.values.flows.svg import svg
@@ -47,10 +47,10 @@ def _picture(drawn: str) -> str:
     return Markup(drawn.replace("<svg ", '<svg role="img" class="flow" ', 1))  # noqa: S704 - its texts are escaped
 
 
-def _ask(visit: Visit, *, flow_id: int, verb: str, text: str, destroys: bool) -> Question:
+def _ask(visit: Visit, *, flow_id: int, verb: str, text: str, destroys: bool) -> ActionQuestion:
     flow = visit.queue.flow(flow_id)
     possible = flow.ended_at is None if verb == "Cancel" else flow.state in _FAILED
-    return Question(
+    return ActionQuestion(
         title=f"{verb} {flow.kind} {flow.id}?",
         text=text if possible else f"It is {flow.state}, so this cannot be done.",
         button=verb,
@@ -64,25 +64,27 @@ def _ask(visit: Visit, *, flow_id: int, verb: str, text: str, destroys: bool) ->
 _FAILED: Final = (FlowState.FAILED, FlowState.CANCELLED)
 
 
-def _ask_cancel(visit: Visit, *, flow_id: int) -> Question:
+def _ask_cancel(visit: Visit, *, flow_id: int) -> ActionQuestion:
     text = "All that has not ended in it is cancelled; workers are asked to stop the jobs that run."
     return _ask(visit, flow_id=flow_id, verb="Cancel", text=text, destroys=True)
 
 
-def _ask_retry(visit: Visit, *, flow_id: int) -> Question:
+def _ask_retry(visit: Visit, *, flow_id: int) -> ActionQuestion:
     text = "Its failed nodes run again, and so does what waits for them."
     return _ask(visit, flow_id=flow_id, verb="Retry", text=text, destroys=False)
 
 
-def _cancel(visit: Visit, *, flow_id: int) -> Done:
+def _cancel(visit: Visit, *, flow_id: int) -> ActionResult:
     done = visit.queue.cancel_flow(flow_id, by=visit.by)
     said = "is cancelled" if done else "had ended already"
-    return Done(f"Workflow {flow_id} {said}.", visit.url("workflow", flow_id=flow_id), well=bool(done))
+    return ActionResult(
+        f"Workflow {flow_id} {said}.", visit.url("workflow", flow_id=flow_id), well=bool(done)
+    )
 
 
-def _retry(visit: Visit, *, flow_id: int) -> Done:
+def _retry(visit: Visit, *, flow_id: int) -> ActionResult:
     nodes = visit.queue.retry_flow(flow_id, by=visit.by)
-    return Done(
+    return ActionResult(
         f"Workflow {flow_id}: {nodes:,} nodes run again.",
         visit.url("workflow", flow_id=flow_id),
         well=nodes > 0,
@@ -94,7 +96,7 @@ PAGES = (
     Page(name="workflow", path=PATH, title="Workflow", read=read_one, under="workflows", every=4),
 )
 ACTIONS = (
-    Action(
+    PageAction(
         name="workflow-cancel",
         path=f"{PATH}/cancel",
         right=Right.CANCEL,
@@ -102,7 +104,7 @@ ACTIONS = (
         do=_cancel,
         under="workflows",
     ),
-    Action(
+    PageAction(
         name="workflow-retry",
         path=f"{PATH}/retry",
         right=Right.RETRY,

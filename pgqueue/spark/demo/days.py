@@ -17,7 +17,7 @@ from itertools import pairwise
 import msgspec
 
 from pgqueue.errors import InvalidOption
-from pgqueue.spark.demo.world import BUSIEST, TASKS, WAITS, WORKDAYS, Task, shares
+from pgqueue.spark.demo.world import BUSIEST, TASKS, WAITS, WORKDAYS, ShopTask, shares
 
 FIRST_ID = 1_000_000_000_000
 """Ids of made-up jobs begin here. A queue that uses a million ids a second reaches it after eleven days; one that uses a
@@ -148,7 +148,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class MadeUpDay:
     """A day to make: its cells, and the ids of its jobs, which follow ``first_id``."""
 
     day: date
@@ -203,16 +203,16 @@ class Events(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class PlannedHistory:
     """A whole history, planned."""
 
     wish: Wish
     events: Events
-    days: Sequence[Day]
+    days: Sequence[MadeUpDay]
     hands: Sequence[MadeUpWorker]
 
 
-def story(wish: Wish) -> Story:
+def story(wish: Wish) -> PlannedHistory:
     """Plan a history."""
     events = events_of(wish)
     sizes = dict(zip(wish.dates(), rows_of_days(wish), strict=True))
@@ -220,7 +220,7 @@ def story(wish: Wish) -> Story:
     crews = list(_crews(wish, events, plain))
     starts = [sum(map(len, crews[:number])) for number in range(len(crews))]
     days = [_with_crews(events, day, crews, starts) for day in plain]
-    return Story(wish, events, days, [hand for crew in crews for hand in crew])
+    return PlannedHistory(wish, events, days, [hand for crew in crews for hand in crew])
 
 
 def events_of(wish: Wish) -> Events:
@@ -266,7 +266,7 @@ def spread(rows: int, weights: Sequence[float], start: float) -> list[int]:
     return [after - before for before, after in pairwise(steps)]
 
 
-def _day(wish: Wish, events: Events, day: date, rows: int) -> Day:
+def _day(wish: Wish, events: Events, day: date, rows: int) -> MadeUpDay:
     """A day without its workers."""
     parts = shares(wish.skew)
     places = [(hour, task) for hour in range(24) for task in TASKS]
@@ -277,16 +277,16 @@ def _day(wish: Wish, events: Events, day: date, rows: int) -> Day:
         if count:
             cells.append(_cell(events, day, hour, task, first=before, rows=count))
         before += count
-    return Day(day, FIRST_ID + (day - EPOCH).days * IDS_A_DAY, cells)
+    return MadeUpDay(day, FIRST_ID + (day - EPOCH).days * IDS_A_DAY, cells)
 
 
-def _busy(events: Events, day: date, hour: int, task: Task) -> float:
+def _busy(events: Events, day: date, hour: int, task: ShopTask) -> float:
     """The load of an hour, as a multiple of the average."""
     crowded = day == events.crowd and hour == CROWD_HOUR and task.queue == BUSIEST
     return task.rhythm[hour] / math.fsum(task.rhythm) * (CROWD_TIMES if crowded else 1.0)
 
 
-def _cell(events: Events, day: date, hour: int, task: Task, *, first: int, rows: int) -> Cell:
+def _cell(events: Events, day: date, hour: int, task: ShopTask, *, first: int, rows: int) -> Cell:
     busiest = task.queue == BUSIEST
     storm = busiest and day == events.storm and hour in STORM_HOURS
     crowd = busiest and day == events.crowd and hour == CROWD_HOUR
@@ -317,7 +317,7 @@ def _cell(events: Events, day: date, hour: int, task: Task, *, first: int, rows:
     )
 
 
-def _crews(wish: Wish, events: Events, days: Iterable[Day]) -> Iterator[list[MadeUpWorker]]:
+def _crews(wish: Wish, events: Events, days: Iterable[MadeUpDay]) -> Iterator[list[MadeUpWorker]]:
     """The workers before the first deploy, and after each: enough for the busiest hour."""
     bounds = [_instant(wish.first, 0), *(release.at for release in events.releases)]
     ends = [*bounds[1:], _instant(wish.until + timedelta(days=1), 0)]
@@ -351,7 +351,7 @@ def crew_for(busy: float) -> tuple[int, int]:
     return count, max(2, math.ceil(each + 2 * math.sqrt(each) + 1))
 
 
-def _peaks(events: Events, days: Iterable[Day]) -> Mapping[int, float]:
+def _peaks(events: Events, days: Iterable[MadeUpDay]) -> Mapping[int, float]:
     """The seconds of runs in the busiest hour, by the number of deploys before it."""
     busy: dict[tuple[int, datetime], float] = {}
     for day in days:
@@ -366,13 +366,13 @@ def _peaks(events: Events, days: Iterable[Day]) -> Mapping[int, float]:
 
 
 def _with_crews(
-    events: Events, day: Day, crews: Sequence[Sequence[MadeUpWorker]], starts: Sequence[int]
-) -> Day:
+    events: Events, day: MadeUpDay, crews: Sequence[Sequence[MadeUpWorker]], starts: Sequence[int]
+) -> MadeUpDay:
     def with_crew(cell: Cell) -> Cell:
         number = events.release_at(_instant(day.day, cell.hour))
         return msgspec.structs.replace(cell, crew=starts[number], crew_size=len(crews[number]))
 
-    return Day(day.day, day.first_id, [with_crew(cell) for cell in day.cells])
+    return MadeUpDay(day.day, day.first_id, [with_crew(cell) for cell in day.cells])
 
 
 def _instant(day: date, hour: int) -> datetime:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pgqueue.errors import ConfigurationError
-from pgqueue.spark.demo.days import Story
+from pgqueue.spark.demo.days import PlannedHistory
 from pgqueue.spark.pipeline_jobs import WORK, Surroundings, Work
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-def opening(lake: Path) -> str:
+def duckdb_line(lake: Path) -> str:
     """A line for a shell that opens the lake in DuckDB, and shows how the jobs of each queue ended."""
     shown = "select queue, outcome, count(*) as jobs, avg(started_at - run_at) as wait from ended group by all order by all"
     program = (
@@ -119,7 +119,7 @@ def work(
     return {**WORK, "export": export, "report": report}
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class DemoComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the comparison.
 
     Attributes:
@@ -153,7 +153,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-def judge(real: Mapping[int, str], planned: Story, found: Sequence[tuple[int, str]]) -> Verdict:
+def judge(
+    real: Mapping[int, str], planned: PlannedHistory, found: Sequence[tuple[int, str]]
+) -> DemoComparison:
     """Compare the expected jobs with those in the lake.
 
     Args:
@@ -170,7 +172,7 @@ def judge(real: Mapping[int, str], planned: Story, found: Sequence[tuple[int, st
         if job in seen:
             doubled.append(job)
         seen.add(job)
-    return Verdict(
+    return DemoComparison(
         ended=len(wanted),
         in_lake=len(found),
         lost=sorted(wanted - seen),

@@ -22,9 +22,9 @@ from pgqueue.spark.demo.days import (
     FIRST_ID,
     IDS_A_DAY,
     TENANTS,
-    Day,
     Events,
-    Story,
+    MadeUpDay,
+    PlannedHistory,
     Wish,
     story,
 )
@@ -38,7 +38,7 @@ _FAILURES = msgspec.json.encode({**FAILURES, **{task.name: task.failures for tas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generated:
+class GeneratedHistory:
     """The history that a call made.
 
     Attributes:
@@ -79,8 +79,8 @@ def generate(
     *,
     beside: bool = False,
     connections: int | None = None,
-    told: Callable[[Day], object] | None = None,
-) -> Generated:
+    told: Callable[[MadeUpDay], object] | None = None,
+) -> GeneratedHistory:
     """Make up a history.
 
     Args:
@@ -96,11 +96,11 @@ def generate(
     since = perf_counter()
     database.verify()
     planned = story(wish)
-    missing = _missing(database, planned, beside=beside)
+    missing = _missing_days(database, planned, beside=beside)
     if missing:
         _prepare(database, planned)
         _make(database, planned, missing, connections or os.cpu_count() or 1, told or (lambda _: None))
-    return Generated(
+    return GeneratedHistory(
         first=wish.first,
         last=wish.until,
         days=len(missing),
@@ -111,7 +111,7 @@ def generate(
     )
 
 
-def _missing(database: Database, planned: Story, *, beside: bool) -> list[Day]:
+def _missing_days(database: Database, planned: PlannedHistory, *, beside: bool) -> list[MadeUpDay]:
     """The days that must still be made."""
     ((today, used),) = _run(database, "ground", {"first_id": FIRST_ID})
     schema = database.catalogue.schema
@@ -130,7 +130,7 @@ def _missing(database: Database, planned: Story, *, beside: bool) -> list[Day]:
     return [day for day, there in zip(planned.days, found, strict=True) if not _is_there(day, _Found(*there))]
 
 
-def _is_there(day: Day, there: _Found) -> bool:
+def _is_there(day: MadeUpDay, there: _Found) -> bool:
     """Whether the day was made before, for the same wish."""
     if there.in_lake:
         raise PipelineError(
@@ -144,7 +144,7 @@ def _is_there(day: Day, there: _Found) -> bool:
     return there.rows > 0 or day.rows == 0
 
 
-def _prepare(database: Database, planned: Story) -> None:
+def _prepare(database: Database, planned: PlannedHistory) -> None:
     wish, hands = planned.wish, planned.hands
     _run(database, "days", {"first": wish.first, "last": wish.until})
     releases = planned.events.releases
@@ -162,12 +162,16 @@ def _prepare(database: Database, planned: Story) -> None:
 
 
 def _make(
-    database: Database, planned: Story, days: Sequence[Day], connections: int, told: Callable[[Day], object]
+    database: Database,
+    planned: PlannedHistory,
+    days: Sequence[MadeUpDay],
+    connections: int,
+    told: Callable[[MadeUpDay], object],
 ) -> None:
     """Make days, several at a time; the first error stops the call."""
     workers = [hand.id for hand in planned.hands]
 
-    def make(day: Day) -> None:
+    def make(day: MadeUpDay) -> None:
         params = {
             "day": day.day,
             "first_id": day.first_id,

@@ -40,7 +40,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class ShopTask:
     """A task of the shop.
 
     Attributes:
@@ -164,35 +164,35 @@ FAILURES: Mapping[str, Sequence[Failure]] = {
 """Failures for other reasons than the task's own, by reason."""
 
 TASKS = (
-    Task(name="send_receipt", queue="mail", share=0.170, run=0.12, spread=0.5, fails=0.012, number="order_id",
+    ShopTask(name="send_receipt", queue="mail", share=0.170, run=0.12, spread=0.5, fails=0.012, number="order_id",
          priority=10, key="receipt", failures=SMTP),
-    Task(name="send_newsletter", queue="mail", share=0.110, run=0.08, spread=0.4, fails=0.020, number="issue_id",
+    ShopTask(name="send_newsletter", queue="mail", share=0.110, run=0.08, spread=0.4, fails=0.020, number="issue_id",
          priority=-20, later=0.6, failures=SMTP),
-    Task(name="send_reminder", queue="mail", share=0.040, run=0.11, spread=0.5, fails=0.012, number="cart_id",
+    ShopTask(name="send_reminder", queue="mail", share=0.040, run=0.11, spread=0.5, fails=0.012, number="cart_id",
          later=0.95, failures=SMTP),
-    Task(name="deliver_webhook", queue=BUSIEST, share=0.190, run=0.25, spread=0.9, fails=0.060, number="event_id",
+    ShopTask(name="deliver_webhook", queue=BUSIEST, share=0.190, run=0.25, spread=0.9, fails=0.060, number="event_id",
          max_attempts=8, rhythm=STEADY, failures=HTTP),
-    Task(name="sync_contact", queue=BUSIEST, share=0.050, run=0.9, spread=0.7, fails=0.035, number="contact_id",
+    ShopTask(name="sync_contact", queue=BUSIEST, share=0.050, run=0.9, spread=0.7, fails=0.035, number="contact_id",
          max_attempts=8, failures=HTTP),
-    Task(name="charge_card", queue="billing", share=0.065, run=0.8, spread=0.5, fails=0.025, number="order_id",
+    ShopTask(name="charge_card", queue="billing", share=0.065, run=0.8, spread=0.5, fails=0.025, number="order_id",
          priority=50, key="charge", result=True, failures=PAYMENTS),
-    Task(name="issue_invoice", queue="billing", share=0.050, run=0.35, spread=0.4, fails=0.008, number="order_id",
+    ShopTask(name="issue_invoice", queue="billing", share=0.050, run=0.35, spread=0.4, fails=0.008, number="order_id",
          priority=20, result=True, failures=DATABASE),
-    Task(name="settle_account", queue="billing", share=0.012, run=4.5, spread=0.6, fails=0.010, number="account_id",
+    ShopTask(name="settle_account", queue="billing", share=0.012, run=4.5, spread=0.6, fails=0.010, number="account_id",
          rhythm=NIGHTLY, key="settle", failures=DATABASE),
-    Task(name="make_thumbnail", queue="media", share=0.110, run=0.35, spread=0.45, fails=0.006, number="upload_id",
+    ShopTask(name="make_thumbnail", queue="media", share=0.110, run=0.35, spread=0.45, fails=0.006, number="upload_id",
          failures=FILES),
-    Task(name="scan_upload", queue="media", share=0.060, run=0.5, spread=0.6, fails=0.004, number="upload_id",
+    ShopTask(name="scan_upload", queue="media", share=0.060, run=0.5, spread=0.6, fails=0.004, number="upload_id",
          priority=5, failures=FILES),
-    Task(name="transcode_video", queue="media", share=0.008, run=14.0, spread=0.8, fails=0.030, number="upload_id",
+    ShopTask(name="transcode_video", queue="media", share=0.008, run=14.0, spread=0.8, fails=0.030, number="upload_id",
          max_attempts=3, priority=-10, failures=FILES),
-    Task(name="build_report", queue="reports", share=0.010, run=6.0, spread=0.7, fails=0.015, number="report_id",
+    ShopTask(name="build_report", queue="reports", share=0.010, run=6.0, spread=0.7, fails=0.015, number="report_id",
          rhythm=NIGHTLY, max_attempts=3, later=0.8, result=True, failures=DATABASE),
-    Task(name="export_rows", queue="reports", share=0.020, run=2.5, spread=0.9, fails=0.012, number="export_id",
+    ShopTask(name="export_rows", queue="reports", share=0.020, run=2.5, spread=0.9, fails=0.012, number="export_id",
          max_attempts=3, result=True, failures=DATABASE),
-    Task(name="refresh_search", queue="default", share=0.080, run=0.05, spread=0.5, fails=0.003, number="product_id",
+    ShopTask(name="refresh_search", queue="default", share=0.080, run=0.05, spread=0.5, fails=0.003, number="product_id",
          rhythm=STEADY, failures=DATABASE),
-    Task(name="expire_session", queue="default", share=0.025, run=0.02, spread=0.4, fails=0.001, number="session_id",
+    ShopTask(name="expire_session", queue="default", share=0.025, run=0.02, spread=0.4, fails=0.001, number="session_id",
          rhythm=STEADY, later=1.0, failures=DATABASE),
 )  # fmt: skip
 WAITS: Mapping[str, float] = {

@@ -7,7 +7,7 @@ or lost changes both the sum and the count.
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pgqueue.store.pipeline.extract_tables import TABLES, Kind
+from pgqueue.store.pipeline.extract_tables import TABLES, ColumnKind
 from pgqueue.store.pipeline.lake import NOTHING, Checksum
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def digest() -> "Column":
     """60 bits of a row's MD5, as a decimal number."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
-    spelled = [f.coalesce(_spelled(name), f.lit(NULL)) for name in SPELLED]
+    spelled = [f.coalesce(_column_text(name), f.lit(NULL)) for name in SPELLED]
     return f.conv(f.substring(f.md5(f.concat_ws(SEPARATOR, *spelled)), 1, 15), 16, 10).cast("decimal(20, 0)")
 
 
@@ -70,8 +70,8 @@ def in_files(ended: "DataFrame", pruned_below: int) -> InFiles:
     return InFiles(**{row["part"]: Checksum(row["rows"], row["checksum"]) for row in by_part.collect()})
 
 
-def _spelled(name: str) -> "Column":
+def _column_text(name: str) -> "Column":
     """A column as text; an instant as microseconds since 1970."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
-    return (f.unix_micros(f.col(name)) if ENDED[name] is Kind.TIMESTAMP else f.col(name)).cast("string")
+    return (f.unix_micros(f.col(name)) if ENDED[name] is ColumnKind.TIMESTAMP else f.col(name)).cast("string")

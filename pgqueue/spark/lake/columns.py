@@ -5,19 +5,19 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from pgqueue.spark.lake import files
-from pgqueue.store.pipeline.extract_tables import TABLES, Kind
+from pgqueue.store.pipeline.extract_tables import TABLES, ColumnKind
 
 ENDED = "ended"
 WORKERS = "workers"
 DEPLOYS = "deploys"
-TYPES: Mapping[Kind, str] = {
-    Kind.BIGINT: "bigint",
-    Kind.INTEGER: "int",
-    Kind.SMALLINT: "smallint",
-    Kind.TEXT: "string",
-    Kind.JSON: "string",
-    Kind.TIMESTAMP: "timestamp",
-    Kind.DATE: "date",
+TYPES: Mapping[ColumnKind, str] = {
+    ColumnKind.BIGINT: "bigint",
+    ColumnKind.INTEGER: "int",
+    ColumnKind.SMALLINT: "smallint",
+    ColumnKind.TEXT: "string",
+    ColumnKind.JSON: "string",
+    ColumnKind.TIMESTAMP: "timestamp",
+    ColumnKind.DATE: "date",
 }
 ENDED_COLUMNS: Mapping[str, str] = {name: TYPES[kind] for name, kind in TABLES["ended"].columns.items()}
 ARROW_TYPES = {

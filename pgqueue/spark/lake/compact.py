@@ -12,18 +12,18 @@ from pgqueue.errors import LakeError
 from pgqueue.spark.lake import in_duckdb
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
 from pgqueue.spark.lake.export import ROWS_PER_FILE
-from pgqueue.spark.lake.files import Written, rows_of
+from pgqueue.spark.lake.files import WrittenFile, rows_of
 from pgqueue.spark.lake.in_arrow import ORDER
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import DataFile, EndedDay
-from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.steps import log_step
 from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class CompactedDay:
     """A day whose files were merged.
 
     Attributes:
@@ -45,8 +45,8 @@ def compact(
     *,
     rows_per_file: int = ROWS_PER_FILE,
     days: Collection[date] | None = None,
-    tell: Callable[[Compacted], object] = lambda _: None,
-) -> list[Compacted]:
+    tell: Callable[[CompactedDay], object] = lambda _: None,
+) -> list[CompactedDay]:
     """Merge files of the same day into files of up to so many rows. A killed call can be repeated.
 
     Args:
@@ -66,17 +66,17 @@ def compact(
     found = []
     with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
-        with logged(lake, "compact") as size:
+        with log_step(lake, "compact") as size:
             for entry in lake.days():
                 groups = list(_groups(entry.files, rows_per_file))
                 if not groups or (days is not None and entry.day not in days):
                     continue
-                written = [_merged(lake, entry, group) for group in groups]
+                written = [_merge_files(lake, entry, group) for group in groups]
                 removed = [_below(file) for group in groups for file in group]
                 lock.require_held()
                 lake.table(ENDED).commit(ENDED_TABLE, written, {}, removed=removed)
                 lake.passed("compacted")
-                found.append(_told(entry, written, removed))
+                found.append(_compacted_day(entry, written, removed))
                 size.days, size.rows = size.days + 1, size.rows + found[-1].rows
                 tell(found[-1])
     return found
@@ -94,7 +94,7 @@ def _groups(files: Sequence[DataFile], most: int) -> Iterator[list[DataFile]]:
         yield from _groups([file for file in files if file not in group], most)
 
 
-def _merged(lake: Lake, entry: EndedDay, group: Sequence[DataFile]) -> Written:
+def _merge_files(lake: Lake, entry: EndedDay, group: Sequence[DataFile]) -> WrittenFile:
     """A file with the rows of several, which is read back."""
     place, former = lake.folder.at(ENDED), [_below(file) for file in group]
     with in_duckdb.errors():
@@ -106,10 +106,10 @@ def _merged(lake: Lake, entry: EndedDay, group: Sequence[DataFile]) -> Written:
     return written
 
 
-def _told(entry: EndedDay, written: Sequence[Written], removed: Sequence[str]) -> Compacted:
+def _compacted_day(entry: EndedDay, written: Sequence[WrittenFile], removed: Sequence[str]) -> CompactedDay:
     assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     before = len(entry.files)
-    return Compacted(
+    return CompactedDay(
         day=entry.day,
         before=before,
         after=before - len(removed) + len(written),

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from pgqueue.errors import Duration, as_delay
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.prune import Fate, Pruned
+from pgqueue.spark.lake.prune import Fate, PrunedDay
 from pgqueue.spark.lake.record import EndedDay
 from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store.connections.database import Database
@@ -24,8 +24,8 @@ def drop(
     keep: Duration,
     days: Collection[date] | None = None,
     now: datetime | None = None,
-    tell: Callable[[Pruned], object] = lambda _: None,
-) -> list[Pruned]:
+    tell: Callable[[PrunedDay], object] = lambda _: None,
+) -> list[PrunedDay]:
     """Drop the lake's old days. Their files are deleted a week later, when readers have finished.
 
     Args:
@@ -64,7 +64,7 @@ def drop(
                 lock.require_held()
                 _drop(lake, entry)
             fate = Fate.WAITING if reason else Fate.DROPPED
-            found.append(Pruned(day=entry.day, fate=fate, rows=0 if reason else entry.rows, reason=reason))
+            found.append(PrunedDay(day=entry.day, fate=fate, rows=0 if reason else entry.rows, reason=reason))
             tell(found[-1])
         lake.sweep(ENDED)
     return found

@@ -25,11 +25,11 @@ from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.lake import in_duckdb
 from pgqueue.spark.lake.checksum import InFiles
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
-from pgqueue.spark.lake.files import Written, rows_of
+from pgqueue.spark.lake.files import WrittenFile, rows_of
 from pgqueue.spark.lake.hidden import hash_of, require_shown
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import Batch, EndedDay, Erasure
-from pgqueue.spark.lake.steps import Size, logged
+from pgqueue.spark.lake.record import EndedDay, Erasure, ExportBatch
+from pgqueue.spark.lake.steps import Size, log_step
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
@@ -40,7 +40,7 @@ POSITION = "pgqueue_position"
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class EraseCondition:
     """What chooses jobs.
 
     Attributes:
@@ -59,7 +59,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Erased:
+class ErasedDay:
     """A day with chosen jobs.
 
     Attributes:
@@ -76,13 +76,13 @@ class Erased:
 def erase(
     database: Database,
     lake: Lake,
-    condition: Condition,
+    condition: EraseCondition,
     *,
     reason: str = "",
     days: Collection[date] | None = None,
     dry_run: bool = False,
-    tell: Callable[[Erased], object] = lambda _: None,
-) -> list[Erased]:
+    tell: Callable[[ErasedDay], object] = lambda _: None,
+) -> list[ErasedDay]:
     """Remove chosen jobs from the lake, and from the database's history and dead jobs.
 
     Jobs that are not in the lake are not touched: those that wait or run, and those of days that were not exported. A changed
@@ -115,7 +115,7 @@ def erase(
             lake.hidden()  # a changed day is verified again, which needs the key
         eraser = _Eraser(database, lake, lock, condition, reason)
         found = []
-        with nullcontext(Size()) if dry_run else logged(lake, "erase") as size:
+        with nullcontext(Size()) if dry_run else log_step(lake, "erase") as size:
             for entry in lake.days():
                 assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
                 if days is not None and entry.day not in days:
@@ -123,7 +123,7 @@ def erase(
                 rows = eraser.count(entry)
                 if rows:
                     there = 0 if dry_run else eraser.erase(entry)
-                    found.append(Erased(day=entry.day, rows=rows, database=there))
+                    found.append(ErasedDay(day=entry.day, rows=rows, database=there))
                     size.days, size.rows = size.days + 1, size.rows + rows
                     tell(found[-1])
             if not dry_run:
@@ -135,7 +135,7 @@ class _Eraser:
     """One run, while no other process writes to the lake."""
 
     def __init__(
-        self, database: Database, lake: Lake, lock: WriterLock, condition: Condition, reason: str
+        self, database: Database, lake: Lake, lock: WriterLock, condition: EraseCondition, reason: str
     ) -> None:
         self.database = database
         self.lake = lake
@@ -146,7 +146,7 @@ class _Eraser:
     def count(self, entry: EndedDay) -> int:
         """How many jobs of a day are chosen; reads the columns that the condition needs."""
         with in_duckdb.errors():
-            return len(_chosen(self._rows([one.path for one in entry.files]), self.condition, "1"))
+            return len(_find_chosen(self._rows([one.path for one in entry.files]), self.condition, "1"))
 
     def erase(self, entry: EndedDay) -> int:
         """Erase a day's jobs; returns how many were in the database."""
@@ -158,13 +158,13 @@ class _Eraser:
             with in_duckdb.errors():
                 rows = self._rows([file.path]).to_table()
                 numbered = rows.append_column(POSITION, pa.array(range(rows.num_rows)))
-                chosen = _chosen(numbered, self.condition, f'"{POSITION}"')
+                chosen = _find_chosen(numbered, self.condition, f'"{POSITION}"')
             if not chosen:
                 staying.append(rows.select(["outcome", "ended_in"]))
                 continue
-            kept, gone = _divided(rows, chosen)
+            kept, gone = _divide_rows(rows, chosen)
             there += self._from_database(entry.day, gone)
-            written += self._written(entry.day, kept)
+            written += self._write_kept(entry.day, kept)
             removed.append(file.path.removeprefix(f"{ENDED}/"))
             staying.append(kept.select(["outcome", "ended_in"]))
         self._commit(entry, written, removed, pa.concat_tables(staying))
@@ -193,7 +193,7 @@ class _Eraser:
         self.lake.passed("erased from the database")
         return there
 
-    def _written(self, day: date, kept: pa.Table) -> list[Written]:
+    def _write_kept(self, day: date, kept: pa.Table) -> list[WrittenFile]:
         """The rows that stay, in a new file, which is read back."""
         rows = kept.select(ENDED_SCHEMA.names).cast(ENDED_SCHEMA)
         written = self.lake.write_rows(ENDED, day, rows)
@@ -204,7 +204,7 @@ class _Eraser:
         return written
 
     def _commit(
-        self, entry: EndedDay, written: Sequence[Written], removed: Sequence[str], staying: pa.Table
+        self, entry: EndedDay, written: Sequence[WrittenFile], removed: Sequence[str], staying: pa.Table
     ) -> None:
         """Exchange files, with the number of rows of each batch as it is now."""
         now = datetime.now(UTC)
@@ -219,19 +219,19 @@ class _Eraser:
             day=entry.day,
             generation=entry.generation + 1,
             written_at=now,
-            batches=tuple(_counted(batch, staying) for batch in entry.batches),
+            batches=tuple(_count_rows(batch, staying) for batch in entry.batches),
             erased=(*entry.erased, erasure),
         )
         self.lock.require_held()
         self.lake.commit(ENDED_TABLE, written, [changed], removed=removed)
 
 
-def of_key(key: str) -> Condition:
+def of_key(key: str) -> EraseCondition:
     """The jobs with a unique key."""
-    return Condition(OF_KEY, {"key": key})
+    return EraseCondition(OF_KEY, {"key": key})
 
 
-def _in_the_lake(condition: Condition, lake: Lake) -> Condition:
+def _in_the_lake(condition: EraseCondition, lake: Lake) -> EraseCondition:
     """A condition over what the lake holds: a unique key is looked for by its hash where the lake hashes it.
 
     Raises:
@@ -243,7 +243,7 @@ def _in_the_lake(condition: Condition, lake: Lake) -> Condition:
     return condition
 
 
-def _require(condition: Condition) -> None:
+def _require(condition: EraseCondition) -> None:
     """Check a condition before anything is done.
 
     Raises:
@@ -252,7 +252,7 @@ def _require(condition: Condition) -> None:
     if not condition.text.strip():
         raise InvalidOption("the condition is empty: write an expression, such as unique_key = 'user 42'")
     try:
-        _chosen(ENDED_TABLE.empty_table(), condition, "1")
+        _find_chosen(ENDED_TABLE.empty_table(), condition, "1")
     except duckdb.Error as error:
         said = str(error).partition("\n")[0]
         raise InvalidOption(
@@ -261,7 +261,7 @@ def _require(condition: Condition) -> None:
         ) from error
 
 
-def _chosen(rows: dataset.Dataset | pa.Table, condition: Condition, wanted: str) -> list[int]:
+def _find_chosen(rows: dataset.Dataset | pa.Table, condition: EraseCondition, wanted: str) -> list[int]:
     """An expression over each row that the condition chooses."""
     with in_duckdb.engine_for_conditions() as engine:
         engine.register("ended", rows)
@@ -270,13 +270,13 @@ def _chosen(rows: dataset.Dataset | pa.Table, condition: Condition, wanted: str)
     return [row[0] for row in found]
 
 
-def _divided(rows: pa.Table, chosen: Sequence[int]) -> tuple[pa.Table, pa.Table]:
+def _divide_rows(rows: pa.Table, chosen: Sequence[int]) -> tuple[pa.Table, pa.Table]:
     """The rows that stay, and those that are chosen, by their positions."""
     is_chosen = pc.is_in(pa.array(range(rows.num_rows)), pa.array(chosen))
     return rows.filter(pc.invert(is_chosen)), rows.filter(is_chosen)
 
 
-def _counted(batch: Batch, rows: pa.Table) -> Batch:
+def _count_rows(batch: ExportBatch, rows: pa.Table) -> ExportBatch:
     """A batch with as many rows as there are of its transactions."""
     number = rows["ended_in"]
     within = rows.filter(pc.and_(pc.greater_equal(number, batch.since), pc.less(number, batch.below)))

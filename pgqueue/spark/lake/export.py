@@ -28,18 +28,18 @@ from pgqueue.spark.java_errors import in_a_line
 from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.ahead import ahead
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
-from pgqueue.spark.lake.files import Written
+from pgqueue.spark.lake.files import WrittenFile
 from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import Batch, EndedDay
-from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.record import EndedDay, ExportBatch
+from pgqueue.spark.lake.steps import log_step
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import MARGIN, Checksum, Counts, Session, first_open_day
+from pgqueue.store.pipeline.lake import MARGIN, Checksum, DayCounts, Session, first_open_day
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ ROWS_PER_FILE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportedDay:
     """A day that was written.
 
     Attributes:
@@ -107,9 +107,9 @@ def export(
     lake: Lake,
     *,
     options: ExportOptions | None = None,
-    tell: Callable[[Exported], object] = lambda _: None,
+    tell: Callable[[ExportedDay], object] = lambda _: None,
     tell_open: Callable[[Sequence[Session]], object] = lambda _: None,
-) -> list[Exported]:
+) -> list[ExportedDay]:
     """Write every closed day that is not in the lake, and late rows of days that are.
 
     Where a transaction stays open that may add rows to these days, what is final is written, and the rest is left to the
@@ -135,7 +135,7 @@ def export(
     given = options or ExportOptions()
     with writer_lock(database) as lock:
         lake.create(database.run(plans.origin(database.catalogue.schema)), given.hide)
-        with logged(lake, "export") as size:
+        with log_step(lake, "export") as size:
             lake.sweep(ENDED)
             exporter = _Exporter(when_needed(spark), database, lake, given, lock)
             due = exporter.due()
@@ -212,8 +212,8 @@ class _Exporter:
         self.dead: Mapping[date, tuple[int, int]] = {}
         self.unseen_from = 0
         self.hidden = lake.hidden()
-        self.reader = in_arrow.Reader(database, self.hidden)
-        self.exported: list[Exported] = []
+        self.reader = in_arrow.DayReader(database, self.hidden)
+        self.exported: list[ExportedDay] = []
         self.failed: dict[date, str] = {}
 
     def due(self) -> list[date]:
@@ -238,7 +238,7 @@ class _Exporter:
             self.final, self.open = final_below(self.database, barrier, wait)
         return sorted(due | again)
 
-    def export(self, due: Sequence[date], tell: Callable[[Exported], object]) -> None:
+    def export(self, due: Sequence[date], tell: Callable[[ExportedDay], object]) -> None:
         """Write days, each on its own, the small ones first; ``tell`` is called with each."""
         self.lake.table(ENDED).require(ENDED_TABLE)
         with self.reader, ahead(self._by_arrow, due, self.reader.interrupt) as read:
@@ -248,7 +248,9 @@ class _Exporter:
             for day in large:
                 self._try(day, partial(self._by_spark, spark, day), tell)
 
-    def _try(self, day: date, make: "Callable[[], _Made | None]", tell: Callable[[Exported], object]) -> bool:
+    def _try(
+        self, day: date, make: "Callable[[], _DayFiles | None]", tell: Callable[[ExportedDay], object]
+    ) -> bool:
         """Commit what is made of a day, or note why not; False: it is left to Spark."""
         self.lock.require_held()  # another export may have begun
         try:
@@ -268,10 +270,10 @@ class _Exporter:
         log.error("day %s was not exported: %s; export continues with the next day", day, why)
         self.failed[day] = why
 
-    def _commit(self, day: date, made: "_Made") -> Exported:
+    def _commit(self, day: date, made: "_DayFiles") -> ExportedDay:
         """Have the files of a day count."""
         started = time.monotonic()
-        batch = Batch(
+        batch = ExportBatch(
             generation=self.lake.table(ENDED).generation(day) + 1,
             since=self._since(day),
             below=self.final,
@@ -291,7 +293,7 @@ class _Exporter:
         )
         self.lock.require_held()
         self.lake.commit(ENDED_TABLE, made.files, [entry], replaced=[] if former else [day])
-        return Exported(
+        return ExportedDay(
             day=day,
             generation=entry.generation,
             history=made.history,
@@ -313,7 +315,7 @@ class _Exporter:
 
     def _again(self, whole: Collection[date]) -> set[date]:
         """The days to write again; the database must still hold all of each."""
-        known = self.database.run(plans.known())
+        known = self.database.run(plans.verified_days())
         for day in self.options.again:
             if day not in whole or (day in known and known[day].pruned_below):
                 raise PipelineError(
@@ -321,7 +323,7 @@ class _Exporter:
                 )
         return set(self.options.again)
 
-    def _by_arrow(self, day: date) -> "_Made | None":
+    def _by_arrow(self, day: date) -> "_DayFiles | None":
         """Write a day's rows from this process; None: they have too many rows or bytes."""
         started = time.monotonic()
         if self.rows[day] > min(in_arrow.MOST_ROWS, self.options.rows_per_file):
@@ -333,22 +335,22 @@ class _Exporter:
         dead = pc.sum(pc.equal(rows["outcome"], "dead")).as_py() or 0
         files = self.lake.write_rows(ENDED, day, rows)
         highest = pc.max(rows["ended_in"]).as_py()
-        return _Made(files, rows.num_rows - dead, dead, highest, time.monotonic() - started)
+        return _DayFiles(files, rows.num_rows - dead, dead, highest, time.monotonic() - started)
 
-    def _by_spark(self, spark: "SparkSession", day: date) -> "_Made":
+    def _by_spark(self, spark: "SparkSession", day: date) -> "_DayFiles":
         """Have Spark write a day's rows, and check that it wrote as many as the database holds."""
-        from pgqueue.spark.lake.frames import arranged, ended  # noqa: PLC0415 - needs PySpark
+        from pgqueue.spark.lake.frames import arrange_rows, ended_jobs  # noqa: PLC0415 - needs PySpark
 
         started = time.monotonic()
         since = self._since(day)
         held = self._counts(day, since)
         if not held.rows:
-            return _Made([], 0, 0, None, 0)
-        frame = ended(spark, self.database, day, since=since, below=self.final, hidden=self.hidden)
-        files = self.lake.write(ENDED, arranged(frame, held.queues, self.options.rows_per_file))
+            return _DayFiles([], 0, 0, None, 0)
+        frame = ended_jobs(spark, self.database, day, since=since, below=self.final, hidden=self.hidden)
+        files = self.lake.write(ENDED, arrange_rows(frame, held.queues, self.options.rows_per_file))
         history, dead = self.lake.written(files)
         self._require(day, since, held, (history, dead))
-        return _Made(files, history, dead, held.highest, time.monotonic() - started)
+        return _DayFiles(files, history, dead, held.highest, time.monotonic() - started)
 
     def _former(self, day: date) -> EndedDay | None:
         """What the lake has of a day, if that stays."""
@@ -359,7 +361,7 @@ class _Exporter:
         former = self._former(day)
         return 0 if former is None else former.below
 
-    def _require(self, day: date, since: int, held: Counts, written: tuple[int, int]) -> None:
+    def _require(self, day: date, since: int, held: DayCounts, written: tuple[int, int]) -> None:
         """Check the number of rows that Spark wrote, of the history and of the dead jobs.
 
         A user may revive or purge dead jobs while Spark reads, but no new ones can be added to these transactions.
@@ -376,15 +378,15 @@ class _Exporter:
                 f"database held {held.history} and {held.dead}; run it again, and should it happen again, report it"
             )
 
-    def _counts(self, day: date, since: int) -> Counts:
+    def _counts(self, day: date, since: int) -> DayCounts:
         return self.database.run(plans.counts(day, since=since, below=self.final))
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _DayFiles:
     """The files of a day, which do not count yet, what is in them, and the seconds that they took."""
 
-    files: Sequence[Written]
+    files: Sequence[WrittenFile]
     history: int
     dead: int
     highest: int | None

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import dataset, fs, parquet
 
-from pgqueue.spark.lake.folder import opened
+from pgqueue.spark.lake.folder import open_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ REPORT_IN_SPARK = "path string, day date, rows bigint, bytes bigint"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A file that was written.
 
     Attributes:
@@ -61,15 +61,17 @@ def arrow_schema(frame: "DataFrame") -> pa.Schema:
     return schema
 
 
-def write(frame: "DataFrame", location: str) -> list[Written]:
+def write(frame: "DataFrame", location: str) -> list[WrittenFile]:
     """Have Spark's executors write rows; returns the files, which no table names yet.
 
     Args:
         frame: the rows. Each of its partitions makes a file for each day that it has.
-        location: the table's folder, as :func:`pgqueue.spark.lake.folder.opened` takes it.
+        location: the table's folder, as :func:`pgqueue.spark.lake.folder.open_location` takes it.
     """
-    told = frame.mapInArrow(partial(_written, arrow_schema(frame), location), REPORT_IN_SPARK).collect()
-    return [Written(**row.asDict()) for row in told]
+    told = frame.mapInArrow(
+        partial(_write_partition, arrow_schema(frame), location), REPORT_IN_SPARK
+    ).collect()
+    return [WrittenFile(**row.asDict()) for row in told]
 
 
 def read(
@@ -105,7 +107,7 @@ def rows_of(location: str, paths: Iterable[str], schema: pa.Schema) -> dataset.D
     Raises:
         OSError: there is no such file.
     """
-    system, root = opened(location)
+    system, root = open_location(location)
     named = [f"{root}/{path}" for path in paths]
     if not named:
         return dataset.dataset(schema.empty_table())
@@ -120,7 +122,7 @@ def rows_of(location: str, paths: Iterable[str], schema: pa.Schema) -> dataset.D
     )
 
 
-def written_file(location: str, day: date | None, rows: pa.Table) -> Written:
+def written_file(location: str, day: date | None, rows: pa.Table) -> WrittenFile:
     """Write rows into one file of a table, from this process.
 
     Args:
@@ -128,25 +130,27 @@ def written_file(location: str, day: date | None, rows: pa.Table) -> Written:
         day: the day of the rows, which are without that column; None: the table has no days.
         rows: the rows.
     """
-    files, root = opened(location)
-    file = _File(files, root, day, rows.schema)
+    files, root = open_location(location)
+    file = _OpenFile(files, root, day, rows.schema)
     file.add(rows)
     return file.close()
 
 
-def written_files(location: str, rows: pa.Table) -> list[Written]:
+def written_files(location: str, rows: pa.Table) -> list[WrittenFile]:
     """Write rows into a file for each of their days, from this process."""
     return [written_file(location, day, of_day) for day, of_day in _by_day(rows)]
 
 
-def _written(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_partition(
+    schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """In an executor: write a partition's rows; one row for each file."""
-    files, root = opened(location)
-    by_day: dict[date | None, _File] = {}
+    files, root = open_location(location)
+    by_day: dict[date | None, _OpenFile] = {}
     for batch in batches:
         for day, rows in _by_day(pa.Table.from_batches([batch]).cast(schema)):
             if day not in by_day:
-                by_day[day] = _File(files, root, day, rows.schema)
+                by_day[day] = _OpenFile(files, root, day, rows.schema)
             by_day[day].add(rows)
     done = [one.close() for one in by_day.values()]
     if done:
@@ -163,7 +167,7 @@ def _by_day(rows: pa.Table) -> Iterator[tuple[date | None, pa.Table]]:
         yield day.as_py(), others.filter(pc.equal(days, day))
 
 
-class _File:
+class _OpenFile:
     """A file that is being written; its rows are kept until they make a row group."""
 
     def __init__(self, files: fs.FileSystem, root: str, day: date | None, schema: pa.Schema) -> None:
@@ -183,12 +187,12 @@ class _File:
         if self._rows >= ROW_GROUP:
             self._flush()
 
-    def close(self) -> Written:
+    def close(self) -> WrittenFile:
         self._flush()
         self._writer.close()
         size = self._files.get_file_info(self._at).size
         rows = parquet.read_metadata(self._at, filesystem=self._files).num_rows
-        return Written(self.path, self.day, rows, size)
+        return WrittenFile(self.path, self.day, rows, size)
 
     def _flush(self) -> None:
         if self._rows:
@@ -198,16 +202,16 @@ class _File:
 
 def _read(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In an executor: the rows of the files that these rows name."""
-    files, root = opened(location)
+    files, root = open_location(location)
     for batch in batches:
         for path, day in zip(batch["path"].to_pylist(), batch["day"].to_pylist(), strict=True):
             file = parquet.ParquetFile(f"{root}/{path}", filesystem=files)
             there = [name for name in schema.names if name in file.schema_arrow.names]
             for rows in file.iter_batches(columns=there):
-                yield from shaped(pa.Table.from_batches([rows]), schema, day).to_batches()
+                yield from shape_rows(pa.Table.from_batches([rows]), schema, day).to_batches()
 
 
-def shaped(rows: pa.Table, schema: pa.Schema, day: date | None) -> pa.Table:
+def shape_rows(rows: pa.Table, schema: pa.Schema, day: date | None) -> pa.Table:
     """Rows in these columns: those that are missing are null, and the day is the file's."""
     columns = [
         rows[field.name].cast(field.type)

@@ -24,7 +24,7 @@ ARROWS = {"s3a": "s3", "s3n": "s3"}
 LOCAL = "file"
 
 
-def opened(location: str) -> tuple[fs.FileSystem, str]:
+def open_location(location: str) -> tuple[fs.FileSystem, str]:
     """The file system of a location that :meth:`Folder.at` named, and the path in it."""
     scheme, _, rest = location.partition("://")
     if scheme == LOCAL:  # not as a URI, in which % would be an escape
@@ -64,7 +64,7 @@ class Folder:
                 f"{self.uri}: {escape[0]} in a path is taken for a part of a URL; choose another folder"
             )
         try:
-            self._files, self._root = opened(self.at(""))
+            self._files, self._root = open_location(self.at(""))
         except (ArrowException, OSError, ValueError) as error:
             raise LakeError(f"{self.uri} is no place for a lake: {error}") from error
 
@@ -74,7 +74,7 @@ class Folder:
         return isinstance(self._files, fs.LocalFileSystem)
 
     def at(self, path: str) -> str:
-        """The place of a file or folder below, as :func:`opened` takes it, in any process."""
+        """The place of a file or folder below, as :func:`open_location` takes it, in any process."""
         return f"{self.uri}/{path}".rstrip("/") + (f"?{self._options}" if self._options else "")
 
     def has(self, path: str) -> bool:

@@ -9,14 +9,14 @@ from pyspark.sql import functions as f
 from pgqueue.spark.lake.columns import ENDED_COLUMNS
 from pgqueue.spark.lake.hidden import in_spark
 from pgqueue.store.connections.database import Database
-from pgqueue.store.pipeline.lake import Hidden
+from pgqueue.store.pipeline.lake import HiddenValues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def ended(
-    spark: "SparkSession", database: Database, day: date, *, since: int, below: int, hidden: Hidden
+def ended_jobs(
+    spark: "SparkSession", database: Database, day: date, *, since: int, below: int, hidden: HiddenValues
 ) -> "DataFrame":
     """The jobs that ended on a day, in transactions from ``since`` to below ``below``, as the lake holds them."""
     where = {"dsn": database.dsn, "schema": database.catalogue.schema, "table": "ended"}
@@ -27,12 +27,16 @@ def ended(
     return final.select(*(in_spark(name, hidden) for name in ENDED_COLUMNS))
 
 
-def dead(spark: "SparkSession", database: Database, day: date, *, below: int, hidden: Hidden) -> "DataFrame":
+def dead(
+    spark: "SparkSession", database: Database, day: date, *, below: int, hidden: HiddenValues
+) -> "DataFrame":
     """The dead jobs of a day that are still in ``dead_jobs``, in the shape of ended jobs."""
-    return ended(spark, database, day, since=0, below=below, hidden=hidden).where(f.col("outcome") == "dead")
+    return ended_jobs(spark, database, day, since=0, below=below, hidden=hidden).where(
+        f.col("outcome") == "dead"
+    )
 
 
-def arranged(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":
+def arrange_rows(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":
     """Rows distributed so that a large queue makes several files and a small one makes one.
 
     Args:

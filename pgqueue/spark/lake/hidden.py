@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from pgqueue.errors import ConfigurationError, LakeError
 from pgqueue.spark.config import HiddenColumns
-from pgqueue.store.pipeline.extract_tables import TABLES, Kind
-from pgqueue.store.pipeline.lake import Hidden
+from pgqueue.store.pipeline.extract_tables import TABLES, ColumnKind
+from pgqueue.store.pipeline.lake import HiddenValues
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -26,7 +26,7 @@ SHORTEST_KEY = 16
 COLUMNS = TABLES["ended"].columns
 
 
-def hidden(choice: HiddenColumns, key_id: str | None = None) -> Hidden:
+def hidden_values(choice: HiddenColumns, key_id: str | None = None) -> HiddenValues:
     """The choice, with the key from the environment.
 
     Args:
@@ -37,7 +37,7 @@ def hidden(choice: HiddenColumns, key_id: str | None = None) -> Hidden:
         ConfigurationError: the key is missing or too short, or is another lake's.
     """
     if not choice.hashed:
-        return Hidden(choice.leave_out, (), "")
+        return HiddenValues(choice.leave_out, (), "")
     key = os.environ.get(KEY, "")
     if len(key) < SHORTEST_KEY:
         raise ConfigurationError(
@@ -45,7 +45,7 @@ def hidden(choice: HiddenColumns, key_id: str | None = None) -> Hidden:
         )
     if key_id is not None and id_of(key) != key_id:
         raise ConfigurationError(f"{KEY} is not the key with which this lake was made")
-    return Hidden(choice.leave_out, choice.hashed, key)
+    return HiddenValues(choice.leave_out, choice.hashed, key)
 
 
 def id_of(key: str) -> str:
@@ -58,12 +58,12 @@ def hash_of(text: str, key: str) -> str:
     return hashlib.sha256(f"{key}{text}".encode()).hexdigest()
 
 
-def read(schema: pa.Schema, of: Hidden) -> pa.Schema:
+def read(schema: pa.Schema, of: HiddenValues) -> pa.Schema:
     """The columns that are read from the database: what is left out does not leave it."""
     return pa.schema([field for field in schema if field.name not in of.left_out])
 
 
-def in_arrow(rows: pa.Table, schema: pa.Schema, of: Hidden) -> pa.Table:
+def in_arrow(rows: pa.Table, schema: pa.Schema, of: HiddenValues) -> pa.Table:
     """Rows as the lake holds them.
 
     Args:
@@ -87,7 +87,7 @@ def in_arrow(rows: pa.Table, schema: pa.Schema, of: Hidden) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def in_spark(name: str, of: Hidden) -> "Column":
+def in_spark(name: str, of: HiddenValues) -> "Column":
     """A column as the lake holds it."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
@@ -115,4 +115,4 @@ def require_shown(condition: str, choice: HiddenColumns) -> None:
 
 
 def _quote(name: str) -> str:
-    return '"' if COLUMNS[name] is Kind.JSON else ""
+    return '"' if COLUMNS[name] is ColumnKind.JSON else ""

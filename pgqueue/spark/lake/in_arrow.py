@@ -21,12 +21,12 @@ from pgqueue.spark.lake.columns import DEPLOY_SCHEMA, DEPLOYS, ENDED_SCHEMA, WOR
 from pgqueue.spark.lake.hidden import in_arrow, read
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.reading.columns import Shape
-from pgqueue.spark.reading.fetching import Fetch, connected, fetch, fetch_over
+from pgqueue.spark.reading.fetching import Fetch, connect, fetch, fetch_over
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.extract_tables import TABLES
-from pgqueue.store.pipeline.lake import NOTHING_HIDDEN, Hidden
+from pgqueue.store.pipeline.lake import NOTHING_HIDDEN, HiddenValues
 
 MOST_ROWS = 1_000_000
 """A day with more rows is left to Spark, which reads it with all cores of all its machines."""
@@ -39,10 +39,10 @@ class _TooManyBytes(Exception):
     """A day's rows need more memory than :data:`MOST_BYTES`."""
 
 
-class Reader:
+class DayReader:
     """Reads small days of a database, over one connection for each thread: to connect takes as long as to read a small day."""
 
-    def __init__(self, database: Database, hidden: Hidden = NOTHING_HIDDEN) -> None:
+    def __init__(self, database: Database, hidden: HiddenValues = NOTHING_HIDDEN) -> None:
         """Set the database, and what is not to be read as it is. No connection is made yet."""
         self._database = database
         self._hidden = hidden
@@ -78,7 +78,7 @@ class Reader:
         """
         schema = read(ENDED_SCHEMA, self._hidden)
         wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below), dead]
-        shape, asked = _asked(self._database, "ended", schema, wanted)
+        shape, asked = _day_fetch(self._database, "ended", schema, wanted)
         try:
             with self._connected() as connection, closing(fetch_over(connection, asked)) as batches:
                 found = list(map(shape.fitted, _of_a_small_day(batches)))
@@ -93,7 +93,7 @@ class Reader:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = connected(self._database.dsn)
+            connection = connect(self._database.dsn)
         with self._changes:
             self._busy.add(connection)
         try:
@@ -110,7 +110,7 @@ class Reader:
 
 def keep_workers(database: Database, lake: Lake) -> None:
     """Add the database's workers to the lake's: the database deletes old ones in time, the lake keeps them."""
-    shape, asked = _asked(database, WORKERS, WORKER_SCHEMA)
+    shape, asked = _day_fetch(database, WORKERS, WORKER_SCHEMA)
     found = pa.Table.from_batches(map(shape.fitted, fetch(database.dsn, (asked,))), WORKER_SCHEMA)
     former = lake.entry(WORKERS, None)
     if former is not None:
@@ -143,7 +143,7 @@ def _of_a_small_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         yield batch
 
 
-def _asked(
+def _day_fetch(
     database: Database, table: str, schema: pa.Schema, conditions: Iterable[sql.Composable] = ()
 ) -> tuple[Shape, Fetch]:
     """What to send for rows of a table as Spark sees it, in these columns, and how to fit the answer to them."""

@@ -14,7 +14,7 @@ from pyarrow import dataset
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.checksum import ENDED, NULL, SEPARATOR, SPELLED, InFiles, part
 from pgqueue.spark.lake.files import rows_of
-from pgqueue.store.pipeline.extract_tables import Kind
+from pgqueue.store.pipeline.extract_tables import ColumnKind
 from pgqueue.store.pipeline.lake import Checksum
 
 MOST_ROWS = 2_000_000
@@ -25,7 +25,7 @@ def in_files(location: str, files: Iterable[str], schema: pa.Schema, pruned_belo
     """The counts and the checksums of the rows in files.
 
     Args:
-        location: the folder of the table of ended jobs, as :func:`pgqueue.spark.lake.folder.opened` takes it.
+        location: the folder of the table of ended jobs, as :func:`pgqueue.spark.lake.folder.open_location` takes it.
         files: paths below it.
         schema: the columns of ended jobs; one that a file does not have is null.
         pruned_below: the number of a transaction, which divides the history's rows.
@@ -67,12 +67,12 @@ def errors() -> Iterator[None]:
 
 
 def _statement(pruned_below: int) -> str:
-    words = ", ".join(f"coalesce({_spelled(name)}, chr({ord(NULL)}))" for name in SPELLED)
+    words = ", ".join(f"coalesce({_column_text(name)}, chr({ord(NULL)}))" for name in SPELLED)
     return f"""
         select {part(pruned_below)}, count(*), sum(('0x' || substr(md5(concat_ws(chr({ord(SEPARATOR)}), {words})), 1, 15))::hugeint)::varchar
         from ended group by 1"""
 
 
-def _spelled(name: str) -> str:
+def _column_text(name: str) -> str:
     """A column as text; an instant as microseconds since 1970."""
-    return f'epoch_us("{name}")::varchar' if ENDED[name] is Kind.TIMESTAMP else f'"{name}"::varchar'
+    return f'epoch_us("{name}")::varchar' if ENDED[name] is ColumnKind.TIMESTAMP else f'"{name}"::varchar'

@@ -34,19 +34,19 @@ from pgqueue.spark.lake.columns import (
     WORKER_COLUMNS,
     WORKERS,
 )
-from pgqueue.spark.lake.files import Written, arrow_schema
+from pgqueue.spark.lake.files import WrittenFile, arrow_schema
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
-from pgqueue.spark.lake.record import Day, EndedDay, Marker, decode, encode
+from pgqueue.spark.lake.record import DayRecord, EndedDay, Marker, decode, encode
 from pgqueue.spark.lake.records import Records
-from pgqueue.spark.lake.table import KEPT_HOURS, Table
-from pgqueue.store.pipeline.lake import Hidden, Origin
+from pgqueue.spark.lake.table import KEPT_HOURS, LakeTable
+from pgqueue.store.pipeline.lake import HiddenValues, Origin
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from pyspark.sql import DataFrame, SparkSession
 
-M = TypeVar("M", bound=Day)
+M = TypeVar("M", bound=DayRecord)
 
 ABOUT = "_pgqueue"
 MARKER = f"{ABOUT}/lake.json"
@@ -67,7 +67,7 @@ class Lake:
         self.folder = Folder(str(uri))
         self._marker: Marker | None = None
         self._records = Records(self.folder)
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, LakeTable] = {}
 
     def __repr__(self) -> str:
         """Like ``<Lake file:///data/lake>``."""
@@ -102,14 +102,14 @@ class Lake:
             self._marker = decode(self.folder.read(MARKER), f"{self.uri}/{MARKER}", Marker)
         return self._marker
 
-    def hidden(self) -> Hidden:
+    def hidden(self) -> HiddenValues:
         """What the lake does not hold as the database does, with the key from the environment.
 
         Raises:
             ConfigurationError: the key is missing, or is another one.
             LakeError: there is no lake here.
         """
-        return hidden.hidden(self.choice, self.marker().key_id)
+        return hidden.hidden_values(self.choice, self.marker().key_id)
 
     @property
     def choice(self) -> HiddenColumns:
@@ -165,13 +165,13 @@ class Lake:
         """The days of ended jobs, oldest first, without those that were dropped from the lake."""
         return [one for one in self._records.of(self.table(ENDED), EndedDay) if one.dropped_at is None]
 
-    def entries(self, table: str) -> list[Day]:
+    def entries(self, table: str) -> list[DayRecord]:
         """A table's days, oldest first; ``table`` is its folder, such as ``rollup/hours``."""
-        return self._records.of(self.table(table), Day)
+        return self._records.of(self.table(table), DayRecord)
 
-    def entry(self, table: str, day: date | None) -> Day | None:
+    def entry(self, table: str, day: date | None) -> DayRecord | None:
         """A table's day, or a table without days; None: it is not in the lake."""
-        return self._one(table, day, Day)
+        return self._one(table, day, DayRecord)
 
     def ended(self, spark: "SparkSession", days: Iterable[date] | None = None) -> "DataFrame":
         """The ended jobs of some days, or of all; a day that is not in the lake gives no rows.
@@ -206,16 +206,16 @@ class Lake:
         """The rows of some days of a table, or of all, to read in this process; a column that a file does not have is null."""
         return files.rows_of(self.folder.at(table), self._paths(table, days), schema)
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> LakeTable:
         """A table, by its folder, such as ``rollup/hours``; it need not exist."""
         self.marker()
-        return self._tables.setdefault(name, Table(self.folder, name))
+        return self._tables.setdefault(name, LakeTable(self.folder, name))
 
     # Writing.
 
     def replace_day(
         self, table: str, day: date, frame: "DataFrame", *, made_from: Mapping[str, str] | None = None
-    ) -> Day:
+    ) -> DayRecord:
         """Replace a table's day with rows; as :meth:`replace_days`, for one day."""
         notes = None if made_from is None else {day: made_from}
         return self.replace_days(table, [day], frame, made_from=notes)[0]
@@ -227,7 +227,7 @@ class Lake:
         rows: "DataFrame | pa.Table",
         *,
         made_from: Mapping[date, Mapping[str, str]] | None = None,
-    ) -> list[Day]:
+    ) -> list[DayRecord]:
         """Replace some days of a table with rows, in one commit. A killed call can be repeated.
 
         Args:
@@ -248,28 +248,28 @@ class Lake:
         frame = rows.where(col("day").isin(list(days)))
         return self._replace(table, arrow_schema(frame), lambda: self.write(table, frame), made)
 
-    def replace(self, table: str, rows: pa.Table) -> Day:
+    def replace(self, table: str, rows: pa.Table) -> DayRecord:
         """Replace all rows of a table without days, from this process."""
         return self._replace(table, rows.schema, lambda: self.write_rows(table, None, rows), {None: {}})[0]
 
-    def write(self, table: str, frame: "DataFrame") -> list[Written]:
+    def write(self, table: str, frame: "DataFrame") -> list[WrittenFile]:
         """Have Spark's executors write rows for a table; the files do not count yet."""
         written = files.write(frame, self.folder.at(table))
         self.passed("written")
         return written
 
-    def write_rows(self, table: str, day: date | None, rows: pa.Table) -> list[Written]:
+    def write_rows(self, table: str, day: date | None, rows: pa.Table) -> list[WrittenFile]:
         """Write rows for a table from this process, without their day; the file does not count yet. No rows make no file."""
         written = [files.written_file(self.folder.at(table), day, rows)] if rows.num_rows else []
         self.passed("written")
         return written
 
-    def _write_days(self, table: str, rows: pa.Table) -> list[Written]:
+    def _write_days(self, table: str, rows: pa.Table) -> list[WrittenFile]:
         written = files.written_files(self.folder.at(table), rows)
         self.passed("written")
         return written
 
-    def written(self, written: Sequence[Written]) -> tuple[int, int]:
+    def written(self, written: Sequence[WrittenFile]) -> tuple[int, int]:
         """How many rows files of ended jobs hold, which need not count yet: of the history, and dead jobs.
 
         Raises:
@@ -282,8 +282,8 @@ class Lake:
     def commit(
         self,
         schema: pa.Schema,
-        written: Sequence[Written],
-        entries: Sequence[Day],
+        written: Sequence[WrittenFile],
+        entries: Sequence[DayRecord],
         *,
         replaced: Collection[date | None] = (),
         removed: Collection[str] = (),
@@ -307,7 +307,7 @@ class Lake:
         table.commit(schema, written, generations, replaced=replaced, removed=removed)
         self.passed("committed")
 
-    def note(self, entry: Day) -> None:
+    def note(self, entry: DayRecord) -> None:
         """Record more of a generation that counts, such as when it was verified."""
         self._records.add([entry])
         self.passed("noted in the lake")
@@ -323,16 +323,16 @@ class Lake:
         self,
         name: str,
         schema: pa.Schema,
-        write: Callable[[], Sequence[Written]],
+        write: Callable[[], Sequence[WrittenFile]],
         notes: Mapping[date | None, Mapping[str, str]],
-    ) -> list[Day]:
+    ) -> list[DayRecord]:
         table = self.table(name)
         table.sweep()
         table.require(schema)
         written = write()
         now = datetime.now(UTC)
         entries = [
-            Day(
+            DayRecord(
                 table=name,
                 day=day,
                 generation=table.generation(day) + 1,
@@ -378,5 +378,5 @@ def _marker(origin: Origin, choice: HiddenColumns) -> Marker:
         created_at=datetime.now(UTC),
         leave_out=choice.leave_out,
         hashed=choice.hashed,
-        key_id=hidden.id_of(hidden.hidden(choice).key),
+        key_id=hidden.id_of(hidden.hidden_values(choice).key),
     )

@@ -18,12 +18,12 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from pgqueue.errors import Duration, as_delay
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay, Verification
-from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.steps import log_step
 from pgqueue.spark.lake.writer_lock import writer_lock
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import DayThere
+from pgqueue.store.pipeline.lake import DatabaseDay
 from pgqueue.store.plan import run
 
 KEEP = timedelta(days=7)
@@ -49,7 +49,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class PrunedDay:
     """The result for a day, with its reason.
 
     Attributes:
@@ -73,8 +73,8 @@ def prune(
     days: Collection[date] | None = None,
     lock_wait: Duration = LOCK_WAIT,
     now: datetime | None = None,
-    tell: Callable[[Pruned], object] = lambda _: None,
-) -> list[Pruned]:
+    tell: Callable[[PrunedDay], object] = lambda _: None,
+) -> list[PrunedDay]:
     """Drop the days of the history that are verified in the lake.
 
     Args:
@@ -101,11 +101,11 @@ def prune(
         entries = {entry.day: entry for entry in lake.days()}
         below = {day: entry.below for day, entry in entries.items() if day is not None}
         found = []
-        with logged(lake, "prune") as size:
+        with log_step(lake, "prune") as size:
             for one in database.run(plans.there(below, seen.xmax)):
                 if one.stands and (days is None or one.day in days):
                     reason = _reason_to_keep(one, entries.get(one.day), first_kept)
-                    found.append(reason or _pruned(database, lake, entries[one.day], lock_wait))
+                    found.append(reason or _prune_day(database, lake, entries[one.day], lock_wait))
                     size.days, size.rows = (
                         size.days + (found[-1].fate is Fate.PRUNED),
                         size.rows + found[-1].rows,
@@ -114,54 +114,56 @@ def prune(
     return found
 
 
-def _reason_to_keep(one: DayThere, entry: EndedDay | None, first_kept: date) -> Pruned | None:
+def _reason_to_keep(one: DatabaseDay, entry: EndedDay | None, first_kept: date) -> PrunedDay | None:
     if one.day >= first_kept:
-        return Pruned(day=one.day, fate=Fate.KEPT, reason="too new (--keep)")
+        return PrunedDay(day=one.day, fate=Fate.KEPT, reason="too new (--keep)")
     if entry is None:
-        return Pruned(day=one.day, fate=Fate.WAITING, reason="not in the lake: run `pgqueue pipeline export`")
+        return PrunedDay(
+            day=one.day, fate=Fate.WAITING, reason="not in the lake: run `pgqueue pipeline export`"
+        )
     if one.waiting:
-        return Pruned(
+        return PrunedDay(
             day=one.day,
             fate=Fate.WAITING,
             reason=f"{one.waiting} rows came late: run `pgqueue pipeline export` and `verify`",
         )
     if entry.verified_at is None:
-        return Pruned(day=one.day, fate=Fate.WAITING, reason=UNVERIFIED)
+        return PrunedDay(day=one.day, fate=Fate.WAITING, reason=UNVERIFIED)
     return None
 
 
-def _pruned(database: Database, lake: Lake, entry: EndedDay, lock_wait: timedelta) -> Pruned:
+def _prune_day(database: Database, lake: Lake, entry: EndedDay, lock_wait: timedelta) -> PrunedDay:
     """Drop a day, or return why not."""
     assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     day = entry.day
     try:
         _until(lock_wait, database.run, plans.gather(day))
         with database.transaction() as connection:
-            done = _dropped(Blocking(connection, database.catalogue), lake, entry, day, lock_wait)
+            done = _drop_day(StepRunner(connection, database.catalogue), lake, entry, day, lock_wait)
     except RetryError:
         others = "; ".join(map(str, database.run(plans.readers()))) or "it has just ended"
         reason = f"other transactions used the history for {lock_wait}: {others}; run it again, or end them"
-        return Pruned(day=day, fate=Fate.BUSY, reason=reason)
+        return PrunedDay(day=day, fate=Fate.BUSY, reason=reason)
     lake.passed("pruned")
     return done
 
 
-def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, lock_wait: timedelta) -> Pruned:
+def _drop_day(runs: StepRunner, lake: Lake, entry: EndedDay, day: date, lock_wait: timedelta) -> PrunedDay:
     """In a transaction: lock the day, compare it once more, and drop it."""
     if _until(lock_wait, run, plans.hold(day), runs) is None:
-        return Pruned(day=day, fate=Fate.KEPT, reason="gone meanwhile")
+        return PrunedDay(day=day, fate=Fate.KEPT, reason="gone meanwhile")
     lake.passed("held")
-    known = run(plans.known(), runs).get(day)
+    known = run(plans.verified_days(), runs).get(day)
     if known is None or known.below != entry.below or entry.verified is None:
-        return Pruned(day=day, fate=Fate.WAITING, reason=UNVERIFIED)
-    if reason := _changed(runs, lake, entry.verified, day, known.pruned_below):
-        return Pruned(day=day, fate=Fate.REFUSED, reason=reason)
+        return PrunedDay(day=day, fate=Fate.WAITING, reason=UNVERIFIED)
+    if reason := _why_changed(runs, lake, entry.verified, day, known.pruned_below):
+        return PrunedDay(day=day, fate=Fate.REFUSED, reason=reason)
     _until(lock_wait, run, plans.drop(day), runs)
     lake.passed("dropped")
-    return Pruned(day=day, fate=Fate.PRUNED, rows=entry.verified.standing.rows)
+    return PrunedDay(day=day, fate=Fate.PRUNED, rows=entry.verified.standing.rows)
 
 
-def _changed(runs: Blocking, lake: Lake, verified: Verification, day: date, since: int) -> str:
+def _why_changed(runs: StepRunner, lake: Lake, verified: Verification, day: date, since: int) -> str:
     """Whether the day's history was changed since it was verified; empty: it was not.
 
     Rows of the same versions need not be read again. Where the versions differ, as after a rewrite of the table, the values

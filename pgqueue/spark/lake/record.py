@@ -30,7 +30,7 @@ class DataFile(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class ExportBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What one export added to a day: the rows whose jobs ended in transactions from ``since`` to below ``below``.
 
     Attributes:
@@ -52,7 +52,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     dead: Checksum
 
 
-class Day(msgspec.Struct, frozen=True, kw_only=True):
+class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A day of a table, or a table without days.
 
     Attributes:
@@ -118,7 +118,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class EndedDay(Day, frozen=True, kw_only=True):
+class EndedDay(DayRecord, frozen=True, kw_only=True):
     """A day of ended jobs.
 
     Attributes:
@@ -128,7 +128,7 @@ class EndedDay(Day, frozen=True, kw_only=True):
         dropped_at: when its rows were dropped from the lake; it has no batches then. None: they were not.
     """
 
-    batches: tuple[Batch, ...]
+    batches: tuple[ExportBatch, ...]
     verified: Verification | None = None
     erased: tuple[Erasure, ...] = ()
     dropped_at: datetime | None = None
@@ -179,9 +179,9 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
 
-def encode(value: Day | Marker) -> bytes:
+def encode(value: DayRecord | Marker) -> bytes:
     """A record or marker as JSON, without the files."""
-    stored = msgspec.structs.replace(value, files=()) if isinstance(value, Day) else value
+    stored = msgspec.structs.replace(value, files=()) if isinstance(value, DayRecord) else value
     return msgspec.json.encode(stored)
 
 

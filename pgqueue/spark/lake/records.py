@@ -14,10 +14,10 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from pgqueue.spark.lake.folder import Folder
-from pgqueue.spark.lake.record import Day, decode, encode
-from pgqueue.spark.lake.table import KEPT_HOURS, SETTINGS, Table, errors
+from pgqueue.spark.lake.record import DayRecord, decode, encode
+from pgqueue.spark.lake.table import KEPT_HOURS, SETTINGS, LakeTable, errors
 
-M = TypeVar("M", bound=Day)
+M = TypeVar("M", bound=DayRecord)
 
 NAME = "_pgqueue/records"
 SCHEMA = pa.schema(
@@ -38,12 +38,12 @@ class Records:
 
     def __init__(self, folder: Folder) -> None:
         """Nothing is read yet."""
-        self._table = Table(folder, NAME)
+        self._table = LakeTable(folder, NAME)
         self._options = dict(folder.storage_options)
         self._known: dict[str, dict[tuple[date | None, int], bytes]] = {}
         self._version = -1
 
-    def add(self, entries: Sequence[Day]) -> None:
+    def add(self, entries: Sequence[DayRecord]) -> None:
         """Write records, in one commit."""
         now = datetime.now(UTC)
         rows = [
@@ -65,7 +65,7 @@ class Records:
                 storage_options=self._options,
             )
 
-    def of(self, table: Table, kind: type[M], days: Collection[date | None] | None = None) -> list[M]:
+    def of(self, table: LakeTable, kind: type[M], days: Collection[date | None] | None = None) -> list[M]:
         """The records that count of a table, oldest day first, each with its files.
 
         Args:

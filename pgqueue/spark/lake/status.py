@@ -9,7 +9,7 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import MARGIN, DayThere, Known, first_open_day
+from pgqueue.store.pipeline.lake import MARGIN, DatabaseDay, VerifiedDay, first_open_day
 
 
 class DayState(StrEnum):
@@ -74,7 +74,7 @@ def status(
         one.day: one
         for one in database.run(plans.there({day: one.below for day, one in entries.items()}, seen.xmax))
     }
-    known = database.run(plans.known())
+    known = database.run(plans.verified_days())
     first_open = first_open_day(seen.at, as_delay("margin", margin))
     return [
         _status(day, entries.get(day), there.get(day), known.get(day), is_open=day >= first_open)
@@ -83,7 +83,7 @@ def status(
 
 
 def _status(
-    day: date, entry: EndedDay | None, there: DayThere | None, known: Known | None, *, is_open: bool
+    day: date, entry: EndedDay | None, there: DatabaseDay | None, known: VerifiedDay | None, *, is_open: bool
 ) -> DayStatus:
     waiting = 0 if there is None else there.waiting
     return DayStatus(
@@ -99,7 +99,7 @@ def _status(
 
 
 def _state(
-    entry: EndedDay | None, waiting: int, known: Known | None, *, stands: bool, is_open: bool
+    entry: EndedDay | None, waiting: int, known: VerifiedDay | None, *, stands: bool, is_open: bool
 ) -> DayState:
     if is_open:
         return DayState.OPEN

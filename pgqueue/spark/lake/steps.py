@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.table import KEPT_HOURS, SETTINGS, Table, errors
+from pgqueue.spark.lake.table import KEPT_HOURS, SETTINGS, LakeTable, errors
 
 log = logging.getLogger("pgqueue.pipeline")
 
@@ -49,7 +49,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StepRun:
     """A run of a step.
 
     Attributes:
@@ -72,7 +72,7 @@ class Step:
 
 
 @contextmanager
-def logged(lake: Lake, step: str) -> Iterator[Size]:
+def log_step(lake: Lake, step: str) -> Iterator[Size]:
     """Log the block as a run of a step; the block fills in how much it did."""
     size = Size()
     started_at, started, used = datetime.now(UTC), time.monotonic(), time.process_time()
@@ -95,23 +95,23 @@ def logged(lake: Lake, step: str) -> Iterator[Size]:
         _append(lake, row)
 
 
-def steps(lake: Lake) -> list[Step]:
+def steps(lake: Lake) -> list[StepRun]:
     """All runs of steps, oldest first.
 
     Raises:
         LakeError: there is no lake, or the log cannot be read.
     """
     lake.marker()
-    table = Table(lake.folder, STEPS).latest()
+    table = LakeTable(lake.folder, STEPS).latest()
     if table is None:
         return []
     with errors(f"{lake.uri}/{STEPS}"):
         rows = table.to_pyarrow_table().select(SCHEMA.names).sort_by("started_at").to_pylist()
-    return [Step(**row) for row in rows]
+    return [StepRun(**row) for row in rows]
 
 
 def _append(lake: Lake, row: dict[str, object]) -> None:
-    table = Table(lake.folder, STEPS)
+    table = LakeTable(lake.folder, STEPS)
     try:
         with errors(table.uri):
             options = dict(lake.folder.storage_options)
@@ -122,7 +122,7 @@ def _append(lake: Lake, row: dict[str, object]) -> None:
         log.warning("the run of %s is not in the lake's log: %s", row["step"], error)
 
 
-def _compact(table: Table) -> None:
+def _compact(table: LakeTable) -> None:
     there = table.latest()
     if there is not None and len(there.file_uris()) > COMPACTED_AT:
         there.optimize.compact()

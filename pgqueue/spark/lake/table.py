@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pgqueue.errors import LakeError
-from pgqueue.spark.lake.files import PARTITION, Written
+from pgqueue.spark.lake.files import PARTITION, WrittenFile
 from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.lake.record import DataFile
 
@@ -30,7 +30,7 @@ DRAWN = re.compile("\x1b\\[[0-9;]*m|↳")
 SETTINGS = {"delta.checkpointInterval": "50", "delta.deletedFileRetentionDuration": "interval 7 days"}
 
 
-class Table:
+class LakeTable:
     """A table of a lake, which may not exist yet. One process at a time writes to it."""
 
     def __init__(self, folder: Folder, name: str) -> None:
@@ -114,7 +114,7 @@ class Table:
     def commit(
         self,
         schema: pa.Schema,
-        written: Sequence[Written],
+        written: Sequence[WrittenFile],
         generations: Mapping[date | None, int],
         *,
         replaced: Collection[date | None] = (),
@@ -156,7 +156,7 @@ class Table:
     @staticmethod
     def _actions(
         table: DeltaTable,
-        written: Sequence[Written],
+        written: Sequence[WrittenFile],
         replaced: Collection[date | None],
         removed: Collection[str],
     ) -> list[AddAction | RemoveAction]:

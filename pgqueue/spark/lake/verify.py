@@ -28,13 +28,13 @@ from pgqueue.spark.lake.checksum import IS_DEAD, InFiles, digest, in_files
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay, Verification
-from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.steps import log_step
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.connections.database import Database
-from pgqueue.store.connections.in_threads import InThreads
+from pgqueue.store.connections.in_threads import ThreadedDatabase
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import Checksum, Contents, Known
+from pgqueue.store.pipeline.lake import Checksum, Contents, VerifiedDay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ UNREADABLE = re.compile(r"\[FAILED_READ_FILE.*|\[PATH_NOT_FOUND.*")
 """Spark's message for a file that cannot be read; several Python errors carry it."""
 
 
-class Finding(StrEnum):
+class DayFinding(StrEnum):
     """The result of comparing a day."""
 
     VERIFIED = "verified"
@@ -53,7 +53,7 @@ class Finding(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerifyResult:
     """The result of a day, with its figures.
 
     Attributes:
@@ -66,7 +66,7 @@ class Verified:
     """
 
     day: date
-    finding: Finding
+    finding: DayFinding
     history: int
     dead: int
     standing: int
@@ -80,8 +80,8 @@ def verify(
     *,
     days: Collection[date] | None = None,
     everything: bool = False,
-    tell: Callable[[Verified], object] = lambda _: None,
-) -> list[Verified]:
+    tell: Callable[[VerifyResult], object] = lambda _: None,
+) -> list[VerifyResult]:
     """Compare the lake's days with the database.
 
     Args:
@@ -103,7 +103,7 @@ def verify(
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         verifier = _Verifier(when_needed(spark), database, lake, lock)
         found = []
-        with logged(lake, "verify") as size:
+        with log_step(lake, "verify") as size:
             due = verifier.due(days, everything=everything or days is not None)
             with ahead(verifier.read, due, verifier.in_threads.interrupt) as read:
                 for entry, result in read:
@@ -114,13 +114,13 @@ def verify(
     return found
 
 
-def require_verified(found: Collection[Verified]) -> None:
+def require_verified(found: Collection[VerifyResult]) -> None:
     """Raise if a day differs.
 
     Raises:
         NotVerified: the message says which days differ, in what, and what to do.
     """
-    if differing := [one for one in found if one.finding is Finding.DIFFERS]:
+    if differing := [one for one in found if one.finding is DayFinding.DIFFERS]:
         raise NotVerified("; ".join(f"day {one.day}: {one.reason}" for one in differing))
 
 
@@ -134,10 +134,10 @@ class _Verifier:
         self.database = database
         self.lake = lake
         self.lock = lock
-        self.known = database.run(plans.known())
+        self.known = database.run(plans.verified_days())
         self.hidden = lake.hidden()
         self.dead = database.run(plans.dead_bounds())
-        self.in_threads = InThreads(database)
+        self.in_threads = ThreadedDatabase(database)
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
         """The days to compare."""
@@ -152,10 +152,10 @@ class _Verifier:
     def read(self, entry: EndedDay) -> tuple[Contents, InFiles | LakeError | None]:
         """What the database holds of a day, and what its files hold; None: Spark has to read them. Called in a thread."""
         if entry.rows > in_duckdb.MOST_ROWS:
-            return self._held(entry), None
+            return self._database_contents(entry), None
         with ThreadPoolExecutor(1) as beside:  # DuckDB takes as long as the database, and uses another core
             in_files = beside.submit(self._by_duckdb, entry)
-            return self._held(entry), in_files.result()
+            return self._database_contents(entry), in_files.result()
 
     def read_by_spark(self, entry: EndedDay) -> InFiles | LakeError:
         """What the files of a large day hold, or why they cannot be read. An interrupt ends Spark's work in the main thread only."""
@@ -168,7 +168,7 @@ class _Verifier:
                 raise
             return LakeError(f"a file cannot be read: {said[0]}")
 
-    def verify(self, entry: EndedDay, held: Contents, read: InFiles | LakeError) -> Verified:
+    def verify(self, entry: EndedDay, held: Contents, read: InFiles | LakeError) -> VerifyResult:
         """Compare what was read of a day, and record it if it agrees."""
         day = _day_of(entry)
         found, reason = _files(entry, read)
@@ -176,10 +176,10 @@ class _Verifier:
         reason = reason or self._dead_differ(entry, held.dead, found.dead)
         if not reason and not gone:
             reason = _history_differs(found.standing, held.history)
-        finding = Finding.DIFFERS if reason else Finding.GONE if gone else Finding.VERIFIED
-        if finding is Finding.VERIFIED:
+        finding = DayFinding.DIFFERS if reason else DayFinding.GONE if gone else DayFinding.VERIFIED
+        if finding is DayFinding.VERIFIED:
             self._note(entry, found, held)
-        return Verified(
+        return VerifyResult(
             day=day,
             finding=finding,
             history=entry.history,
@@ -192,10 +192,10 @@ class _Verifier:
         known = self._known(_day_of(entry))
         return entry.verified is not None and known.below == entry.below and known.lake == self.lake.uri
 
-    def _known(self, day: date) -> Known:
-        return self.known.get(day, Known(day, 0, 0, ""))
+    def _known(self, day: date) -> VerifiedDay:
+        return self.known.get(day, VerifiedDay(day, 0, 0, ""))
 
-    def _held(self, entry: EndedDay) -> Contents:
+    def _database_contents(self, entry: EndedDay) -> Contents:
         """What the database holds of a day."""
         day = _day_of(entry)
         return self.in_threads.run(

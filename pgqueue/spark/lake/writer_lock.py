@@ -12,7 +12,7 @@ import psycopg
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from pgqueue.errors import ConfigurationError, PipelineError
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import control
 from pgqueue.store.pipeline import lake
@@ -27,7 +27,7 @@ class WriterLock:
 
     def __init__(self, connection: psycopg.Connection[Any], database: Database) -> None:
         """Made by :func:`writer_lock`."""
-        self._runs = Blocking(connection, database.catalogue)
+        self._runs = StepRunner(connection, database.catalogue)
 
     def require_held(self) -> None:
         """Check that the lock is still held.
@@ -64,8 +64,8 @@ def writer_lock(database: Database) -> Iterator[WriterLock]:
             "say --direct-dsn (or PGQUEUE_DIRECT_DSN) with the server's own address"
         )
     with database.connect(dsn) as connection:
-        runs = Blocking(connection, database.catalogue)
-        if not _taken(runs):
+        runs = StepRunner(connection, database.catalogue)
+        if not _take_lock(runs):
             others = "; ".join(map(str, run(lake.holder(), runs))) or "it has just ended"
             raise PipelineError(
                 f"another process is writing to this database's lake ({others}): wait for it to end, or end it "
@@ -74,7 +74,7 @@ def writer_lock(database: Database) -> Iterator[WriterLock]:
         yield WriterLock(connection, database)
 
 
-def _taken(runs: Blocking) -> bool:
+def _take_lock(runs: StepRunner) -> bool:
     """Take the lock; retry for LOCK_WAIT seconds, because the server may notice a closed or dead holder late."""
     retried = Retrying(
         retry=retry_if_result(lambda free: not free),

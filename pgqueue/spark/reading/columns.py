@@ -39,18 +39,18 @@ from pyspark.sql.types import (
 
 from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.spark.reading.parsing import parser
-from pgqueue.store.pipeline.extract_tables import TABLES, Kind
+from pgqueue.store.pipeline.extract_tables import TABLES, ColumnKind
 from pgqueue.values.nearest import did_you_mean
 
-TYPES: Mapping[Kind, tuple[DataType, ...]] = {
-    Kind.BIGINT: (LongType(),),
-    Kind.INTEGER: (IntegerType(), LongType()),
-    Kind.SMALLINT: (ShortType(), IntegerType(), LongType()),
-    Kind.BOOLEAN: (BooleanType(),),
-    Kind.TEXT: (StringType(),),
-    Kind.JSON: (StringType(),),
-    Kind.TIMESTAMP: (TimestampType(),),
-    Kind.DATE: (DateType(),),
+TYPES: Mapping[ColumnKind, tuple[DataType, ...]] = {
+    ColumnKind.BIGINT: (LongType(),),
+    ColumnKind.INTEGER: (IntegerType(), LongType()),
+    ColumnKind.SMALLINT: (ShortType(), IntegerType(), LongType()),
+    ColumnKind.BOOLEAN: (BooleanType(),),
+    ColumnKind.TEXT: (StringType(),),
+    ColumnKind.JSON: (StringType(),),
+    ColumnKind.TIMESTAMP: (TimestampType(),),
+    ColumnKind.DATE: (DateType(),),
 }
 """The Spark types that a column may have; the first is the default."""
 PARSED = (StructType, ArrayType, MapType)
@@ -85,7 +85,7 @@ def check_schema(table: str, given: StructType) -> None:
         kind = TABLES[table].columns[field.name]
         if field.dataType in TYPES[kind]:
             continue
-        if kind is not Kind.JSON or not isinstance(field.dataType, PARSED):
+        if kind is not ColumnKind.JSON or not isinstance(field.dataType, PARSED):
             raise InvalidOption(
                 f"column {field.name!r} of table {table!r} cannot be {field.dataType.simpleString()}: "
                 f"use {_choices(kind)}"
@@ -100,9 +100,9 @@ def _check_known(table: str, name: str) -> None:
         raise InvalidOption(f"table {table!r} has no column {name!r}{hint}")
 
 
-def _choices(kind: Kind) -> str:
+def _choices(kind: ColumnKind) -> str:
     names = [one.simpleString() for one in TYPES[kind]]
-    if kind is Kind.JSON:
+    if kind is ColumnKind.JSON:
         names += ["a struct", "an array", "a map"]
     return " or ".join(names)
 

@@ -21,7 +21,7 @@ CLOSED = ("08", "57")
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptPieces:
     """The pieces that must still exist after they were read.
 
     Attributes:
@@ -47,7 +47,7 @@ class Fetch:
 
     statement: str
     before: tuple[str, ...] = ()
-    kept: Kept | None = None
+    kept: KeptPieces | None = None
 
 
 def fetch(dsn: str, wanted: tuple[Fetch, ...]) -> Iterator[pa.RecordBatch]:
@@ -64,12 +64,12 @@ def fetch(dsn: str, wanted: tuple[Fetch, ...]) -> Iterator[pa.RecordBatch]:
     """
     if not wanted:
         return
-    with closing(connected(dsn)) as connection:
+    with closing(connect(dsn)) as connection:
         for one in wanted:
             yield from fetch_over(connection, one)
 
 
-def connected(dsn: str) -> adbc.Connection:
+def connect(dsn: str) -> adbc.Connection:
     """A connection with the settings of every pgqueue connection.
 
     Raises:
@@ -105,7 +105,7 @@ def _errors() -> Iterator[None]:
         raise _failure(error) from None
 
 
-def _check_kept(kept: Kept, found: dict[int, int]) -> None:
+def _check_kept(kept: KeptPieces, found: dict[int, int]) -> None:
     lost = [
         kept.names[piece]
         for piece, file in kept.files.items()

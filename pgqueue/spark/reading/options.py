@@ -8,7 +8,7 @@ from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.spark.options import TRUE_OR_FALSE, Options, count, day, truth
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import dsn_in_environment, replica_in_environment
-from pgqueue.store.pipeline.extract_tables import TABLES, Table
+from pgqueue.store.pipeline.extract_tables import TABLES, SparkTable
 from pgqueue.values.nearest import remedy
 
 ONLY: Mapping[str, tuple[str, ...]] = {
@@ -30,7 +30,7 @@ ROWS_PER_PARTITION = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ReadSource:
     """What is read, and from where.
 
     Attributes:
@@ -48,7 +48,7 @@ class Source:
     only: Mapping[str, tuple[str, ...]]
 
     @property
-    def table(self) -> Table:
+    def table(self) -> SparkTable:
         """The table."""
         return TABLES[self.name]
 
@@ -71,7 +71,7 @@ class BatchOptions:
         pushdown: whether Spark's filters go to PostgreSQL.
     """
 
-    source: Source
+    source: ReadSource
     first: date | None
     last: date | None
     partitions: int | None
@@ -92,14 +92,14 @@ class StreamOptions:
         fail_on_data_loss: whether the query ends with an error when days were dropped unread.
     """
 
-    source: Source
+    source: ReadSource
     starting: str | date
     rows_per_batch: int
     rows_per_partition: int
     fail_on_data_loss: bool
 
 
-def source_of(options: Options) -> Source:
+def source_of(options: Options) -> ReadSource:
     """What is read, and from where.
 
     Raises:
@@ -113,7 +113,7 @@ def source_of(options: Options) -> Source:
             'no database: give option("dsn", "postgresql://user@host/name"), or set PGQUEUE_DSN or DATABASE_URL '
             "where the session is started"
         )
-    return Source(
+    return ReadSource(
         dsn=Database(dsn).dsn,
         schema=options.get("schema") or "pgqueue",
         name=name,

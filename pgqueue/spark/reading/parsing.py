@@ -68,23 +68,23 @@ def parser(column: str, wanted: DataType) -> Callable[[str], Any]:
     Raises:
         InvalidOption: JSON cannot be read as this type.
     """
-    return msgspec.json.Decoder(_said(column, wanted) | None).decode
+    return msgspec.json.Decoder(_option_value(column, wanted) | None).decode
 
 
-def _said(column: str, wanted: DataType) -> Any:  # noqa: ANN401 - a type
+def _option_value(column: str, wanted: DataType) -> Any:  # noqa: ANN401 - a type
     match wanted:
         case StructType():
             fields = {
-                field.name: _said(column, field.dataType) | None
+                field.name: _option_value(column, field.dataType) | None
                 if field.nullable
-                else Required[_said(column, field.dataType)]
+                else Required[_option_value(column, field.dataType)]
                 for field in wanted.fields
             }
             return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
         case ArrayType():
-            return list[_said(column, wanted.elementType) | None]  # type: ignore[misc]
+            return list[_option_value(column, wanted.elementType) | None]  # type: ignore[misc]
         case MapType() if wanted.keyType == StringType():
-            return dict[str, _said(column, wanted.valueType) | None]  # type: ignore[misc]
+            return dict[str, _option_value(column, wanted.valueType) | None]  # type: ignore[misc]
     plain = PLAIN.get(type(wanted))
     if plain is None:
         raise InvalidOption(

@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime
 
 from pyspark.sql import datasource as spark
 
-from pgqueue.store.pipeline.extract_tables import Kind, Table
-from pgqueue.store.pipeline.extract_where import Condition, Operator
+from pgqueue.store.pipeline.extract_tables import ColumnKind, SparkTable
+from pgqueue.store.pipeline.extract_where import ColumnCondition, Operator
 
 COMPARED: dict[type[spark.Filter], Operator] = {
     spark.EqualTo: Operator.EQUAL,
@@ -23,51 +23,51 @@ COMPARED: dict[type[spark.Filter], Operator] = {
     spark.GreaterThanOrEqual: Operator.AT_LEAST,
 }
 ORDERED = {Operator.LESS, Operator.AT_MOST, Operator.MORE, Operator.AT_LEAST}
-IN_ORDER = {Kind.BIGINT, Kind.INTEGER, Kind.SMALLINT, Kind.TIMESTAMP, Kind.DATE}
+IN_ORDER = {ColumnKind.BIGINT, ColumnKind.INTEGER, ColumnKind.SMALLINT, ColumnKind.TIMESTAMP, ColumnKind.DATE}
 PYTHON = {
-    Kind.BIGINT: int,
-    Kind.INTEGER: int,
-    Kind.SMALLINT: int,
-    Kind.BOOLEAN: bool,
-    Kind.TEXT: str,
-    Kind.TIMESTAMP: datetime,
-    Kind.DATE: date,
+    ColumnKind.BIGINT: int,
+    ColumnKind.INTEGER: int,
+    ColumnKind.SMALLINT: int,
+    ColumnKind.BOOLEAN: bool,
+    ColumnKind.TEXT: str,
+    ColumnKind.TIMESTAMP: datetime,
+    ColumnKind.DATE: date,
 }
 
 
-def taken(table: Table, found: spark.Filter) -> Condition | None:
+def pushed_condition(table: SparkTable, found: spark.Filter) -> ColumnCondition | None:
     """A filter as a condition for PostgreSQL; None: Spark evaluates it."""
     if isinstance(found, spark.Not):
-        inner = taken(table, found.child)
+        inner = pushed_condition(table, found.child)
         return None if inner is None else replace(inner, negated=not inner.negated)
     path: tuple[str, ...] = getattr(found, "attribute", ())
     kind = table.columns.get(path[0]) if len(path) == 1 else None
-    if kind is None or kind is Kind.JSON:
+    if kind is None or kind is ColumnKind.JSON:
         return None
-    return _taken(path[0], kind, found)
+    return _column_condition(path[0], kind, found)
 
 
-def _taken(column: str, kind: Kind, found: spark.Filter) -> Condition | None:
+def _column_condition(column: str, kind: ColumnKind, found: spark.Filter) -> ColumnCondition | None:
     match found:
         case spark.IsNull():
-            return Condition(column, Operator.IS_NULL)
+            return ColumnCondition(column, Operator.IS_NULL)
         case spark.IsNotNull():
-            return Condition(column, Operator.IS_NULL, negated=True)
+            return ColumnCondition(column, Operator.IS_NULL, negated=True)
         case spark.In():
-            return _exactly(Condition(column, Operator.IN, tuple(found.value)), kind)
+            return _exactly(ColumnCondition(column, Operator.IN, tuple(found.value)), kind)
     operator = COMPARED.get(type(found))
     if operator is None or (operator in ORDERED and kind not in IN_ORDER):
         return None
-    return _exactly(Condition(column, operator, (found.value,)), kind)  # type: ignore[attr-defined]  # all of COMPARED have one
+    return _exactly(ColumnCondition(column, operator, (found.value,)), kind)  # type: ignore[attr-defined]  # all of COMPARED have one
 
 
-def _exactly(condition: Condition, kind: Kind) -> Condition | None:
+def _exactly(condition: ColumnCondition, kind: ColumnKind) -> ColumnCondition | None:
     """The condition, if all its values can be sent to PostgreSQL."""
     said = bool(condition.values) and all(_tellable(value, kind) for value in condition.values)
     return condition if said else None
 
 
-def _tellable(value: object, kind: Kind) -> bool:
+def _tellable(value: object, kind: ColumnKind) -> bool:
     if type(value) is not PYTHON[kind]:
         return False
     if isinstance(value, datetime):
@@ -111,16 +111,16 @@ class Days:
         return replace(self, among=among if self.among is None else self.among & among)
 
 
-def days_of(table: Table, conditions: Iterable[Condition]) -> Days:
+def days_of(table: SparkTable, conditions: Iterable[ColumnCondition]) -> Days:
     """The days that conditions leave; only conditions on the day or the time of a job's end matter."""
     left = Days()
     for condition in conditions:
         if condition.column in {"day", table.ended} and not condition.negated:
-            left = _narrowed(left, condition)
+            left = _narrow_days(left, condition)
     return left
 
 
-def _narrowed(left: Days, condition: Condition) -> Days:
+def _narrow_days(left: Days, condition: ColumnCondition) -> Days:
     days = [
         value.astimezone(UTC).date() if isinstance(value, datetime) else value for value in condition.values
     ]

@@ -13,13 +13,13 @@ from pyspark.sql.types import StructType
 
 from pgqueue.errors import InvalidOption
 from pgqueue.spark.reading.columns import Shape, check_schema
-from pgqueue.spark.reading.dealing import Dealer
 from pgqueue.spark.reading.fetching import fetch
-from pgqueue.spark.reading.options import BatchOptions, Source
-from pgqueue.spark.reading.pushdown import taken
+from pgqueue.spark.reading.options import BatchOptions, ReadSource
+from pgqueue.spark.reading.page_ranges import Dealer
+from pgqueue.spark.reading.pushdown import pushed_condition
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract
-from pgqueue.store.pipeline.extract_where import Condition, Operator
+from pgqueue.store.pipeline.extract_where import ColumnCondition, Operator
 
 
 @contextmanager
@@ -41,11 +41,11 @@ def snapshot(dsn: str | None = None, *, schema: str = "pgqueue") -> Iterator[str
         ConnectionFailed: no connection could be made.
         SchemaError: the schema is missing, too old or too new.
     """
-    with extract.exported(Database(dsn, schema=schema)) as name:
+    with extract.export_snapshot(Database(dsn, schema=schema)) as name:
         yield name
 
 
-class Reader(DataSourceReader):
+class TableReader(DataSourceReader):
     """Reads a table once."""
 
     def __init__(self, options: BatchOptions, schema: StructType) -> None:
@@ -58,8 +58,8 @@ class Reader(DataSourceReader):
         self._shape = shape_of(options.source, schema)
         self._conditions = [
             *conditions_of(options.source),
-            *([Condition("day", Operator.AT_LEAST, (options.first,))] if options.first else ()),
-            *([Condition("day", Operator.AT_MOST, (options.last,))] if options.last else ()),
+            *([ColumnCondition("day", Operator.AT_LEAST, (options.first,))] if options.first else ()),
+            *([ColumnCondition("day", Operator.AT_MOST, (options.last,))] if options.last else ()),
         ]
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -69,7 +69,7 @@ class Reader(DataSourceReader):
             PgQueueError: the table cannot be read; no task has started.
         """
         source = self._options.source
-        with extract.planning(source.database(), snapshot=self._options.snapshot) as planner:
+        with extract.open_planner(source.database(), snapshot=self._options.snapshot) as planner:
             dealer = Dealer(planner, self._options, self._shape.wanted, self._conditions)
             return [InputPartition(task) for task in dealer.tasks()]
 
@@ -78,7 +78,7 @@ class Reader(DataSourceReader):
         return read_part(self._options.source, self._shape, partition)
 
 
-class FilteringReader(Reader):
+class FilteringReader(TableReader):
     """Reads a table once, and takes Spark's filters.
 
     Spark (4.1 to 4.3 at least) keeps one plan for each ``load()``, made with the last filter. So a DataFrame that is used
@@ -90,7 +90,7 @@ class FilteringReader(Reader):
         """Take the filters that PostgreSQL decides exactly as Spark would; return the others."""
         left = []
         for one in filters:
-            condition = taken(self._options.source.table, one)
+            condition = pushed_condition(self._options.source.table, one)
             if condition is None:
                 left.append(one)
             else:
@@ -98,17 +98,17 @@ class FilteringReader(Reader):
         return left
 
 
-def reader_of(options: BatchOptions, schema: StructType) -> Reader:
+def reader_of(options: BatchOptions, schema: StructType) -> TableReader:
     """The reader that the options ask for."""
-    return (FilteringReader if options.pushdown else Reader)(options, schema)
+    return (FilteringReader if options.pushdown else TableReader)(options, schema)
 
 
-def conditions_of(source: Source) -> list[Condition]:
+def conditions_of(source: ReadSource) -> list[ColumnCondition]:
     """The conditions for the rows that the options ask for."""
-    return [Condition(column, Operator.IN, values) for column, values in source.only.items()]
+    return [ColumnCondition(column, Operator.IN, values) for column, values in source.only.items()]
 
 
-def shape_of(source: Source, schema: StructType) -> Shape:
+def shape_of(source: ReadSource, schema: StructType) -> Shape:
     """The shape of a read's rows, checked.
 
     Raises:
@@ -123,7 +123,7 @@ def shape_of(source: Source, schema: StructType) -> Shape:
     return Shape(source.name, schema)
 
 
-def read_part(source: Source, shape: Shape, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_part(source: ReadSource, shape: Shape, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of a part; no rows for the empty part that Spark makes when there are no parts."""
     for batch in fetch(source.dsn, partition.value or ()):
         yield shape.fitted(batch)

@@ -26,13 +26,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import PipelineError
-from pgqueue.spark.reading.dealing import kept_at_all
-from pgqueue.spark.reading.fetching import Fetch, Kept
+from pgqueue.spark.reading.fetching import Fetch, KeptPieces
 from pgqueue.spark.reading.options import EARLIEST, StreamOptions
+from pgqueue.spark.reading.page_ranges import kept_at_all
 from pgqueue.spark.reading.reader import conditions_of, read_part, shape_of
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
-from pgqueue.store.pipeline.extract import GROUPS_AT_ONCE, Planner, State
+from pgqueue.store.pipeline.extract import GROUPS_AT_ONCE, DatabaseState, Planner
 from pgqueue.store.pipeline.extract_tables import HISTORY
 
 QUIET = timedelta(seconds=0.2)
@@ -143,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_part(self._options.source, self._shape, partition)
 
     def _planning(self) -> AbstractContextManager[Planner]:
-        return extract.planning(self._options.source.database())
+        return extract.open_planner(self._options.source.database())
 
     def _leave_alone(self) -> None:
         time.sleep(max(0.0, self._look_again - time.monotonic()))
@@ -177,10 +177,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             shares = 1 if rows < 2 * aim else -(-rows // aim)  # many jobs may have ended in one transaction
             yield from (Range(first, after, share, shares) for share in range(shares))
 
-    def _fetch(self, planner: Planner, one: Range, kept: Kept | None) -> Fetch:
+    def _fetch(self, planner: Planner, one: Range, kept: KeptPieces | None) -> Fetch:
         table = self._options.source.table
         conditions = [
-            *(where.asked(table, condition) for condition in conditions_of(self._options.source)),
+            *(where.condition_sql(table, condition) for condition in conditions_of(self._options.source)),
             where.ended_between(one.first, one.after, share=one.share, of=one.shares),
         ]
         return Fetch(
@@ -188,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kept=kept,
         )
 
-    def _kept(self, planner: Planner, begun: Offset) -> Kept | None:
+    def _kept(self, planner: Planner, begun: Offset) -> KeptPieces | None:
         """What must exist until a batch is read: the days that may hold its rows.
 
         Raises:
@@ -198,7 +198,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if HISTORY not in table.of or not self._options.fail_on_data_loss:
             return None
         pieces = [piece for piece in planner.run(extract.pieces(table)) if piece.table == HISTORY]
-        lost = dropped(begun, {piece.day for piece in pieces if piece.day})
+        lost = dropped_days(begun, {piece.day for piece in pieces if piece.day})
         if lost:
             raise PipelineError(
                 f"the history of {', '.join(map(str, lost))} was dropped before this stream had read all of it; "
@@ -208,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = [p for p in pieces if p.day is None or p.day in begun.days or p.day > begun.at.date()]
         return kept_at_all(planner, read)
 
-    def _offset_of(self, written: dict[str, Any], state: State) -> Offset:
+    def _offset_of(self, written: dict[str, Any], state: DatabaseState) -> Offset:
         """An offset, if it is one of this database.
 
         Raises:
@@ -236,7 +236,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return offset
 
-    def _plain_offset(self, planner: Planner, state: State, horizon: int) -> dict[str, Any]:
+    def _plain_offset(self, planner: Planner, state: DatabaseState, horizon: int) -> dict[str, Any]:
         offset = Offset(
             horizon=horizon,
             system=state.system,
@@ -247,7 +247,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return cast("dict[str, Any]", msgspec.to_builtins(offset))
 
-    def _unread(self, planner: Planner, state: State, horizon: int) -> Iterator[date]:
+    def _unread(self, planner: Planner, state: DatabaseState, horizon: int) -> Iterator[date]:
         """The days that may hold rows from a transaction on; at the start of a query, all days that hold rows."""
         if HISTORY not in self._options.source.table.of:
             return
@@ -257,7 +257,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield piece.day
 
 
-def dropped(begun: Offset, there: Collection[date]) -> list[date]:
+def dropped_days(begun: Offset, there: Collection[date]) -> list[date]:
     """The days that were dropped although they may have held rows after an offset.
 
     Args:

@@ -22,12 +22,12 @@ from pgqueue.spark.report.rule_unusual import (
     MATTERS_JOBS,
     SILENCE,
     WAIT,
-    Finding,
     Hours,
+    UnusualHour,
     count_week,
     judge,
 )
-from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
 from pgqueue.spark.report.verdicts import verdicts
 
 if TYPE_CHECKING:
@@ -45,19 +45,19 @@ FOUND = (
     "score double, weeks int"
 )
 COLUMNS = (
-    Column("queue", "Queue", Kind.TEXT),
-    Column("task", "Task", Kind.TEXT),
-    Column("first_hour", "From (UTC)", Kind.HOUR),
-    Column("hours", "Hours", Kind.COUNT),
-    Column("metric", "", Kind.TEXT),
-    Column("value", "", Kind.NUMBER),
-    Column("usual", "", Kind.NUMBER),
-    Column("lowest", "", Kind.NUMBER),
-    Column("highest", "", Kind.NUMBER),
-    Column("score", "", Kind.NUMBER),
-    Column("former_weeks", "Former weeks", Kind.COUNT),
-    Column("last_hour", "", Kind.HOUR),
-    Column("finding", "What happened", Kind.TEXT),
+    ReportColumn("queue", "Queue", ValueKind.TEXT),
+    ReportColumn("task", "Task", ValueKind.TEXT),
+    ReportColumn("first_hour", "From (UTC)", ValueKind.HOUR),
+    ReportColumn("hours", "Hours", ValueKind.COUNT),
+    ReportColumn("metric", "", ValueKind.TEXT),
+    ReportColumn("value", "", ValueKind.NUMBER),
+    ReportColumn("usual", "", ValueKind.NUMBER),
+    ReportColumn("lowest", "", ValueKind.NUMBER),
+    ReportColumn("highest", "", ValueKind.NUMBER),
+    ReportColumn("score", "", ValueKind.NUMBER),
+    ReportColumn("former_weeks", "Former weeks", ValueKind.COUNT),
+    ReportColumn("last_hour", "", ValueKind.HOUR),
+    ReportColumn("finding", "What happened", ValueKind.TEXT),
 )
 
 
@@ -79,7 +79,7 @@ class Episode:
     first: int
     last: int
     hours: int
-    peak: Finding
+    peak: UnusualHour
 
     @property
     def better(self) -> bool:
@@ -93,31 +93,31 @@ class Episode:
 
 
 def findings(rollups: Rollups) -> "DataFrame":
-    """Every unusual hour of the reported week: queue, task, and the columns of ``Finding``."""
-    return _tasks(rollups).groupBy("queue", "task").applyInArrow(_judged(rollups.period), FOUND)
+    """Every unusual hour of the reported week: queue, task, and the columns of ``UnusualHour``."""
+    return _tasks(rollups).groupBy("queue", "task").applyInArrow(_judge_hours(rollups.period), FOUND)
 
 
-def collected(rollups: Rollups) -> list[tuple[str, str, Finding]]:
+def unusual_hours(rollups: Rollups) -> list[tuple[str, str, UnusualHour]]:
     """The unusual hours with the highest scores: queue, task, finding."""
     rows = (
         findings(rollups).orderBy(F.abs("score").desc(), "hour", "queue", "task").limit(MOST_HOURS).collect()
     )
-    return [(row.queue, row.task, Finding(*row[2:])) for row in rows]
+    return [(row.queue, row.task, UnusualHour(*row[2:])) for row in rows]
 
 
 def section(rollups: Rollups) -> Section:
     """The answer."""
     if not _comparable(rollups.period):
         return _section(
-            State.UNKNOWN,
+            SectionState.UNKNOWN,
             f"Not enough weeks to tell: an hour is compared with the same weekday and hour of {FEWEST_WEEKS} former weeks "
             f"or more, and the lake holds {words.some(len(rollups.period.days), 'day')} up to now.",
         )
-    found = collected(rollups)
-    episodes = sorted(merged(found), key=lambda one: one.rank)
+    found = unusual_hours(rollups)
+    episodes = sorted(merge_hours(found), key=lambda one: one.rank)
     if not episodes:
         return _section(
-            State.OK, "No task had an hour out of line with the same weekday and hour of former weeks."
+            SectionState.OK, "No task had an hour out of line with the same weekday and hour of former weeks."
         )
     sentences = tuple(sentence(one) for one in episodes)
     bad = sum(1 for one in episodes if not one.better)
@@ -127,7 +127,7 @@ def section(rollups: Rollups) -> Section:
     )
     answer = f"{often} out of line with former weeks.{better}{_together(found)}"
     return _section(
-        State.LOOK if bad else State.OK,
+        SectionState.LOOK if bad else SectionState.OK,
         f"{answer} First: {sentences[0]}",
         findings=sentences,
         tables=(_table(episodes, sentences),),
@@ -135,14 +135,14 @@ def section(rollups: Rollups) -> Section:
     )
 
 
-def merged(found: Iterable[tuple[str, str, Finding]]) -> list[Episode]:
+def merge_hours(found: Iterable[tuple[str, str, UnusualHour]]) -> list[Episode]:
     """Joins consecutive unusual hours of one task and kind into episodes."""
-    lines: dict[tuple[str, str, str, bool], list[Finding]] = {}
+    lines: dict[tuple[str, str, str, bool], list[UnusualHour]] = {}
     for queue, task, one in found:
         lines.setdefault((queue, task, one.metric, one.score > 0), []).append(one)
     episodes = []
     for (queue, task, *_), line in lines.items():
-        run: list[Finding] = []
+        run: list[UnusualHour] = []
         for one in sorted(line, key=lambda one: one.hour):
             if run and one.hour > run[-1].hour + 1:
                 episodes.append(_episode(queue, task, run))
@@ -177,7 +177,7 @@ def sentence(one: Episode) -> str:
     )
 
 
-def _episode(queue: str, task: str, run: Sequence[Finding]) -> Episode:
+def _episode(queue: str, task: str, run: Sequence[UnusualHour]) -> Episode:
     peak = max(run, key=lambda one: abs(one.score))
     return Episode(queue=queue, task=task, first=run[0].hour, last=run[-1].hour, hours=len(run), peak=peak)
 
@@ -202,7 +202,7 @@ def _tasks(rollups: Rollups) -> "DataFrame":
     )
 
 
-def _judged(period: Period) -> "Callable[[pa.Table], pa.Table]":
+def _judge_hours(period: Period) -> "Callable[[pa.Table], pa.Table]":
     known, start = period.known, period.start
 
     def judged(table: pa.Table) -> pa.Table:
@@ -234,7 +234,7 @@ def _hours(table: pa.Table) -> Hours:
     return Hours(hour=hour, jobs=jobs, attempts=attempts, failed=failed, wait=wait)
 
 
-def _together(found: Iterable[tuple[str, str, Finding]]) -> str:
+def _together(found: Iterable[tuple[str, str, UnusualHour]]) -> str:
     """A sentence, if many tasks were out of line in the same hour."""
     tasks: Counter[int] = Counter()
     for hour in {(one.hour, queue, task) for queue, task, one in found}:
@@ -248,7 +248,7 @@ def _together(found: Iterable[tuple[str, str, Finding]]) -> str:
     )
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table((), ()),))
     return Section(
         name="anomalies",
@@ -270,7 +270,7 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
     )
 
 
-def _table(episodes: Sequence[Episode], sentences: Sequence[str]) -> Table:
+def _table(episodes: Sequence[Episode], sentences: Sequence[str]) -> ReportTable:
     rows = tuple(
         (
             *(one.queue, one.task, one.first, one.hours, one.peak.metric, one.peak.value, one.peak.usual),
@@ -278,7 +278,7 @@ def _table(episodes: Sequence[Episode], sentences: Sequence[str]) -> Table:
         )
         for one, said in zip(episodes, sentences, strict=True)
     )
-    return Table(
+    return ReportTable(
         name="anomalies",
         caption="Times at which a task was out of line, worst first",
         columns=COLUMNS,
@@ -286,7 +286,7 @@ def _table(episodes: Sequence[Episode], sentences: Sequence[str]) -> Table:
     )
 
 
-def _drawable(peak: Finding) -> bool:
+def _drawable(peak: UnusualHour) -> bool:
     """Whether the counts make a picture; one job a night does not."""
     return peak.metric in {JOBS, SILENCE} and max(peak.usual, peak.value) >= MATTERS_JOBS
 

@@ -11,21 +11,21 @@ from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import forecast
 from pgqueue.spark.report.rollups import DAY, WEEK_DAYS, Rollups
 from pgqueue.spark.report.rule_forecast import FEWEST_DAYS, Crossing, Fit, crossing, fit
-from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
 
 HOUR_SECONDS = 3_600
 LEVELS = (0.8, 1.0)
 COLUMNS = (
-    Column("measure", "What", Kind.TEXT),
-    Column("level", "Reaches", Kind.SHARE),
-    Column("now", "Now", Kind.SHARE),
-    Column("growth_a_week", "Grows by, a week", Kind.SHARE),
-    Column("earliest", "Earliest", Kind.DAY),
-    Column("likely", "Likely", Kind.DAY),
-    Column("latest", "Latest", Kind.DAY),
-    Column("days_fitted", "Days it is based on", Kind.COUNT),
-    Column("days_ahead", "Days looked ahead", Kind.COUNT),
-    Column("finding", "", Kind.TEXT),
+    ReportColumn("measure", "What", ValueKind.TEXT),
+    ReportColumn("level", "Reaches", ValueKind.SHARE),
+    ReportColumn("now", "Now", ValueKind.SHARE),
+    ReportColumn("growth_a_week", "Grows by, a week", ValueKind.SHARE),
+    ReportColumn("earliest", "Earliest", ValueKind.DAY),
+    ReportColumn("likely", "Likely", ValueKind.DAY),
+    ReportColumn("latest", "Latest", ValueKind.DAY),
+    ReportColumn("days_fitted", "Days it is based on", ValueKind.COUNT),
+    ReportColumn("days_ahead", "Days looked ahead", ValueKind.COUNT),
+    ReportColumn("finding", "", ValueKind.TEXT),
 )
 
 
@@ -65,25 +65,26 @@ class Outlook:
 
 def section(rollups: Rollups) -> Section:
     """The answer."""
-    days = measured(rollups)
+    days = daily_loads(rollups)
     recent = [one.capacity for one in days if one.day >= rollups.period.first_day and one.capacity > 0]
     if not recent:
         return _section(
-            State.UNKNOWN, "No worker is known to have run in the reported week, so there is no capacity."
+            SectionState.UNKNOWN,
+            "No worker is known to have run in the reported week, so there is no capacity.",
         )
     capacity = median(recent)
     now = sum(one.busy for one in days if one.day >= rollups.period.first_day) / sum(recent)
     if len(days) < FEWEST_DAYS:
         return _section(
-            State.UNKNOWN,
+            SectionState.UNKNOWN,
             f"Not enough days for a forecast: it takes {FEWEST_DAYS}, and the lake holds {len(days)} up to now. In the "
             f"reported week the workers were busy {words.share(now)} of their time.",
         )
     outlooks = outlook(days, capacity, rollups.period.until)
-    return _answered(outlooks, days, capacity, rollups.period.until)
+    return _answer_section(outlooks, days, capacity, rollups.period.until)
 
 
-def measured(rollups: Rollups) -> list[Daily]:
+def daily_loads(rollups: Rollups) -> list[Daily]:
     """The load of each day that the lake holds."""
     slots = F.sum(F.col("concurrency") * F.col("alive_seconds")).alias("slots")
     by_hour = rollups.busy.join(rollups.workers.groupBy("at").agg(slots), "at", "full_outer")
@@ -147,7 +148,9 @@ def _daily(day: int, row: Any) -> Daily:  # noqa: ANN401 - a Row of Spark's, or 
     )
 
 
-def _answered(outlooks: Sequence[Outlook], days: Sequence[Daily], capacity: float, until: int) -> Section:
+def _answer_section(
+    outlooks: Sequence[Outlook], days: Sequence[Daily], capacity: float, until: int
+) -> Section:
     rows = [
         (one, level, crossed, sentence(one, level, crossed, until))
         for one in outlooks
@@ -167,7 +170,7 @@ def _answered(outlooks: Sequence[Outlook], days: Sequence[Daily], capacity: floa
         else f"In the reported week the workers were busy {words.share(day.now)} of their time. "
     )
     return _section(
-        State.LOOK if soon else State.OK,
+        SectionState.LOOK if soon else SectionState.OK,
         f"{now}{growth}{first}",
         findings=tuple(said for *_, said in rows),
         tables=(_table(rows),),
@@ -187,7 +190,7 @@ def _growth(one: Outlook) -> str:
     )
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table(()),))
     return Section(
         name="capacity",
@@ -209,8 +212,8 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
     )
 
 
-def _table(rows: Sequence[tuple[Outlook, float, Crossing, str]]) -> Table:
-    return Table(
+def _table(rows: Sequence[tuple[Outlook, float, Crossing, str]]) -> ReportTable:
+    return ReportTable(
         name="capacity",
         caption="When the load reaches 80% and 100% of today's capacity (\N{EN DASH}: not as far as can be seen)",
         columns=COLUMNS,

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pgqueue.spark.report import words
 from pgqueue.spark.report.rollups import Rollups
 from pgqueue.spark.report.rule_unusual import WEEK
-from pgqueue.spark.report.section import Column, Kind, Section, State, Table
+from pgqueue.spark.report.section import ReportColumn, ReportTable, Section, SectionState, ValueKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -21,7 +21,7 @@ def section(rollups: Rollups) -> Section:
     rows = _rows(rollups)
     if not rows:
         return _section(
-            State.UNKNOWN,
+            SectionState.UNKNOWN,
             "No job of the reported week has a tenant, so no cost can be told apart. Say in pipeline.toml where a job's "
             'arguments name one, such as tenant = "$.tenant", and roll up again.',
         )
@@ -30,7 +30,7 @@ def section(rollups: Rollups) -> Section:
     total = sum(row.cost or 0.0 for row in rows)
     priced = f"{counted} together: {_price(total, rollups)}." if total else f"{counted} had jobs."
     return _section(
-        State.INFO,
+        SectionState.INFO,
         f"Most run time: {sentence(first, rollups)} {priced}",
         findings=tuple(sentence(row, rollups) for row in rows),
         tables=(_table(rows, rollups.currency),),
@@ -76,17 +76,17 @@ def _rows(rollups: Rollups) -> list["Row"]:
     )
 
 
-def _table(rows: Sequence["Row"], currency: str = "") -> Table:
+def _table(rows: Sequence["Row"], currency: str = "") -> ReportTable:
     currency = words.clean(currency)
     columns = (
-        Column("tenant", "Tenant", Kind.TEXT),
-        Column("jobs", "Jobs", Kind.COUNT),
-        Column("run_seconds", "Run time", Kind.SECONDS),
-        Column("share", "Of all", Kind.SHARE),
-        Column("cost", f"Cost, {currency}" if currency else "Cost", Kind.MONEY),
-        Column("run_seconds_before", "Run time the week before", Kind.SECONDS),
+        ReportColumn("tenant", "Tenant", ValueKind.TEXT),
+        ReportColumn("jobs", "Jobs", ValueKind.COUNT),
+        ReportColumn("run_seconds", "Run time", ValueKind.SECONDS),
+        ReportColumn("share", "Of all", ValueKind.SHARE),
+        ReportColumn("cost", f"Cost, {currency}" if currency else "Cost", ValueKind.MONEY),
+        ReportColumn("run_seconds_before", "Run time the week before", ValueKind.SECONDS),
     )
-    return Table(
+    return ReportTable(
         name="costs",
         caption="Tenants, most run time first",
         columns=columns,
@@ -94,7 +94,7 @@ def _table(rows: Sequence["Row"], currency: str = "") -> Table:
     )
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table(()),))
     return Section(
         name="costs",

@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pgqueue.spark.report import words
-from pgqueue.spark.report.plots import pushed
+from pgqueue.spark.report.plots import draw_crowding
 from pgqueue.spark.report.rollups import RECENT_DAYS, Rollups
 from pgqueue.spark.report.rule_crowd import BIG_SHARE, FEWEST_KNOWN, Crowding, Sharing, judge
-from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
 from pgqueue.spark.report.verdicts import verdicts
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ FOUND = (
     "cost double, others bigint"
 )
 COLUMNS = (
-    Column("tenant", "Tenant", Kind.TEXT),
-    Column("queue", "Queue", Kind.TEXT),
-    Column("hours", "Hours in which others were slowed", Kind.COUNT),
-    Column("big_hours", "Its big hours", Kind.COUNT),
-    Column("share", "Run time it took in them", Kind.SHARE),
-    Column("others_wait", "Others waited", Kind.SECONDS),
-    Column("others_usual_wait", "Usually", Kind.SECONDS),
-    Column("others_jobs", "Jobs of others", Kind.COUNT),
-    Column("extra_wait_seconds", "Waited longer in all", Kind.SECONDS),
-    Column("finding", "", Kind.TEXT),
+    ReportColumn("tenant", "Tenant", ValueKind.TEXT),
+    ReportColumn("queue", "Queue", ValueKind.TEXT),
+    ReportColumn("hours", "Hours in which others were slowed", ValueKind.COUNT),
+    ReportColumn("big_hours", "Its big hours", ValueKind.COUNT),
+    ReportColumn("share", "Run time it took in them", ValueKind.SHARE),
+    ReportColumn("others_wait", "Others waited", ValueKind.SECONDS),
+    ReportColumn("others_usual_wait", "Usually", ValueKind.SECONDS),
+    ReportColumn("others_jobs", "Jobs of others", ValueKind.COUNT),
+    ReportColumn("extra_wait_seconds", "Waited longer in all", ValueKind.SECONDS),
+    ReportColumn("finding", "", ValueKind.TEXT),
 )
 
 
-class Found(NamedTuple):
+class CrowdingTenant(NamedTuple):
     """A tenant that crowds others in a queue."""
 
     queue: str
@@ -52,23 +52,26 @@ def section(rollups: Rollups) -> Section:
     ).first()
     if tenants is None or not tenants.tenants:
         return _section(
-            State.UNKNOWN,
+            SectionState.UNKNOWN,
             'No job has a tenant. Say in pipeline.toml where a job\'s arguments name one, such as tenant = "$.tenant", '
             "and roll up again.",
         )
     if tenants.hours < FEWEST_KNOWN:
         return _section(
-            State.UNKNOWN, f"Not enough to tell: jobs ended in fewer than {FEWEST_KNOWN} different hours."
+            SectionState.UNKNOWN,
+            f"Not enough to tell: jobs ended in fewer than {FEWEST_KNOWN} different hours.",
         )
-    found = _collected(rollups)
+    found = _crowding_tenants(rollups)
     if not found:
         counted = words.some(tenants.tenants, "tenant")
-        return _section(State.OK, f"No tenant crowded others in {RECENT_DAYS} days ({counted} looked at).")
+        return _section(
+            SectionState.OK, f"No tenant crowded others in {RECENT_DAYS} days ({counted} looked at)."
+        )
     sentences = tuple(sentence(one) for one in found)
     new = any(one.crowding.hours[-1] >= rollups.period.begin for one in found)
     when = f"in {RECENT_DAYS} days" if new else "in former weeks, none in the reported week"
     return _section(
-        State.LOOK if new else State.OK,
+        SectionState.LOOK if new else SectionState.OK,
         f"{words.some(len({one.tenant for one in found}), 'tenant')} crowded others {when}. Most of all: {sentences[0]}",
         findings=sentences,
         tables=(_table(found, sentences),),
@@ -76,7 +79,7 @@ def section(rollups: Rollups) -> Section:
     )
 
 
-def sentence(one: Found) -> str:
+def sentence(one: CrowdingTenant) -> str:
     """A sentence that says what happened."""
     what = one.crowding
     first = words.hour(what.hours[0])
@@ -126,13 +129,15 @@ def sharing(rollups: Rollups) -> "DataFrame":
     )
 
 
-def _collected(rollups: Rollups) -> list[Found]:
-    judged = sharing(rollups).groupBy("queue", "tenant").applyInArrow(_judged(rollups.period.recent), FOUND)
+def _crowding_tenants(rollups: Rollups) -> list[CrowdingTenant]:
+    judged = (
+        sharing(rollups).groupBy("queue", "tenant").applyInArrow(_judge_tenants(rollups.period.recent), FOUND)
+    )
     rows = judged.orderBy(F.col("cost").desc(), "queue", "tenant").limit(MOST).collect()
-    return [Found(row.queue, row.tenant, Crowding(tuple(row.hours), *row[3:])) for row in rows]
+    return [CrowdingTenant(row.queue, row.tenant, Crowding(tuple(row.hours), *row[3:])) for row in rows]
 
 
-def _judged(begin: int) -> "Callable[[pa.Table], pa.Table]":
+def _judge_tenants(begin: int) -> "Callable[[pa.Table], pa.Table]":
     def judged(table: pa.Table) -> pa.Table:
         hour = np.asarray(table["at"], dtype=np.int64)
         names = ("own_run", "other_run", "other_jobs", "other_wait")
@@ -158,7 +163,7 @@ _ARROW = {
 }
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table((), ()),))
     return Section(
         name="crowding",
@@ -180,7 +185,7 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
     )
 
 
-def _table(found: Sequence[Found], sentences: Sequence[str]) -> Table:
+def _table(found: Sequence[CrowdingTenant], sentences: Sequence[str]) -> ReportTable:
     rows = tuple(
         (
             *(one.tenant, one.queue, len(one.crowding.hours), one.crowding.big, one.crowding.share),
@@ -188,10 +193,10 @@ def _table(found: Sequence[Found], sentences: Sequence[str]) -> Table:
         )
         for one, said in zip(found, sentences, strict=True)
     )
-    return Table(name="crowding", caption="Tenants that crowded others", columns=COLUMNS, rows=rows)
+    return ReportTable(name="crowding", caption="Tenants that crowded others", columns=COLUMNS, rows=rows)
 
 
-def _plots(rollups: Rollups, found: Sequence[Found]) -> Iterable[Plot]:
+def _plots(rollups: Rollups, found: Sequence[CrowdingTenant]) -> Iterable[Plot]:
     for one in found:
         begin, end = rollups.period.around(one.crowding.hours[0], one.crowding.hours[-1])
         own = (
@@ -204,7 +209,7 @@ def _plots(rollups: Rollups, found: Sequence[Found]) -> Iterable[Plot]:
         yield Plot(
             title=f"Queue {queue}: what {who} took, and how long the others waited",
             says=f"The share of run time that {who} took in queue {queue}, hour by hour, over the mean wait of the others.",
-            draw=pushed(
+            draw=draw_crowding(
                 begin,
                 end,
                 {

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pgqueue.spark.report import words
 from pgqueue.spark.report.rollups import WEEK_DAYS, Rollups
-from pgqueue.spark.report.section import Column, Kind, Section, State, Table
+from pgqueue.spark.report.section import ReportColumn, ReportTable, Section, SectionState, ValueKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 MOST = 500
 NEW_SHARE = 0.05
 COLUMNS = (
-    Column("queue", "Queue", Kind.TEXT),
-    Column("task", "Task", Kind.TEXT),
-    Column("error_type", "Error", Kind.TEXT),
-    Column("reason", "Reason", Kind.TEXT),
-    Column("failures", "Failed attempts", Kind.COUNT),
-    Column("share", "Of all", Kind.SHARE),
-    Column("dead", "Jobs dead", Kind.COUNT),
-    Column("former_week", "In a former week", Kind.NUMBER),
-    Column("news", "", Kind.TEXT),
-    Column("sample", "For example", Kind.TEXT),
+    ReportColumn("queue", "Queue", ValueKind.TEXT),
+    ReportColumn("task", "Task", ValueKind.TEXT),
+    ReportColumn("error_type", "Error", ValueKind.TEXT),
+    ReportColumn("reason", "Reason", ValueKind.TEXT),
+    ReportColumn("failures", "Failed attempts", ValueKind.COUNT),
+    ReportColumn("share", "Of all", ValueKind.SHARE),
+    ReportColumn("dead", "Jobs dead", ValueKind.COUNT),
+    ReportColumn("former_week", "In a former week", ValueKind.NUMBER),
+    ReportColumn("news", "", ValueKind.TEXT),
+    ReportColumn("sample", "For example", ValueKind.TEXT),
 )
 
 
@@ -32,12 +32,12 @@ def section(rollups: Rollups) -> Section:
     """The answer."""
     rows = _rows(rollups)
     if not rows:
-        return _section(State.OK, "No attempt failed in the reported week.")
+        return _section(SectionState.OK, "No attempt failed in the reported week.")
     first = rows[0]
     new = [row for row in rows if row.news == "new" and row.share >= NEW_SHARE]
     said = f" New this week: {sentence(new[0])}" if new and new[0] is not first else ""
     return _section(
-        State.LOOK if new else State.OK,
+        SectionState.LOOK if new else SectionState.OK,
         f"Most often: {sentence(first)}{said}",
         findings=tuple(sentence(row) for row in rows),
         tables=(_table(rows),),
@@ -84,12 +84,14 @@ def _rows(rollups: Rollups) -> list["Row"]:
     )
 
 
-def _table(rows: Sequence["Row"]) -> Table:
+def _table(rows: Sequence["Row"]) -> ReportTable:
     caption = "Reasons for failed attempts, most frequent first"
-    return Table(name="failures", caption=caption, columns=COLUMNS, rows=tuple(tuple(row) for row in rows))
+    return ReportTable(
+        name="failures", caption=caption, columns=COLUMNS, rows=tuple(tuple(row) for row in rows)
+    )
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table(()),))
     return Section(
         name="failures",

@@ -99,7 +99,7 @@ def _adopt(root: ET.Element, name: str) -> None:
         element.tag = element.tag.removeprefix(SVG)
         attributes = {key.removeprefix(XLINK): value for key, value in element.attrib.items()}
         own = attributes.pop("id", None)
-        attributes = {key: _renamed(_coloured(value), name) for key, value in attributes.items()}
+        attributes = {key: _rename_ids(_colour_text(value), name) for key, value in attributes.items()}
         if own in used:
             attributes["id"] = f"{name}-{own}"
         element.attrib.clear()
@@ -111,11 +111,11 @@ def _values(root: ET.Element) -> Iterator[str]:
         yield from element.attrib.values()
 
 
-def _renamed(value: str, name: str) -> str:
+def _rename_ids(value: str, name: str) -> str:
     return _REFERENCE.sub(lambda found: f"{found[1]}{name}-{found[2]}", value)
 
 
-def _coloured(value: str) -> str:
+def _colour_text(value: str) -> str:
     for colour, variable in NAMES.items():
         value = value.replace(colour, f"var({variable})")
     return value

@@ -12,22 +12,22 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pgqueue.spark.report import words
 from pgqueue.spark.report.rollups import Rollups
-from pgqueue.spark.report.section import Column, Kind, Section, State, Table
+from pgqueue.spark.report.section import ReportColumn, ReportTable, Section, SectionState, ValueKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
 COLUMNS = (
-    Column("queue", "Queue", Kind.TEXT),
-    Column("objective", "Promised", Kind.SHARE),
-    Column("attained", "Kept in the week", Kind.SHARE),
-    Column("jobs", "Jobs", Kind.COUNT),
-    Column("missed", "Missed", Kind.COUNT),
-    Column("burn", "Burn", Kind.NUMBER),
-    Column("worst_task", "Task that missed most", Kind.TEXT),
-    Column("worst_missed", "of which it missed", Kind.COUNT),
-    Column("attained_before", "Kept in former weeks", Kind.SHARE),
-    Column("finding", "", Kind.TEXT),
+    ReportColumn("queue", "Queue", ValueKind.TEXT),
+    ReportColumn("objective", "Promised", ValueKind.SHARE),
+    ReportColumn("attained", "Kept in the week", ValueKind.SHARE),
+    ReportColumn("jobs", "Jobs", ValueKind.COUNT),
+    ReportColumn("missed", "Missed", ValueKind.COUNT),
+    ReportColumn("burn", "Burn", ValueKind.NUMBER),
+    ReportColumn("worst_task", "Task that missed most", ValueKind.TEXT),
+    ReportColumn("worst_missed", "of which it missed", ValueKind.COUNT),
+    ReportColumn("attained_before", "Kept in former weeks", ValueKind.SHARE),
+    ReportColumn("finding", "", ValueKind.TEXT),
 )
 
 
@@ -36,7 +36,7 @@ def section(rollups: Rollups) -> Section:
     rows = _rows(rollups)
     if not rows:
         return _section(
-            State.UNKNOWN,
+            SectionState.UNKNOWN,
             "No objectives are set, or no job of theirs ended in the reported week. Set one with [[slo]] in pipeline.toml, "
             "and roll up again.",
         )
@@ -48,7 +48,10 @@ def section(rollups: Rollups) -> Section:
         else f"All {words.some(len(rows), 'objective')} met. The closest: {sentences[0]}"
     )
     return _section(
-        State.LOOK if missed else State.OK, answer, findings=sentences, tables=(_table(rows, sentences),)
+        SectionState.LOOK if missed else SectionState.OK,
+        answer,
+        findings=sentences,
+        tables=(_table(rows, sentences),),
     )
 
 
@@ -96,8 +99,8 @@ def _rows(rollups: Rollups) -> list["Row"]:
     return answer.orderBy(F.col("burn").desc(), "queue").collect()
 
 
-def _table(rows: Sequence["Row"], sentences: Sequence[str]) -> Table:
-    return Table(
+def _table(rows: Sequence["Row"], sentences: Sequence[str]) -> ReportTable:
+    return ReportTable(
         name="objectives",
         caption="Objectives, the one that spends its budget fastest first",
         columns=COLUMNS,
@@ -105,7 +108,7 @@ def _table(rows: Sequence["Row"], sentences: Sequence[str]) -> Table:
     )
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table((), ()),))
     return Section(
         name="objectives",

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import hourly
 from pgqueue.spark.report.rollups import WEEK_DAYS, Rollups
-from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -18,19 +18,19 @@ DRAWN = 5
 OTHERS = "all others"
 RANKS = (0.5, 0.9, 0.99)
 COLUMNS = (
-    Column("queue", "Queue", Kind.TEXT),
-    Column("jobs", "Jobs", Kind.COUNT),
-    Column("succeeded", "Succeeded", Kind.SHARE),
-    Column("cancelled", "Cancelled", Kind.COUNT),
-    Column("dead", "Dead", Kind.COUNT),
-    Column("retries", "Retries", Kind.COUNT),
-    Column("wait_p50", "Half waited over", Kind.SECONDS),
-    Column("wait_p90", "1 in 10 waited over", Kind.SECONDS),
-    Column("wait_p99", "1 in 100 waited over", Kind.SECONDS),
-    Column("run_p50", "Half ran over", Kind.SECONDS),
-    Column("run_p90", "1 in 10 ran over", Kind.SECONDS),
-    Column("run_p99", "1 in 100 ran over", Kind.SECONDS),
-    Column("jobs_former_week", "Jobs in a former week", Kind.COUNT),
+    ReportColumn("queue", "Queue", ValueKind.TEXT),
+    ReportColumn("jobs", "Jobs", ValueKind.COUNT),
+    ReportColumn("succeeded", "Succeeded", ValueKind.SHARE),
+    ReportColumn("cancelled", "Cancelled", ValueKind.COUNT),
+    ReportColumn("dead", "Dead", ValueKind.COUNT),
+    ReportColumn("retries", "Retries", ValueKind.COUNT),
+    ReportColumn("wait_p50", "Half waited over", ValueKind.SECONDS),
+    ReportColumn("wait_p90", "1 in 10 waited over", ValueKind.SECONDS),
+    ReportColumn("wait_p99", "1 in 100 waited over", ValueKind.SECONDS),
+    ReportColumn("run_p50", "Half ran over", ValueKind.SECONDS),
+    ReportColumn("run_p90", "1 in 10 ran over", ValueKind.SECONDS),
+    ReportColumn("run_p99", "1 in 100 ran over", ValueKind.SECONDS),
+    ReportColumn("jobs_former_week", "Jobs in a former week", ValueKind.COUNT),
 )
 
 
@@ -39,7 +39,7 @@ def section(rollups: Rollups) -> Section:
     rows = _rows(rollups)
     days = words.some(len(rollups.period.reported), "day")
     if not rows:
-        return _section(State.INFO, f"No job ended in the {days} reported on.")
+        return _section(SectionState.INFO, f"No job ended in the {days} reported on.")
     jobs, dead, retries = (sum(row[name] for row in rows) for name in ("jobs", "dead", "retries"))
     first = rows[0]
     answer = (
@@ -49,7 +49,7 @@ def section(rollups: Rollups) -> Section:
     )
     if len(rollups.period.reported) < WEEK_DAYS:
         answer += f" The lake holds only {days} of this week."
-    return _section(State.INFO, answer, tables=(_table(rows),), plots=(_plot(rollups, rows),))
+    return _section(SectionState.INFO, answer, tables=(_table(rows),), plots=(_plot(rollups, rows),))
 
 
 def _rows(rollups: Rollups) -> list["Row"]:
@@ -59,7 +59,7 @@ def _rows(rollups: Rollups) -> list["Row"]:
     counts = ("jobs", "succeeded", "cancelled", "dead", "retries")
     by_queue = now.groupBy("queue").agg(
         *(F.sum(name).alias(name) for name in counts),
-        *(_merged(f"{what}_sketch") for what in ("wait", "run")),
+        *(_merge_sketches(f"{what}_sketch") for what in ("wait", "run")),
     )
     former = rollups.hours.where(F.col("at") < begin).groupBy("queue").agg(F.sum("jobs").alias("former"))
     a_week = F.col("former") * (WEEK_DAYS / former_days) if former_days else F.lit(None)
@@ -77,7 +77,7 @@ def _rows(rollups: Rollups) -> list["Row"]:
     )
 
 
-def _merged(sketch: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has two kinds
+def _merge_sketches(sketch: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has two kinds
     return F.when(F.count(sketch) > 0, F.kll_merge_agg_double(sketch)).alias(sketch)
 
 
@@ -87,8 +87,8 @@ def _quantile(what: str, rank: float) -> Any:  # noqa: ANN401 - a Column has two
     return value.alias(f"{what}_p{rank * 100:.0f}")
 
 
-def _table(rows: Sequence["Row"]) -> Table:
-    return Table(
+def _table(rows: Sequence["Row"]) -> ReportTable:
+    return ReportTable(
         name="overview",
         caption="Queues in the reported week, busiest first",
         columns=COLUMNS,
@@ -117,7 +117,7 @@ def _plot(rollups: Rollups, rows: Sequence["Row"]) -> Plot:
     )
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table(()),))
     return Section(
         name="overview",

@@ -3,27 +3,27 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pgqueue.spark.report import words
-from pgqueue.spark.report.rendering import rendered
+from pgqueue.spark.report.rendering import render_page
 from pgqueue.spark.report.rollups import Period
-from pgqueue.spark.report.section import Column, Kind, Section, State, Table, Value
+from pgqueue.spark.report.section import ReportColumn, ReportTable, Section, SectionState, Value, ValueKind
 
 SHOWN = 25
 """Rows of a table that are on the page; the lake has them all."""
 
 MARKS = {
-    State.LOOK: "look here",
-    State.OK: "nothing to do",
-    State.UNKNOWN: "cannot tell",
-    State.INFO: "for information",
+    SectionState.LOOK: "look here",
+    SectionState.OK: "nothing to do",
+    SectionState.UNKNOWN: "cannot tell",
+    SectionState.INFO: "for information",
 }
-RIGHT = {Kind.COUNT, Kind.NUMBER, Kind.SECONDS, Kind.SHARE, Kind.MONEY}
-WRITTEN: Mapping[Kind, Callable[[float], str]] = {
-    Kind.COUNT: words.count,
-    Kind.SECONDS: words.span,
-    Kind.SHARE: words.share,
-    Kind.MONEY: lambda value: f"{value:,.2f}",
-    Kind.HOUR: lambda value: words.hour(int(value)),
-    Kind.DAY: lambda value: words.day(int(value)),
+RIGHT = {ValueKind.COUNT, ValueKind.NUMBER, ValueKind.SECONDS, ValueKind.SHARE, ValueKind.MONEY}
+WRITTEN: Mapping[ValueKind, Callable[[float], str]] = {
+    ValueKind.COUNT: words.count,
+    ValueKind.SECONDS: words.span,
+    ValueKind.SHARE: words.share,
+    ValueKind.MONEY: lambda value: f"{value:,.2f}",
+    ValueKind.HOUR: lambda value: words.hour(int(value)),
+    ValueKind.DAY: lambda value: words.day(int(value)),
 }
 Cell = tuple[str, str]
 """A cell's class and its text."""
@@ -37,12 +37,12 @@ def page(sections: Sequence[Section], weeks: Period | None, whose: str) -> bytes
         weeks: the weeks of the report; None: the lake is empty.
         whose: names the database.
     """
-    return rendered(
+    return render_page(
         "report",
-        title=f"Jobs of {_reported(weeks)}" if weeks else "Jobs: nothing in the lake yet",
+        title=f"Jobs of {_report_title(weeks)}" if weeks else "Jobs: nothing in the lake yet",
         about=_about(weeks, words.clean(whose)),
         sections=sections,
-        urgent_first=sorted(sections, key=lambda one: one.state is not State.LOOK),
+        urgent_first=sorted(sections, key=lambda one: one.state is not SectionState.LOOK),
         marks=MARKS,
         most=SHOWN,
         heads=_heads,
@@ -50,7 +50,7 @@ def page(sections: Sequence[Section], weeks: Period | None, whose: str) -> bytes
     )
 
 
-def shown(value: Value, kind: Kind) -> str:
+def format_value(value: Value, kind: ValueKind) -> str:
     """A value in the form of the page."""
     if value is None:
         return words.NONE
@@ -71,27 +71,27 @@ def _about(weeks: Period | None, whose: str) -> str:
     return f"{whose}. {words.some(held, 'day')} of this week {'is' if held == 1 else 'are'} in the lake; {compared}."
 
 
-def _reported(weeks: Period) -> str:
+def _report_title(weeks: Period) -> str:
     if len(weeks.reported) == 1:
         return words.day(weeks.until)
     return f"{words.day(weeks.reported[0])} to {words.day(weeks.until)}"
 
 
-def _heads(table: Table) -> list[Cell]:
+def _heads(table: ReportTable) -> list[Cell]:
     return [(_side(column), column.head) for column in table.columns if column.head]
 
 
-def _cells(table: Table) -> Iterator[list[Cell]]:
+def _cells(table: ReportTable) -> Iterator[list[Cell]]:
     """The rows that are on the page; columns without a heading are only in the lake."""
     for row in table.rows[:SHOWN]:
         yield [
-            (_side(column), shown(value, column.kind))
+            (_side(column), format_value(value, column.kind))
             for column, value in zip(table.columns, row, strict=True)
             if column.head
         ]
 
 
-def _side(column: Column) -> str:
+def _side(column: ReportColumn) -> str:
     if column.kind in RIGHT:
         return "number"
-    return "text" if column.kind is Kind.TEXT else "when"
+    return "text" if column.kind is ValueKind.TEXT else "when"

@@ -112,7 +112,9 @@ def storm_hours(begin: int, end: int, retries: Mapping[int, float], stormy: Sequ
     return draw
 
 
-def pushed(begin: int, end: int, share: Mapping[int, float], wait: Mapping[int, float], tenant: str) -> Draw:
+def draw_crowding(
+    begin: int, end: int, share: Mapping[int, float], wait: Mapping[int, float], tenant: str
+) -> Draw:
     """A tenant's share of a queue's run time, above the others' mean wait."""
 
     def draw(axes: "Axes") -> None:

@@ -16,13 +16,13 @@ from pgqueue.spark.report.rule_shift import (
     FEWEST_RUNS,
     LEAST_RATIO,
     RANKS,
-    Sample,
+    DeployWindow,
+    RunTimeSample,
     Shift,
-    Window,
     judge,
     windows,
 )
-from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -32,27 +32,27 @@ MOST_CANDIDATES = 2_000
 
 DRAWN = 2
 COLUMNS = (
-    Column("queue", "Queue", Kind.TEXT),
-    Column("task", "Task", Kind.TEXT),
-    Column("deployed_hour", "Deployed (UTC)", Kind.HOUR),
-    Column("version", "Version", Kind.TEXT),
-    Column("direction", "Became", Kind.TEXT),
-    Column("p50_before", "Half over, before", Kind.SECONDS),
-    Column("p50_after", "Half over, after", Kind.SECONDS),
-    Column("p90_before", "1 in 10 over, before", Kind.SECONDS),
-    Column("p90_after", "1 in 10 over, after", Kind.SECONDS),
-    Column("runs_before", "Runs before", Kind.COUNT),
-    Column("runs_after", "Runs after", Kind.COUNT),
-    Column("effect", "", Kind.NUMBER),
-    Column("extra_seconds_a_day", "More run time a day", Kind.SECONDS),
-    Column("window_hours", "", Kind.COUNT),
-    Column("other_deploys", "", Kind.COUNT),
-    Column("finding", "", Kind.TEXT),
+    ReportColumn("queue", "Queue", ValueKind.TEXT),
+    ReportColumn("task", "Task", ValueKind.TEXT),
+    ReportColumn("deployed_hour", "Deployed (UTC)", ValueKind.HOUR),
+    ReportColumn("version", "Version", ValueKind.TEXT),
+    ReportColumn("direction", "Became", ValueKind.TEXT),
+    ReportColumn("p50_before", "Half over, before", ValueKind.SECONDS),
+    ReportColumn("p50_after", "Half over, after", ValueKind.SECONDS),
+    ReportColumn("p90_before", "1 in 10 over, before", ValueKind.SECONDS),
+    ReportColumn("p90_after", "1 in 10 over, after", ValueKind.SECONDS),
+    ReportColumn("runs_before", "Runs before", ValueKind.COUNT),
+    ReportColumn("runs_after", "Runs after", ValueKind.COUNT),
+    ReportColumn("effect", "", ValueKind.NUMBER),
+    ReportColumn("extra_seconds_a_day", "More run time a day", ValueKind.SECONDS),
+    ReportColumn("window_hours", "", ValueKind.COUNT),
+    ReportColumn("other_deploys", "", ValueKind.COUNT),
+    ReportColumn("finding", "", ValueKind.TEXT),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RunTimeChange:
     """A task whose run time changed with a deploy.
 
     Attributes:
@@ -66,9 +66,9 @@ class Change:
 
     queue: str
     task: str
-    window: Window
-    before: Sample
-    after: Sample
+    window: DeployWindow
+    before: RunTimeSample
+    after: RunTimeSample
     shift: Shift
 
     @property
@@ -83,7 +83,7 @@ def section(rollups: Rollups) -> Section:
     rows = rollups.deploys.where(F.col("at").between(period.recent, period.end - 1)).collect()
     if not rows:
         return _section(
-            State.UNKNOWN,
+            SectionState.UNKNOWN,
             f"No deploys are known in the {RECENT_DAYS} days up to now, so nothing could be compared. Say "
             "`pgqueue pipeline deployed VERSION` when you deploy.",
         )
@@ -91,12 +91,12 @@ def section(rollups: Rollups) -> Section:
     found, left = windows(deploys, first=period.days[0] * DAY, end=period.end)
     young = f" {words.some(left, 'deploy')} had no full day before or after to compare." if left else ""
     if not found:
-        return _section(State.UNKNOWN, f"Too early to tell:{young}")
+        return _section(SectionState.UNKNOWN, f"Too early to tell:{young}")
     changes = _distinct(_changes(rollups, found))
-    return _answered(rollups, found, changes, young)
+    return _answer_section(rollups, found, changes, young)
 
 
-def sentence(one: Change) -> str:
+def sentence(one: RunTimeChange) -> str:
     """A sentence that says what changed."""
     shift, window = one.shift, one.window
     which = "The typical run" if shift.typical else "The slow runs"
@@ -112,11 +112,13 @@ def sentence(one: Change) -> str:
     )
 
 
-def _answered(rollups: Rollups, found: Sequence[Window], changes: Sequence[Change], young: str) -> Section:
+def _answer_section(
+    rollups: Rollups, found: Sequence[DeployWindow], changes: Sequence[RunTimeChange], young: str
+) -> Section:
     looked = words.some(len(found), "deploy")
     if not changes:
         return _section(
-            State.OK, f"No task's run time changed with any of {looked} in a way that matters.{young}"
+            SectionState.OK, f"No task's run time changed with any of {looked} in a way that matters.{young}"
         )
     sentences = tuple(sentence(one) for one in changes)
     slower = [one for one in changes if one.shift.slower]
@@ -128,7 +130,7 @@ def _answered(rollups: Rollups, found: Sequence[Window], changes: Sequence[Chang
     ]
     counted = " and ".join(part for part in parts if part)
     return _section(
-        State.LOOK if slower else State.OK,
+        SectionState.LOOK if slower else SectionState.OK,
         f"{counted} with a deploy ({looked} looked at). {sentences[0]}{young}",
         findings=sentences,
         tables=(_table(changes, sentences),),
@@ -136,21 +138,21 @@ def _answered(rollups: Rollups, found: Sequence[Window], changes: Sequence[Chang
     )
 
 
-def _changes(rollups: Rollups, found: Sequence[Window]) -> Iterable[Change]:
+def _changes(rollups: Rollups, found: Sequence[DeployWindow]) -> Iterable[RunTimeChange]:
     by_number = {window.deploy: window for window in found}
     for row in candidates(rollups, found).collect():
         before, after = _sample(row, "before"), _sample(row, "after")
         shift = judge(before, after)
         if shift is not None:
             window = by_number[row.deploy]
-            yield Change(
+            yield RunTimeChange(
                 queue=row.queue, task=row.task, window=window, before=before, after=after, shift=shift
             )
 
 
-def _distinct(changes: Iterable[Change]) -> list[Change]:
+def _distinct(changes: Iterable[RunTimeChange]) -> list[RunTimeChange]:
     """Of overlapping comparisons of one task, only the one with the greatest effect; sorted by cost, highest first."""
-    kept: list[Change] = []
+    kept: list[RunTimeChange] = []
     for one in sorted(changes, key=lambda one: (-abs(one.shift.effect - 0.5), one.window.hour)):
         same = [other for other in kept if (other.queue, other.task) == (one.queue, one.task)]
         if not any(_overlap(one.window, other.window) for other in same):
@@ -158,11 +160,11 @@ def _distinct(changes: Iterable[Change]) -> list[Change]:
     return sorted(kept, key=lambda one: (not one.shift.slower, -abs(one.cost)))
 
 
-def _overlap(one: Window, other: Window) -> bool:
+def _overlap(one: DeployWindow, other: DeployWindow) -> bool:
     return abs(one.hour - other.hour) <= one.hours + other.hours
 
 
-def candidates(rollups: Rollups, found: Sequence[Window]) -> "DataFrame":
+def candidates(rollups: Rollups, found: Sequence[DeployWindow]) -> "DataFrame":
     """A row for each deploy and task with enough runs on both sides, and with a changed p50 or p90."""
     sides = (
         _sides(rollups, found)
@@ -206,7 +208,7 @@ def _moved(name: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has two
     return F.greatest(before, after) >= LEAST_RATIO * F.least(before, after)
 
 
-def _sides(rollups: Rollups, found: Sequence[Window]) -> "DataFrame":
+def _sides(rollups: Rollups, found: Sequence[DeployWindow]) -> "DataFrame":
     """Hours in which jobs ran, once for each span of a deploy that contains them."""
     spans = [
         (window.deploy, side, first, first + window.hours)
@@ -221,9 +223,9 @@ def _sides(rollups: Rollups, found: Sequence[Window]) -> "DataFrame":
     return ran.join(F.broadcast(table), inside)
 
 
-def _sample(row: "Row", side: str) -> Sample:
+def _sample(row: "Row", side: str) -> RunTimeSample:
     one = row[side]
-    return Sample(
+    return RunTimeSample(
         runs=one.runs,
         mean=one.mean,
         quantiles=one.quantiles,
@@ -234,7 +236,7 @@ def _sample(row: "Row", side: str) -> Sample:
     )
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table((), ()),))
     return Section(
         name="regressions",
@@ -256,7 +258,7 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
     )
 
 
-def _table(changes: Sequence[Change], sentences: Sequence[str]) -> Table:
+def _table(changes: Sequence[RunTimeChange], sentences: Sequence[str]) -> ReportTable:
     rows = tuple(
         (
             *(
@@ -272,10 +274,10 @@ def _table(changes: Sequence[Change], sentences: Sequence[str]) -> Table:
         for one, said in zip(changes, sentences, strict=True)
     )
     caption = "Tasks whose run time changed with a deploy, slower ones first"
-    return Table(name="regressions", caption=caption, columns=COLUMNS, rows=rows)
+    return ReportTable(name="regressions", caption=caption, columns=COLUMNS, rows=rows)
 
 
-def _plots(rollups: Rollups, changes: Sequence[Change]) -> Iterable[Plot]:
+def _plots(rollups: Rollups, changes: Sequence[RunTimeChange]) -> Iterable[Plot]:
     for one in changes:
         window = one.window
         own = (F.col("queue") == one.queue) & (F.col("task") == one.task)

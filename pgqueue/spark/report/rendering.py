@@ -34,7 +34,7 @@ def require() -> None:
         )
 
 
-def rendered(template: str, **values: Any) -> bytes:  # noqa: ANN401 - what the template reads
+def render_page(template: str, **values: Any) -> bytes:  # noqa: ANN401 - what the template reads
     """A page in UTF-8; half surrogate pairs in users' text become escapes.
 
     Args:

@@ -28,7 +28,7 @@ from pgqueue.spark.report import (
 )
 from pgqueue.spark.report.page import page
 from pgqueue.spark.report.rollups import Period, Rollups, period, read
-from pgqueue.spark.report.section import Section, State
+from pgqueue.spark.report.section import Section, SectionState
 from pgqueue.spark.report.words import day_of
 from pgqueue.spark.settings import FOR_FEW_ROWS, with_settings
 
@@ -63,7 +63,7 @@ SAID = 20
 """Sentences of a section in the summary."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class SectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A section, for programs.
 
     Attributes:
@@ -83,7 +83,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     table: str | None
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class ReportSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The report, for programs.
 
     Attributes:
@@ -98,7 +98,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     weeks: int
     days: int
     html: str
-    sections: dict[str, Told]
+    sections: dict[str, SectionRecord]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ def _bytes(lake: "Lake") -> int:
     return sum(entry.bytes for table in ("rollup/hours", "rollup/tenants") for entry in lake.entries(table))
 
 
-def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = None) -> Summary:
+def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = None) -> ReportSummary:
     """Write the page and the tables.
 
     Args:
@@ -212,46 +212,46 @@ def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = N
         raise LakeError(
             f"the page cannot be written to {where.shown}; choose another --out ({error})"
         ) from error
-    return Summary(
+    return ReportSummary(
         until=until,
         weeks=found.weeks,
         days=len(found.period.days) if found.period else 0,
         html=where.shown,
-        sections={section.name: _told(section, written) for section in found.sections},
+        sections={section.name: _section_record(section, written) for section in found.sections},
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
+class _Destination:
     folder: Folder
     name: str
     shown: str
 
 
-def _place(lake: "Lake", out: "str | PathLike[str] | None", until: date | None) -> _Place:
+def _place(lake: "Lake", out: "str | PathLike[str] | None", until: date | None) -> _Destination:
     if out is None:
         name = f"report/report-{until or 'empty'}.html"
-        return _Place(folder=lake.folder, name=name, shown=f"{lake.uri}/{name}".removeprefix("file://"))
+        return _Destination(folder=lake.folder, name=name, shown=f"{lake.uri}/{name}".removeprefix("file://"))
     if "://" in str(out):
         place, _, name = str(out).rpartition("/")
-        return _Place(folder=Folder(place), name=name, shown=str(out))
+        return _Destination(folder=Folder(place), name=name, shown=str(out))
     path = Path(out).expanduser().absolute()
-    return _Place(folder=Folder(str(path.parent)), name=path.name, shown=str(path))
+    return _Destination(folder=Folder(str(path.parent)), name=path.name, shown=str(path))
 
 
 def _empty() -> Section:
     return Section(
         name="overview",
         title="What happened?",
-        state=State.UNKNOWN,
+        state=SectionState.UNKNOWN,
         answer="The lake is empty: nothing has been exported and rolled up yet.",
         compared="Nothing.",
         advice="Run `pgqueue pipeline export` and `pgqueue pipeline rollup`, then this report again.",
     )
 
 
-def _told(section: Section, written: dict[str, str]) -> Told:
-    return Told(
+def _section_record(section: Section, written: dict[str, str]) -> SectionRecord:
+    return SectionRecord(
         title=section.title,
         state=str(section.state),
         answer=section.answer,

@@ -98,10 +98,10 @@ def judge(queue: Sharing, *, begin: int) -> Crowding | None:
         return None
     if often < max(OFTEN, OFTENER * base):
         return None
-    return _crowding(queue, counted, hit, usual)
+    return _judge_crowding(queue, counted, hit, usual)
 
 
-def _crowding(queue: Sharing, counted: Flags, hit: Flags, usual: Floats) -> Crowding:
+def _judge_crowding(queue: Sharing, counted: Flags, hit: Flags, usual: Floats) -> Crowding:
     jobs = queue.other_jobs[hit]
     waited, due = float(queue.other_wait[hit].sum()), float((usual[hit] * jobs).sum())
     own, others = float(queue.own_run[hit].sum()), float(queue.other_run[hit].sum())

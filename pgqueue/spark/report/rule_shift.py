@@ -42,7 +42,7 @@ DAY = 24
 WINDOW_DAYS = 7
 
 
-class Window(NamedTuple):
+class DeployWindow(NamedTuple):
     """Hours around a deploy; both spans have the same length, and the deploy's own hour is in neither.
 
     Attributes:
@@ -61,7 +61,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class RunTimeSample:
     """Run times on one side of a deploy.
 
     Attributes:
@@ -99,7 +99,7 @@ class Shift(NamedTuple):
     effect: float
 
 
-def windows(deploys: Sequence[tuple[int, str]], *, first: int, end: int) -> tuple[list[Window], int]:
+def windows(deploys: Sequence[tuple[int, str]], *, first: int, end: int) -> tuple[list[DeployWindow], int]:
     """The hours to compare for each deploy, and the number of deploys that are too new or too old to compare.
 
     A span reaches from a deploy to the neighbouring deploys, in whole days, so that both spans have the same hours of the
@@ -123,7 +123,7 @@ def windows(deploys: Sequence[tuple[int, str]], *, first: int, end: int) -> tupl
         after = min([end, *at[index + 1 : index + 2]]) - hour - 1
         hours = min(max(min(before, after) // DAY, 1), WINDOW_DAYS) * DAY
         others = sum(1 for other in at if other != hour and hour - hours <= other <= hour + hours)
-        found.append(Window(index, hour, ", ".join(versions[hour]), hours, others))
+        found.append(DeployWindow(index, hour, ", ".join(versions[hour]), hours, others))
     return found, left
 
 
@@ -135,7 +135,7 @@ def effect(before: Sequence[float], after: Sequence[float]) -> float:
     return float(np.mean((below + up_to) / 2) / former.size)
 
 
-def judge(before: Sample, after: Sample) -> Shift | None:
+def judge(before: RunTimeSample, after: RunTimeSample) -> Shift | None:
     """The change of a task's run time, if there is one."""
     if min(before.runs, after.runs) < FEWEST_RUNS:
         return None
@@ -144,7 +144,7 @@ def judge(before: Sample, after: Sample) -> Shift | None:
     return _typical(before, after) or _tail(before, after)
 
 
-def _typical(before: Sample, after: Sample) -> Shift | None:
+def _typical(before: RunTimeSample, after: RunTimeSample) -> Shift | None:
     found = effect(before.quantiles, after.quantiles)
     ratio = after.p50 / max(before.p50, LEAST_SECONDS / 10)
     error = np.sqrt((before.runs + after.runs + 1) / (12 * before.runs * after.runs))
@@ -158,7 +158,7 @@ def _typical(before: Sample, after: Sample) -> Shift | None:
     return Shift(slower=slower, typical=True, ratio=ratio, effect=found)
 
 
-def _tail(before: Sample, after: Sample) -> Shift | None:
+def _tail(before: RunTimeSample, after: RunTimeSample) -> Shift | None:
     share = float(np.mean(np.asarray(after.quantiles) > before.p90))
     error = np.sqrt(0.1 * 0.9 * (1 / before.runs + 1 / after.runs))
     sure = abs(share - 0.1) - SKETCH_ERROR >= SURE * error

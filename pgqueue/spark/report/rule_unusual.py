@@ -66,7 +66,7 @@ class Hours:
     wait: Floats
 
 
-class Finding(NamedTuple):
+class UnusualHour(NamedTuple):
     """An unusual hour.
 
     Attributes:
@@ -123,7 +123,7 @@ class Band:
     weeks: Integers
 
 
-def judge(task: Hours, known: Flags, start: int) -> list[Finding]:
+def judge(task: Hours, known: Flags, start: int) -> list[UnusualHour]:
     """The unusual hours of the last week.
 
     Args:
@@ -194,7 +194,7 @@ class _Grid:
         return flat.reshape(-1, WEEK)
 
 
-def _counts(grid: _Grid) -> list[Finding]:
+def _counts(grid: _Grid) -> list[UnusualHour]:
     jobs = grid.filled(grid.task.jobs, 0.0)
     usual = _median(jobs[:-1])
     found = band(_even_count(jobs), floor=1.0, kinds=usual > 0)
@@ -208,7 +208,7 @@ def _counts(grid: _Grid) -> list[Finding]:
     ]
 
 
-def _waits(grid: _Grid) -> list[Finding]:
+def _waits(grid: _Grid) -> list[UnusualHour]:
     wait = np.where(grid.task.jobs >= FEWEST_JOBS, grid.task.wait, np.nan)
     waits = grid.filled(wait, np.nan)
     usual = _median(waits[:-1])
@@ -219,7 +219,7 @@ def _waits(grid: _Grid) -> list[Finding]:
     return _findings(grid, WAIT, (np.abs(found.score) >= FAR) & matters, waits, found)
 
 
-def _failed(grid: _Grid) -> list[Finding]:
+def _failed(grid: _Grid) -> list[UnusualHour]:
     attempts = grid.filled(np.where(grid.task.attempts >= FEWEST_JOBS, grid.task.attempts, np.nan), np.nan)
     failed = np.fmin(grid.filled(grid.task.failed, np.nan), attempts)
     even = 2 * np.arcsin(np.sqrt((failed + 3 / 8) / (attempts + 3 / 4)))
@@ -252,12 +252,12 @@ def _silent(jobs: Floats) -> Flags:
     return silent
 
 
-def _findings(grid: _Grid, metric: str, which: Flags, raw: Floats, found: Band) -> list[Finding]:
+def _findings(grid: _Grid, metric: str, which: Flags, raw: Floats, found: Band) -> list[UnusualHour]:
     former, score, weeks = np.ma.masked_invalid(raw[:-1]), found.score, found.weeks
     usual = _median(raw[:-1])
     low, high = former.min(axis=0).filled(np.nan), former.max(axis=0).filled(np.nan)
     return [
-        Finding(
+        UnusualHour(
             metric=metric,
             hour=grid.begin + int(at),
             value=float(raw[-1][at]),

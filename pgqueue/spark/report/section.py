@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class State(StrEnum):
+class SectionState(StrEnum):
     """Whether a user should act."""
 
     LOOK = "look"
@@ -20,7 +20,7 @@ class State(StrEnum):
     """There is nothing to judge."""
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """The kind of a column's values; it decides their form on the page and in Parquet."""
 
     TEXT = "text"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
     DAY = "day"
 
 
-class Column(NamedTuple):
+class ReportColumn(NamedTuple):
     """A column of a table.
 
     Attributes:
@@ -45,14 +45,14 @@ class Column(NamedTuple):
 
     name: str
     head: str
-    kind: Kind
+    kind: ValueKind
 
 
 Value = str | int | float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ReportTable:
     """An answer as a table.
 
     Attributes:
@@ -64,7 +64,7 @@ class Table:
 
     name: str
     caption: str
-    columns: tuple[Column, ...]
+    columns: tuple[ReportColumn, ...]
     rows: tuple[tuple[Value, ...], ...]
 
 
@@ -103,10 +103,10 @@ class Section:
 
     name: str
     title: str
-    state: State
+    state: SectionState
     answer: str
     compared: str
     advice: str = ""
     findings: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     plots: tuple[Plot, ...] = ()

@@ -16,7 +16,7 @@ from pgqueue.spark.report.plots import storm_hours
 from pgqueue.spark.report.rollups import DAY, RECENT_DAYS, Rollups
 from pgqueue.spark.report.rule_burst import FEWEST_HOURS, Storm, storms
 from pgqueue.spark.report.rule_unusual import FEWEST_JOBS, MATTERS_WAIT, MATTERS_WAIT_RATIO
-from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
 from pgqueue.spark.report.verdicts import verdicts
 
 if TYPE_CHECKING:
@@ -29,24 +29,24 @@ FOUND = (
     "expected double"
 )
 COLUMNS = (
-    Column("queue", "Queue", Kind.TEXT),
-    Column("task", "Task", Kind.TEXT),
-    Column("first_hour", "From (UTC)", Kind.HOUR),
-    Column("last_hour", "", Kind.HOUR),
-    Column("hours", "Hours", Kind.COUNT),
-    Column("jobs", "Jobs", Kind.COUNT),
-    Column("retries", "Retries", Kind.COUNT),
-    Column("expected", "Usually", Kind.NUMBER),
-    Column("error_type", "Most failed with", Kind.TEXT),
-    Column("reason", "Reason", Kind.TEXT),
-    Column("reason_share", "Share", Kind.SHARE),
-    Column("slowed", "Who waited meanwhile", Kind.TEXT),
-    Column("finding", "", Kind.TEXT),
+    ReportColumn("queue", "Queue", ValueKind.TEXT),
+    ReportColumn("task", "Task", ValueKind.TEXT),
+    ReportColumn("first_hour", "From (UTC)", ValueKind.HOUR),
+    ReportColumn("last_hour", "", ValueKind.HOUR),
+    ReportColumn("hours", "Hours", ValueKind.COUNT),
+    ReportColumn("jobs", "Jobs", ValueKind.COUNT),
+    ReportColumn("retries", "Retries", ValueKind.COUNT),
+    ReportColumn("expected", "Usually", ValueKind.NUMBER),
+    ReportColumn("error_type", "Most failed with", ValueKind.TEXT),
+    ReportColumn("reason", "Reason", ValueKind.TEXT),
+    ReportColumn("reason_share", "Share", ValueKind.SHARE),
+    ReportColumn("slowed", "Who waited meanwhile", ValueKind.TEXT),
+    ReportColumn("finding", "", ValueKind.TEXT),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StormReport:
     """A storm, its main reason, and the tasks that waited meanwhile.
 
     Attributes:
@@ -70,12 +70,14 @@ class Told:
 
 def section(rollups: Rollups) -> Section:
     """The answer."""
-    found = _collected(rollups)
+    found = _find_storms(rollups)
     if not found:
         return _section(*_nothing_found(rollups))
-    reasons, late = _reasons(rollups, found), slowed(rollups, found)
+    reasons, late = _reasons(rollups, found), slowed_tasks(rollups, found)
     told = [
-        Told(queue=queue, task=task, storm=storm, slowed=late.get(number, ()), **reasons.get(number, {}))
+        StormReport(
+            queue=queue, task=task, storm=storm, slowed=late.get(number, ()), **reasons.get(number, {})
+        )
         for number, (queue, task, storm) in enumerate(found)
     ]
     sentences = tuple(sentence(one) for one in told)
@@ -84,7 +86,7 @@ def section(rollups: Rollups) -> Section:
         f"{words.some(len(told), 'retry storm')} in {RECENT_DAYS} days, {new} of them in the reported week."
     )
     return _section(
-        State.LOOK if new else State.OK,
+        SectionState.LOOK if new else SectionState.OK,
         f"{answer} The largest: {sentences[0]}",
         findings=sentences,
         tables=(_table(told, sentences),),
@@ -92,14 +94,16 @@ def section(rollups: Rollups) -> Section:
     )
 
 
-def sentence(one: Told) -> str:
+def sentence(one: StormReport) -> str:
     """A sentence that says what happened."""
     storm = one.storm
     why = ""
     if one.reason is not None and one.share is not None:
         reason = f"{words.clean(one.error_type or '')}: {words.clean(one.reason)}"
         why = f" The reason of {words.share(one.share)} of its failures: {reason}."
-    slowed = f" Meanwhile others waited longer than usual: {words.listed(one.slowed)}." if one.slowed else ""
+    slowed = (
+        f" Meanwhile others waited longer than usual: {words.list_text(one.slowed)}." if one.slowed else ""
+    )
     return (
         f"{words.task_of(one.queue, one.task)}, {words.hours(storm.first, storm.last)}: "
         f"{words.some(storm.retries, 'retry', 'retries')} for {words.some(storm.jobs, 'job')}; usually "
@@ -107,7 +111,7 @@ def sentence(one: Told) -> str:
     )
 
 
-def _collected(rollups: Rollups) -> list[tuple[str, str, Storm]]:
+def _find_storms(rollups: Rollups) -> list[tuple[str, str, Storm]]:
     tasks = rollups.hours.select(
         "queue",
         "task",
@@ -115,7 +119,7 @@ def _collected(rollups: Rollups) -> list[tuple[str, str, Storm]]:
         F.col("jobs").cast("double").alias("jobs"),
         F.col("retries").cast("double").alias("retries"),
     )
-    found: DataFrame = tasks.groupBy("queue", "task").applyInArrow(_judged(rollups.period.recent), FOUND)
+    found: DataFrame = tasks.groupBy("queue", "task").applyInArrow(_judge_tasks(rollups.period.recent), FOUND)
     rows = found.orderBy((F.col("retries") - F.col("expected")).desc(), "first").limit(MOST_STORMS).collect()
     return [
         (
@@ -127,7 +131,7 @@ def _collected(rollups: Rollups) -> list[tuple[str, str, Storm]]:
     ]
 
 
-def _judged(begin: int) -> "Callable[[pa.Table], pa.Table]":
+def _judge_tasks(begin: int) -> "Callable[[pa.Table], pa.Table]":
     def judged(table: pa.Table) -> pa.Table:
         jobs, retries = (np.asarray(table[name], dtype=np.float64) for name in ("jobs", "retries"))
         found = storms(np.asarray(table["at"], dtype=np.int64), jobs, retries, begin=begin)
@@ -173,7 +177,7 @@ def _reasons(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[
     }
 
 
-def slowed(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, tuple[str, ...]]:
+def slowed_tasks(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, tuple[str, ...]]:
     """By the storm's number: the tasks that waited longer in its hours than usual at that hour of the day."""
     hours = [
         (number, queue, task, at) for number, (queue, task, storm) in enumerate(found) for at in storm.hours
@@ -211,19 +215,19 @@ def slowed(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[in
     return told
 
 
-def _nothing_found(rollups: Rollups) -> tuple[State, str]:
+def _nothing_found(rollups: Rollups) -> tuple[SectionState, str]:
     if DAY * len(rollups.period.days) < FEWEST_HOURS:
         return (
-            State.UNKNOWN,
+            SectionState.UNKNOWN,
             f"Not enough days to tell: what is usual is learnt from {FEWEST_HOURS} hours or more.",
         )
     return (
-        State.OK,
+        SectionState.OK,
         f"No retry storms in {RECENT_DAYS} days: no task had hours with many times its usual retries.",
     )
 
 
-def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
     more.setdefault("tables", (_table((), ()),))
     return Section(
         name="storms",
@@ -245,7 +249,7 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
     )
 
 
-def _table(told: Sequence[Told], sentences: Sequence[str]) -> Table:
+def _table(told: Sequence[StormReport], sentences: Sequence[str]) -> ReportTable:
     rows = tuple(
         (
             *(one.queue, one.task, one.storm.first, one.storm.last, len(one.storm.hours)),
@@ -254,10 +258,10 @@ def _table(told: Sequence[Told], sentences: Sequence[str]) -> Table:
         )
         for one, said in zip(told, sentences, strict=True)
     )
-    return Table(name="storms", caption="Retry storms, largest first", columns=COLUMNS, rows=rows)
+    return ReportTable(name="storms", caption="Retry storms, largest first", columns=COLUMNS, rows=rows)
 
 
-def _plots(rollups: Rollups, told: Sequence[Told]) -> Iterable[Plot]:
+def _plots(rollups: Rollups, told: Sequence[StormReport]) -> Iterable[Plot]:
     for one in told:
         begin, end = rollups.period.around(one.storm.first, one.storm.last)
         own = (F.col("queue") == one.queue) & (F.col("task") == one.task) & F.col("at").between(begin, end)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import parquet
 
-from pgqueue.spark.report.section import Column, Kind, Table, Value
+from pgqueue.spark.report.section import ReportColumn, ReportTable, Value, ValueKind
 from pgqueue.spark.report.words import day_of, instant
 
 if TYPE_CHECKING:
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from pgqueue.spark.lake.lake import Lake
 
 TYPES = {
-    Kind.TEXT: pa.string(),
-    Kind.COUNT: pa.int64(),
-    Kind.NUMBER: pa.float64(),
-    Kind.SECONDS: pa.float64(),
-    Kind.SHARE: pa.float64(),
-    Kind.MONEY: pa.float64(),
-    Kind.HOUR: pa.timestamp("us", tz="UTC"),
-    Kind.DAY: pa.date32(),
+    ValueKind.TEXT: pa.string(),
+    ValueKind.COUNT: pa.int64(),
+    ValueKind.NUMBER: pa.float64(),
+    ValueKind.SECONDS: pa.float64(),
+    ValueKind.SHARE: pa.float64(),
+    ValueKind.MONEY: pa.float64(),
+    ValueKind.HOUR: pa.timestamp("us", tz="UTC"),
+    ValueKind.DAY: pa.date32(),
 }
 
 
-def arrow(table: Table) -> pa.Table:
+def arrow(table: ReportTable) -> pa.Table:
     """A table in Arrow's types; hours are instants."""
     arrays = [
-        pa.array([_stored(row[index], column) for row in table.rows], TYPES[column.kind])
+        pa.array([_storable_value(row[index], column) for row in table.rows], TYPES[column.kind])
         for index, column in enumerate(table.columns)
     ]
     return pa.Table.from_arrays(arrays, names=[column.name for column in table.columns])
 
 
-def write(lake: "Lake", table: Table) -> str:
+def write(lake: "Lake", table: ReportTable) -> str:
     """Write a table to the lake; returns its file's path below the lake.
 
     Raises:
@@ -48,9 +48,9 @@ def write(lake: "Lake", table: Table) -> str:
     return path
 
 
-def _stored(value: Value, column: Column) -> "Value | date | datetime":
+def _storable_value(value: Value, column: ReportColumn) -> "Value | date | datetime":
     if value is None or isinstance(value, str):
         return value
-    if column.kind is Kind.HOUR:
+    if column.kind is ValueKind.HOUR:
         return instant(int(value))
-    return day_of(int(value)) if column.kind is Kind.DAY else value
+    return day_of(int(value)) if column.kind is ValueKind.DAY else value

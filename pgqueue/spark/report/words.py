@@ -101,7 +101,7 @@ def day_number(value: date) -> int:
     return (value - _EPOCH).days
 
 
-def listed(parts: Sequence[str], most: int = 3) -> str:
+def list_text(parts: Sequence[str], most: int = 3) -> str:
     """The first parts as a list, and the number of those left out."""
     if len(parts) > most:
         return f"{', '.join(parts[:most])} and {len(parts) - most} more"

@@ -58,7 +58,7 @@ FAILED = pa.schema(
 job died of it."""
 
 
-class Attempt(NamedTuple):
+class AttemptRow(NamedTuple):
     """A failed attempt, as a job keeps it; what is not there, or not of this type, is null."""
 
     number: int | None
@@ -67,7 +67,7 @@ class Attempt(NamedTuple):
     message: str | None
 
 
-def failed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def failed_attempts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The failed attempts of jobs, as :data:`FAILED`.
 
     Args:
@@ -97,18 +97,18 @@ def _reason(short: str) -> str:
     return short.strip(" ")[:LONGEST_REASON]
 
 
-def attempts_of(errors: str) -> list[Attempt]:
+def attempts_of(errors: str) -> list[AttemptRow]:
     """The failed attempts in a job's errors; if they cannot be read, one of type :data:`UNREADABLE`."""
     try:
         found = json.loads(errors, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        return [Attempt(None, None, UNREADABLE, errors)] if errors.strip() else []
+        return [AttemptRow(None, None, UNREADABLE, errors)] if errors.strip() else []
     listed = found if isinstance(found, list) else [found]
     there = [one for one in listed if one is not None]
     if not all(isinstance(one, dict) for one in there):
-        return [Attempt(None, None, UNREADABLE, errors)]
+        return [AttemptRow(None, None, UNREADABLE, errors)]
     return [
-        Attempt(
+        AttemptRow(
             _number(one.get("attempt")),
             _instant(one.get("at")),
             _text(one.get("type")),
@@ -133,12 +133,12 @@ def _rows(  # noqa: PLR0917 - the columns of a job
         seen.add(key)
 
 
-def _is_note(one: Attempt, outcome: str, attempts: int | None) -> bool:
+def _is_note(one: AttemptRow, outcome: str, attempts: int | None) -> bool:
     """Whether it only says why a succeeded job's result is not kept; see :func:`pgqueue.values.jobs.verdict.why_not_kept`."""
     return outcome == "succeeded" and one.number == attempts and one.error_type == NOT_KEPT
 
 
-def _since_buried(listed: Sequence[Attempt], day: date) -> Sequence[Attempt]:
+def _since_buried(listed: Sequence[AttemptRow], day: date) -> Sequence[AttemptRow]:
     """The attempts without those that an earlier record of the job has.
 
     A dead job that is revived starts again at attempt 1, and keeps its errors. If it had died on an earlier day, the lake

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE, WORKER_SCHEMA, WORKERS
 from pgqueue.spark.rollup import sketches
-from pgqueue.spark.rollup.attempts import FAILED, READS, failed
+from pgqueue.spark.rollup.attempts import FAILED, READS, failed_attempts
 from pgqueue.spark.rollup.engine import statement
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
 
@@ -47,8 +47,8 @@ MACROS = (
 )
 """Functions of Spark, for DuckDB."""
 FUNCTIONS = (
-    ("pgqueue_sketched", sketches.sketched, ["double[]"], "blob"),
-    ("pgqueue_merged", sketches.merged, ["blob[]"], "blob"),
+    ("pgqueue_sketched", sketches.make_sketches, ["double[]"], "blob"),
+    ("pgqueue_merged", sketches.merge_sketches, ["blob[]"], "blob"),
     ("pgqueue_quantile", sketches.quantiles, ["blob", "double"], "double"),
 )
 PATH = "path"
@@ -58,7 +58,7 @@ VALUE = re.compile(r":([a-z]+)\b")
 
 
 @contextmanager
-def opened(lake: "Lake") -> Iterator["InDuckdb"]:
+def open_engine(lake: "Lake") -> Iterator["InDuckdb"]:
     """An engine with a DuckDB of its own, until the block ends.
 
     Raises:
@@ -96,7 +96,7 @@ class InDuckdb:
         batches = jobs.to_batches(
             columns=list(READS), batch_size=AT_ONCE, filter=pc.field("errors").is_valid()
         )
-        return self._registered(pa.RecordBatchReader.from_batches(FAILED, failed(batches)))
+        return self._registered(pa.RecordBatchReader.from_batches(FAILED, failed_attempts(batches)))
 
     def of_days(self, table: str, days: Iterable[date]) -> str:
         """A roll-up table's rows of some days."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pgqueue.spark.rollup.attempts import FAILED, READS, failed
+from pgqueue.spark.rollup.attempts import FAILED, READS, failed_attempts
 from pgqueue.spark.rollup.engine import statement
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
 from pgqueue.spark.settings import with_settings
@@ -44,7 +44,7 @@ class InSpark:
     def failed(self, days: Iterable[date]) -> "DataFrame":
         """Their failed attempts, found in Python processes."""
         jobs = self._lake.ended(self._spark, days).where(F.col("errors").isNotNull())
-        return jobs.select(*READS).mapInArrow(failed, from_arrow_schema(FAILED))
+        return jobs.select(*READS).mapInArrow(failed_attempts, from_arrow_schema(FAILED))
 
     def of_days(self, table: str, days: Iterable[date]) -> "DataFrame":
         """A roll-up table's rows of some days."""

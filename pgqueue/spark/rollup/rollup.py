@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from pgqueue.errors import LakeError
-from pgqueue.spark.lake.steps import Size, logged
+from pgqueue.spark.lake.steps import Size, log_step
 from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.engine import Engine, T
@@ -37,7 +37,7 @@ from pgqueue.store.pipeline.lake import origin
 if TYPE_CHECKING:
     from pgqueue.spark.config import Config, Slo
     from pgqueue.spark.lake.lake import Lake
-    from pgqueue.spark.lake.record import Day
+    from pgqueue.spark.lake.record import DayRecord
     from pgqueue.store.connections.database import Database
 
 MadeFrom: TypeAlias = dict[str, str]
@@ -74,31 +74,31 @@ def rollup(
         PipelineError: another process is writing to the lake. Without a database the caller must prevent this.
     """
     if database is None:
-        work = _Work(spark, lake, config, days)
-        with logged(lake, "rollup") as size:
+        work = _RollupWork(spark, lake, config, days)
+        with log_step(lake, "rollup") as size:
             done = _in_lake(work)
             _measure(work, done, size)
         return sorted(done)
     lake.require(database.run(origin(database.catalogue.schema)))
     with writer_lock(database) as lock:
-        work = _Work(spark, lake, config, days, lock.require_held)
-        with logged(lake, "rollup") as size:
+        work = _RollupWork(spark, lake, config, days, lock.require_held)
+        with log_step(lake, "rollup") as size:
             done = _in_lake(work)
-            done |= _sent(database, lake, sorted(done | work.chosen))
+            done |= _send_figures(database, lake, sorted(done | work.chosen))
             _measure(work, done, size)
     return sorted(done)
 
 
-def _in_lake(work: "_Work") -> set[date]:
+def _in_lake(work: "_RollupWork") -> set[date]:
     return work.of_one_day() | work.across_days()
 
 
-def _measure(work: "_Work", done: Collection[date], size: Size) -> None:
+def _measure(work: "_RollupWork", done: Collection[date], size: Size) -> None:
     size.days = len(done)
     size.rows = sum(entry.rows for day, entry in work.ended.items() if day in done)
 
 
-class _Work:
+class _RollupWork:
     """The work to do in the lake."""
 
     def __init__(
@@ -139,7 +139,7 @@ class _Work:
     def across_days(self) -> set[date]:
         """Write the tables that also depend on later days' jobs; returns the days."""
         later = self._later()
-        plain = {day: {**self._base(day), "later": _said(later[day])} for day in self.chosen}
+        plain = {day: {**self._base(day), "later": _generation_text(later[day])} for day in self.chosen}
         made = {day: {**one, "config": self.config.fingerprint()} for day, one in plain.items()}
         done = set()
         for table, wanted, rows in (
@@ -182,7 +182,7 @@ class _Work:
         """
         known = {"rules": RULES, "config": self.config.fingerprint()}
         others = {
-            day: {**made, "later": _said(later.get(day, {}))}
+            day: {**made, "later": _generation_text(later.get(day, {}))}
             for day, made in self._made(table).items()
             if day in self.ended
             and day not in wanted
@@ -219,7 +219,7 @@ class _Work:
     def _engine(self, days: Iterable[date]) -> AbstractContextManager[Engine[Any]]:
         """What computes a batch."""
         if all(map(self._is_small, days)):
-            return in_duckdb.opened(self.lake)
+            return in_duckdb.open_engine(self.lake)
         from pgqueue.spark.rollup.in_spark import InSpark  # noqa: PLC0415 - PySpark
 
         return nullcontext(InSpark(self.lake, self.spark()))
@@ -300,14 +300,14 @@ class _Work:
         )
 
 
-def _sent(database: "Database", lake: "Lake", days: Iterable[date]) -> set[date]:
+def _send_figures(database: "Database", lake: "Lake", days: Iterable[date]) -> set[date]:
     """Copy the lake's figures of some days to PostgreSQL; returns the days that were out of date."""
-    made = database.run(rollups.made())
+    made = database.run(rollups.rollup_days())
     tables = {table: {entry.day: entry for entry in lake.entries(folder(table))} for table in rollups.ROLLUPS}
     done = set()
     for day in days:
         entries = {table: of[day] for table, of in tables.items()}
-        made_from = _written(entries)
+        made_from = _files_id(entries)
         if made.get(day) != made_from:
             rows = {table: rows_of(lake, entries[table], names) for table, names in rollups.ROLLUPS.items()}
             database.run(rollups.replace_day(day, made_from, rows))
@@ -315,14 +315,14 @@ def _sent(database: "Database", lake: "Lake", days: Iterable[date]) -> set[date]
     return done
 
 
-def _written(entries: Mapping[str, "Day"]) -> str:
+def _files_id(entries: Mapping[str, "DayRecord"]) -> str:
     """Identifies the files of a lake by their times; another lake's files have other times."""
     return " ".join(
         f"{table}@{one.generation}/{one.written_at:%Y%m%dT%H%M%S.%fZ}" for table, one in entries.items()
     )
 
 
-def _said(later: Mapping[int, str]) -> str:
+def _generation_text(later: Mapping[int, str]) -> str:
     """Like ``1@3``: the third generation of the next day reached back."""
     return " ".join(f"{back}@{generation}" for back, generation in sorted(later.items()))
 

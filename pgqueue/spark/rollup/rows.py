@@ -9,13 +9,13 @@ from pyarrow import csv, parquet
 
 if TYPE_CHECKING:
     from pgqueue.spark.lake.lake import Lake
-    from pgqueue.spark.lake.record import Day
+    from pgqueue.spark.lake.record import DayRecord
 
 OPTIONS = csv.WriteOptions(include_header=False)
 INSTANT = pa.timestamp("us", tz="UTC")
 
 
-def rows_of(lake: "Lake", entry: "Day", columns: Sequence[str]) -> Iterator[bytes]:
+def rows_of(lake: "Lake", entry: "DayRecord", columns: Sequence[str]) -> Iterator[bytes]:
     """The rows of a table's day, a batch at a time.
 
     Args:
@@ -28,7 +28,7 @@ def rows_of(lake: "Lake", entry: "Day", columns: Sequence[str]) -> Iterator[byte
         for batch in read.iter_batches():
             given = {name: batch.column(name) for name in batch.schema.names}
             given["day"] = pa.repeat(pa.scalar(entry.day, pa.date32()), batch.num_rows)
-            yield _csv(pa.table({name: _spelled(given[name]) for name in columns}))
+            yield _csv(pa.table({name: _text_array(given[name]) for name in columns}))
 
 
 def _csv(table: pa.Table) -> bytes:
@@ -38,7 +38,7 @@ def _csv(table: pa.Table) -> bytes:
     return written.getvalue()
 
 
-def _spelled(values: pa.Array) -> pa.Array:
+def _text_array(values: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(values.type):  # in UTC, with or without a zone in the file
         return values.cast(pa.timestamp("us", tz=values.type.tz)).cast(INSTANT)
     if pa.types.is_binary(values.type):

@@ -22,13 +22,13 @@ RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 """The percentiles that the roll-ups have, by the ends of their columns' names."""
 
 
-def sketched(groups: pa.ChunkedArray) -> pa.Array:
+def make_sketches(groups: pa.ChunkedArray) -> pa.Array:
     """A sketch of each list of doubles; null for null."""
     made = (None if values is None else _of(values) for values in _lists(groups))
     return pa.array(made, pa.binary())
 
 
-def merged(groups: pa.ChunkedArray) -> pa.Array:
+def merge_sketches(groups: pa.ChunkedArray) -> pa.Array:
     """One sketch for each list of sketches; null for null."""
     found = (None if group is None else _union(group) for group in groups.to_pylist())
     return pa.array(found, pa.binary())

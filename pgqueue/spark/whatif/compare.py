@@ -19,7 +19,7 @@ LENGTHS = (1, 10, 60, 300, 900, 3_600, 21_600, 86_400)
 MOST_POINTS = 800
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True):
+class WaitTimes(msgspec.Struct, frozen=True, kw_only=True):
     """How long jobs waited, in seconds.
 
     Attributes:
@@ -37,7 +37,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     late: float
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayRow(msgspec.Struct, frozen=True, kw_only=True):
     """A task of a queue, beside what it would be.
 
     Attributes:
@@ -51,11 +51,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     task: str
     jobs: int
-    was: Waits
-    would_be: Waits
+    was: WaitTimes
+    would_be: WaitTimes
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What the jobs asked of the workers.
 
     Attributes:
@@ -71,7 +71,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     last_end: datetime
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of time: of the jobs that were ready in it, and of its instants.
 
     Attributes:
@@ -106,16 +106,16 @@ class Course:
         return self.started + self.lasts
 
 
-def waits(values: Numbers, late: timedelta) -> Waits:
+def waits(values: Numbers, late: timedelta) -> WaitTimes:
     """A summary of waits, of one job at least."""
     p50, p95, p99, longest = np.quantile(values, (0.5, 0.95, 0.99, 1), method="inverted_cdf") / SECOND
     share = float((values > late // timedelta(microseconds=1)).mean())
-    return Waits(p50=float(p50), p95=float(p95), p99=float(p99), max=float(longest), late=share)
+    return WaitTimes(p50=float(p50), p95=float(p95), p99=float(p99), max=float(longest), late=share)
 
 
 def rows(
     group: Numbers, names: list[tuple[str, str]], was: Course, would_be: Course, late: timedelta
-) -> Iterator[Row]:
+) -> Iterator[ReplayRow]:
     """A row for each group, the groups with the longest waits in the replay first.
 
     Args:
@@ -131,7 +131,7 @@ def rows(
     for number, members in zip(found.tolist(), np.split(order, first[1:]), strict=True):
         queue, task = names[number]
         made.append(
-            Row(
+            ReplayRow(
                 queue=queue,
                 task=task,
                 jobs=members.size,
@@ -142,11 +142,11 @@ def rows(
     yield from sorted(made, key=lambda row: (-row.would_be.p95, -row.would_be.max, row.queue, row.task))
 
 
-def load(course: Course, begin: int) -> Load:
+def load(course: Course, begin: int) -> ReplayLoad:
     """What the jobs asked of the workers, from this instant on."""
     ended = course.ended
     length = int(ended.max()) - begin
-    return Load(
+    return ReplayLoad(
         backlog=int(_levels(course.ready, course.started)[1].max(initial=0)),
         running=int(_levels(course.started, ended)[1].max(initial=0)),
         mean_running=int(course.lasts.sum()) / length if length > 0 else 0.0,
@@ -160,7 +160,7 @@ def length_of(begin: int, end: int) -> int:
     return next((one for one in LENGTHS if seconds / one <= MOST_POINTS), LENGTHS[-1])
 
 
-def points(course: Course, seconds: int, begin: int, end: int) -> list[Point]:
+def points(course: Course, seconds: int, begin: int, end: int) -> list[ReplayPoint]:
     """A point for each stretch of this many seconds.
 
     Args:
@@ -174,7 +174,7 @@ def points(course: Course, seconds: int, begin: int, end: int) -> list[Point]:
     running = np.diff(_busy(course, edges)) / (seconds * SECOND)
     backlogs = _most(*_levels(course.ready, course.started), edges)
     return [
-        Point(at=_instant(at), p95=p95, backlog=backlog, running=level)
+        ReplayPoint(at=_instant(at), p95=p95, backlog=backlog, running=level)
         for at, p95, backlog, level in zip(
             edges[:-1].tolist(), _p95(course, edges), backlogs.tolist(), running.tolist(), strict=True
         )

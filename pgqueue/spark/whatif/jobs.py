@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.whatif.settings import QUEUE, TASK, Limited, Moved, Settings
+from pgqueue.spark.whatif.settings import QUEUE, TASK, MovedTask, ReplayLimit, ReplaySettings
 from pgqueue.values.nearest import did_you_mean
 
 Numbers: TypeAlias = NDArray[np.int64]
@@ -36,7 +36,7 @@ VALUE = "case when json_valid(args) then json_extract(args, ?)::varchar end"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
+class EndedJobs:
     """Ended jobs that were started. Times are in microseconds since 1970.
 
     Attributes:
@@ -73,7 +73,7 @@ class Recorded:
     never_started: int = 0
     not_served: int = 0
 
-    def picked(self, chosen: NDArray[np.bool_] | Numbers) -> "Recorded":
+    def picked(self, chosen: NDArray[np.bool_] | Numbers) -> "EndedJobs":
         """Some of these jobs, or all in another order."""
         arrays: dict[str, Any] = {
             name: value[chosen] for name, value in vars(self).items() if isinstance(value, np.ndarray)
@@ -81,7 +81,7 @@ class Recorded:
         return replace(self, **arrays, keys=tuple(one[chosen] for one in self.keys))
 
 
-def read(lake: Lake, days: Sequence[date], settings: Settings) -> Recorded:
+def read(lake: Lake, days: Sequence[date], settings: ReplaySettings) -> EndedJobs:
     """The jobs that ended on these days.
 
     Raises:
@@ -103,7 +103,7 @@ def read(lake: Lake, days: Sequence[date], settings: Settings) -> Recorded:
         raise LakeError(f"{lake.uri} cannot be read: {' '.join(str(error).split())}") from error
     if not rows.num_rows:
         raise InvalidOption(f"days: no job that was started ended on {_span(days)}")
-    return _recorded(rows, count - rows.num_rows, settings)
+    return _ended_jobs(rows, count - rows.num_rows, settings)
 
 
 def _check_days(lake: Lake, days: Sequence[date]) -> None:
@@ -116,7 +116,7 @@ def _check_days(lake: Lake, days: Sequence[date]) -> None:
             raise InvalidOption(f"days: {day} is not in the lake, which has {known[0]} to {known[-1]}")
 
 
-def _argument(limit: Limited) -> str | None:
+def _argument(limit: ReplayLimit) -> str | None:
     """The argument that a limit is by; None: it is by none."""
     if limit.name.startswith(QUEUE):
         return None
@@ -126,13 +126,13 @@ def _argument(limit: Limited) -> str | None:
     return limit.name
 
 
-def _recorded(rows: pa.Table, never_started: int, settings: Settings) -> Recorded:
-    queue, queues = _coded(rows["queue"])
-    task, tasks = _coded(rows["task"])
+def _ended_jobs(rows: pa.Table, never_started: int, settings: ReplaySettings) -> EndedJobs:
+    queue, queues = _encode_texts(rows["queue"])
+    task, tasks = _encode_texts(rows["task"])
     started, run_at = _numbers(rows, "started_at"), _numbers(rows, "run_at")
     # A database's clock that was set back leaves jobs that started before they were ready: they did not wait.
     ready = np.minimum(np.maximum(run_at, _numbers(rows, "created_at")), started)
-    found = Recorded(
+    found = EndedJobs(
         ids=_numbers(rows, "id"),
         places=_numbers(rows, "place"),
         run_at=run_at,
@@ -155,9 +155,9 @@ def _recorded(rows: pa.Table, never_started: int, settings: Settings) -> Recorde
     return replace(found, keys=keys)
 
 
-def _keys(jobs: Recorded, limit: Limited, values: pa.ChunkedArray | None) -> Numbers:
+def _keys(jobs: EndedJobs, limit: ReplayLimit, values: pa.ChunkedArray | None) -> Numbers:
     """The keys of a limit: one for each value of its argument, or one for all jobs that it concerns."""
-    found = np.zeros(jobs.ids.size, np.int64) if values is None else _coded(values)[0]
+    found = np.zeros(jobs.ids.size, np.int64) if values is None else _encode_texts(values)[0]
     if limit.name.startswith(QUEUE):
         concerned = jobs.queue == _place(limit, limit.name.removeprefix(QUEUE), jobs.queues, "queue")
     elif limit.name.startswith(TASK):
@@ -174,7 +174,7 @@ def _keys(jobs: Recorded, limit: Limited, values: pa.ChunkedArray | None) -> Num
     return keys
 
 
-def _place(setting: Limited | Moved, name: str, known: Sequence[str], what: str) -> int:
+def _place(setting: ReplayLimit | MovedTask, name: str, known: Sequence[str], what: str) -> int:
     if name not in known:
         raise InvalidOption(
             f"{setting.said}: no job of these days has the {what} {name!r}{did_you_mean(name, known)}"
@@ -187,7 +187,7 @@ def _numbers(rows: pa.Table, name: str) -> Numbers:
     return found
 
 
-def _coded(values: pa.ChunkedArray) -> tuple[Numbers, list[str]]:
+def _encode_texts(values: pa.ChunkedArray) -> tuple[Numbers, list[str]]:
     """Texts as numbers, and the texts; a null is NONE."""
     coded = pc.dictionary_encode(values).combine_chunks()
     if isinstance(coded, pa.ChunkedArray):  # of no chunk, or of one in older releases
@@ -196,7 +196,7 @@ def _coded(values: pa.ChunkedArray) -> tuple[Numbers, list[str]]:
     return numbers, coded.dictionary.to_pylist()
 
 
-def served(jobs: Recorded, settings: Settings) -> Recorded:
+def served_jobs(jobs: EndedJobs, settings: ReplaySettings) -> EndedJobs:
     """The jobs of the queues that the workers serve.
 
     Raises:
@@ -213,7 +213,7 @@ def served(jobs: Recorded, settings: Settings) -> Recorded:
     return replace(jobs.picked(chosen), not_served=left_out) if left_out else jobs
 
 
-def moved(jobs: Recorded, days: Sequence[date], moves: Sequence[Moved]) -> Recorded:
+def move_jobs(jobs: EndedJobs, days: Sequence[date], moves: Sequence[MovedTask]) -> EndedJobs:
     """The jobs with other times: those of a task that were ready on a day are dealt out evenly to the day's ticks, in their order.
 
     Jobs that were ready before these days keep their times.
@@ -239,7 +239,7 @@ def moved(jobs: Recorded, days: Sequence[date], moves: Sequence[Moved]) -> Recor
     return replace(jobs, run_at=run_at, ready=ready)
 
 
-def _ticks(move: Moved, begin: int) -> Numbers:
+def _ticks(move: MovedTask, begin: int) -> Numbers:
     since = EPOCH + timedelta(microseconds=begin)
     found = []
     for tick in move.cron.after(since - timedelta(microseconds=1)):
@@ -254,7 +254,7 @@ def start_of(day: date) -> int:
     return (datetime.combine(day, datetime.min.time(), UTC) - EPOCH) // timedelta(microseconds=1)
 
 
-def in_claim_order(jobs: Recorded) -> Recorded:
+def in_claim_order(jobs: EndedJobs) -> EndedJobs:
     """The jobs in the order in which a queue gives them to workers: by priority, then ``run_at``, then id."""
     return jobs.picked(np.lexsort((jobs.ids, jobs.run_at, jobs.places)))
 

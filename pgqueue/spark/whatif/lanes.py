@@ -14,7 +14,7 @@ import numpy as np
 from pgqueue.spark.whatif.jobs import NONE, Numbers
 
 
-class Lanes:
+class ReplayLanes:
     """Limited jobs that wait, and the places of their keys.
 
     Attributes:
@@ -39,7 +39,7 @@ class Lanes:
         self._parked: dict[int, deque[int]] = {}
 
     @classmethod
-    def of(cls, queue: Numbers, keys: Sequence[Numbers], most: Sequence[int]) -> "Lanes":
+    def of(cls, queue: Numbers, keys: Sequence[Numbers], most: Sequence[int]) -> "ReplayLanes":
         """The lanes of jobs.
 
         Args:

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 from pgqueue.errors import InvalidOption
 from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.report import words
-from pgqueue.spark.report.rendering import rendered, require
+from pgqueue.spark.report.rendering import render_page, require
 from pgqueue.spark.whatif.plots import plots
-from pgqueue.spark.whatif.told import HEADS, answer, cells, not_known
+from pgqueue.spark.whatif.whatif_text import HEADS, answer, cells, not_known
 
 if TYPE_CHECKING:
-    from pgqueue.spark.whatif.whatif import Comparison
+    from pgqueue.spark.whatif.whatif import ReplayComparison
 
 SHOWN = 50
 """Rows of the table of tasks on the page; ``--json`` has all."""
 
 
-def write(found: "Comparison", out: str) -> str:
+def write(found: "ReplayComparison", out: str) -> str:
     """Write the page; its place.
 
     Args:
@@ -48,11 +48,11 @@ def check_out(out: str | None) -> None:
         raise InvalidOption(f"out={out!r} is a folder: name the page's file in it, such as whatif.html")
 
 
-def page(found: "Comparison") -> bytes:
+def page(found: "ReplayComparison") -> bytes:
     """The comparison as HTML."""
     left = f" The first {SHOWN} of {len(found.tasks):,} tasks." if len(found.tasks) > SHOWN else ""
     sides = ["text", "text", *["number"] * (len(HEADS) - 2)]
-    return rendered(
+    return render_page(
         "whatif",
         title=f"What if: {', '.join(words.clean(one) for one in found.settings)}",
         answers=answer(found),

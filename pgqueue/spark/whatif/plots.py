@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from pgqueue.spark.whatif.compare import Point
-    from pgqueue.spark.whatif.whatif import Comparison
+    from pgqueue.spark.whatif.compare import ReplayPoint
+    from pgqueue.spark.whatif.whatif import ReplayComparison
 
 WAS, WOULD_BE = (LINES[1], "--", "was"), (LINES[0], "-", "would be")
 SECONDS_A_DAY = 86_400
 MOST_LABELS = 8
 
 
-def plots(found: "Comparison") -> list[Plot]:
+def plots(found: "ReplayComparison") -> list[Plot]:
     """Waits, backlogs, and running jobs, over time."""
     step = words.span(found.seconds_a_point)
     return [
@@ -43,7 +43,7 @@ def plots(found: "Comparison") -> list[Plot]:
     ]
 
 
-def _peaks(found: "Comparison", value: "Callable[[Point], float]", unit: str) -> str:
+def _peaks(found: "ReplayComparison", value: "Callable[[ReplayPoint], float]", unit: str) -> str:
     was, would_be = (
         max(map(value, points), default=0.0) for points in (found.points_was, found.points_would_be)
     )
@@ -51,10 +51,14 @@ def _peaks(found: "Comparison", value: "Callable[[Point], float]", unit: str) ->
 
 
 def _over_time(
-    found: "Comparison", value: "Callable[[Point], float | None]", unit: str, *, level: float | None = None
+    found: "ReplayComparison",
+    value: "Callable[[ReplayPoint], float | None]",
+    unit: str,
+    *,
+    level: float | None = None,
 ) -> "Callable[[Axes], None]":
     def draw(axes: "Axes") -> None:
-        lines: Sequence[tuple[Sequence[Point], tuple[str, str, str]]] = (
+        lines: Sequence[tuple[Sequence[ReplayPoint], tuple[str, str, str]]] = (
             (found.points_was, WAS),
             (found.points_would_be, WOULD_BE),
         )

@@ -20,16 +20,16 @@ import numpy as np
 from pgqueue.errors import InvalidOption
 from pgqueue.spark.report import words
 from pgqueue.spark.whatif.jobs import EPOCH, NONE, SECOND, Numbers
-from pgqueue.spark.whatif.lanes import Lanes
+from pgqueue.spark.whatif.lanes import ReplayLanes
 from pgqueue.values.jobs.options import LAST_TIME
 from pgqueue.worker.fetcher import HORIZON, LARGEST_CLAIM, LARGEST_PREFETCH
-from pgqueue.worker.rate import Rate
+from pgqueue.worker.rate import EndRate
 
 END = (LAST_TIME - EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ReplayWork:
     """Jobs in claim order. Times are in microseconds.
 
     Attributes:
@@ -49,7 +49,7 @@ class Work:
     most: Sequence[int] = ()
 
 
-def starts(work: Work, slots: int, workers: int = 1) -> Numbers:
+def starts(work: ReplayWork, slots: int, workers: int = 1) -> Numbers:
     """When each job starts.
 
     Args:
@@ -64,14 +64,14 @@ def starts(work: Work, slots: int, workers: int = 1) -> Numbers:
 
 
 class _Replay:
-    def __init__(self, work: Work, slots: int, workers: int) -> None:
+    def __init__(self, work: ReplayWork, slots: int, workers: int) -> None:
         self._lasts = work.lasts.tolist()
         self._slots = slots
         self._most_ahead = LARGEST_PREFETCH * workers
         self._most_claimed = LARGEST_CLAIM * workers
         self._queue = work.queue.tolist()
-        self._queues = _Queues(work.weights)
-        self._lanes = Lanes.of(work.queue, work.keys, work.most)
+        self._queues = _ReplayQueues(work.weights)
+        self._lanes = ReplayLanes.of(work.queue, work.keys, work.most)
         self._lane = self._lanes.lane_of.tolist()
         self._arrivals = np.argsort(work.ready, kind="stable")
         self._ready_at = work.ready[self._arrivals].tolist()
@@ -81,7 +81,7 @@ class _Replay:
         self._lanes_first = False
         self._now = self._ready_at[0] if self._ready_at else 0
         self._ended = 0
-        self._rate = Rate(lambda: self._now / SECOND)
+        self._rate = EndRate(lambda: self._now / SECOND)
 
     def run(self) -> Numbers:
         arrivals, ready_at = self._arrivals.tolist(), self._ready_at
@@ -145,7 +145,7 @@ class _Replay:
         return len(self._claimed) > before
 
 
-class _Queues:
+class _ReplayQueues:
     """Ready jobs of queues.
 
     Attributes:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pgqueue.errors import InvalidOption
 from pgqueue.values.jobs.options import check_number
 from pgqueue.values.limits.limit import MOST
-from pgqueue.values.queues.serving import ALL, Serving
+from pgqueue.values.queues.served_queues import ALL, ServedQueues
 from pgqueue.values.schedules.rule import Cron
 
 WORKERS = range(1, 10_001)
@@ -23,7 +23,7 @@ QUEUE, TASK = "queue:", "task:"
 
 
 @dataclass(frozen=True, slots=True)
-class Limited:
+class ReplayLimit:
     """At most so many jobs of a key run at once.
 
     Attributes:
@@ -42,7 +42,7 @@ class Limited:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedTask:
     """A task's jobs become ready at the ticks of a cron expression, in UTC.
 
     Attributes:
@@ -60,7 +60,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ReplaySettings:
     """The settings of a replay.
 
     Attributes:
@@ -77,9 +77,9 @@ class Settings:
 
     workers: int
     concurrency: int = CONCURRENCY
-    serving: Serving = ALL
-    limits: tuple[Limited, ...] = ()
-    moved: tuple[Moved, ...] = ()
+    serving: ServedQueues = ALL
+    limits: tuple[ReplayLimit, ...] = ()
+    moved: tuple[MovedTask, ...] = ()
     late: timedelta = LATE
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class Settings:
         return [*weighed, *(f"!{entry}" for entry in self.serving.excluded)]
 
 
-def read_limit(text: str) -> Limited:
+def read_limit(text: str) -> ReplayLimit:
     """A limit from ``NAME=N``.
 
     Raises:
@@ -129,10 +129,10 @@ def read_limit(text: str) -> Limited:
         )
     most = int(number)
     check_number(f"limit {name.strip()}", most, MOST)
-    return Limited(name.strip(), most)
+    return ReplayLimit(name.strip(), most)
 
 
-def read_move(text: str) -> Moved:
+def read_move(text: str) -> MovedTask:
     """Other times for a task's jobs, from ``TASK=CRON``.
 
     Raises:
@@ -143,7 +143,7 @@ def read_move(text: str) -> Moved:
         raise InvalidOption(
             f"schedule={text!r}: write a task and a cron expression: 'send_report=*/15 1-5 * * *'"
         )
-    return Moved(task.strip(), Cron(expression.strip()))
+    return MovedTask(task.strip(), Cron(expression.strip()))
 
 
 def _once(what: str, names: Iterable[str]) -> None:

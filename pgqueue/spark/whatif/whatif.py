@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.whatif import compare
-from pgqueue.spark.whatif.compare import Course, Load, Point, Row, Waits
-from pgqueue.spark.whatif.jobs import Recorded, in_claim_order, moved, read, served, start_of
-from pgqueue.spark.whatif.replay import Work, starts
-from pgqueue.spark.whatif.settings import Settings
+from pgqueue.spark.whatif.compare import Course, ReplayLoad, ReplayPoint, ReplayRow, WaitTimes
+from pgqueue.spark.whatif.jobs import EndedJobs, in_claim_order, move_jobs, read, served_jobs, start_of
+from pgqueue.spark.whatif.replay import ReplayWork, starts
+from pgqueue.spark.whatif.settings import ReplaySettings
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+class SkippedJobs(msgspec.Struct, frozen=True, kw_only=True):
     """What the replay does not run.
 
     Attributes:
@@ -28,7 +28,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     earlier_attempts: int
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayComparison(msgspec.Struct, frozen=True, kw_only=True):
     """What was, beside what would be.
 
     Attributes:
@@ -56,19 +56,19 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     late_after: float
     jobs: int
-    left_out: LeftOut
-    was: Waits
-    would_be: Waits
-    load_was: Load
-    load_would_be: Load
+    left_out: SkippedJobs
+    was: WaitTimes
+    would_be: WaitTimes
+    load_was: ReplayLoad
+    load_would_be: ReplayLoad
     busy: float
-    tasks: list[Row]
+    tasks: list[ReplayRow]
     seconds_a_point: int
-    points_was: list[Point]
-    points_would_be: list[Point]
+    points_was: list[ReplayPoint]
+    points_would_be: list[ReplayPoint]
 
 
-def whatif(lake: Lake, days: Sequence[date], settings: Settings) -> Comparison:
+def whatif(lake: Lake, days: Sequence[date], settings: ReplaySettings) -> ReplayComparison:
     """Replay the jobs that ended on these days.
 
     Args:
@@ -80,14 +80,14 @@ def whatif(lake: Lake, days: Sequence[date], settings: Settings) -> Comparison:
         InvalidOption: the lake does not have these days, or no job of them has what a setting names.
         LakeError: there is no lake, or a file cannot be read.
     """
-    jobs = served(read(lake, days, settings), settings)
+    jobs = served_jobs(read(lake, days, settings), settings)
     pa.default_memory_pool().release_unused()
-    return _compared(in_claim_order(moved(jobs, days, settings.moved)), days, settings)
+    return _compare(in_claim_order(move_jobs(jobs, days, settings.moved)), days, settings)
 
 
-def replayed(jobs: Recorded, settings: Settings) -> Course:
+def replay_jobs(jobs: EndedJobs, settings: ReplaySettings) -> Course:
     """When the jobs, in claim order, start and end under these settings."""
-    work = Work(
+    work = ReplayWork(
         ready=jobs.ready,
         lasts=jobs.ended - jobs.started,
         queue=jobs.queue,
@@ -98,8 +98,8 @@ def replayed(jobs: Recorded, settings: Settings) -> Course:
     return Course(work.ready, starts(work, settings.slots, settings.workers), work.lasts)
 
 
-def _compared(jobs: Recorded, days: Sequence[date], settings: Settings) -> Comparison:
-    would_be = replayed(jobs, settings)
+def _compare(jobs: EndedJobs, days: Sequence[date], settings: ReplaySettings) -> ReplayComparison:
+    would_be = replay_jobs(jobs, settings)
     was = Course(jobs.was_ready, jobs.started, would_be.lasts)
     # A job may have been ready long before these days, blocked or behind others: it is in no picture before them.
     begin = max(start_of(days[0]), min(int(was.ready.min()), int(would_be.ready.min())))
@@ -108,14 +108,14 @@ def _compared(jobs: Recorded, days: Sequence[date], settings: Settings) -> Compa
     names = [(queue, task) for queue in jobs.queues for task in jobs.tasks]
     load = compare.load(would_be, begin)
     seconds = compare.length_of(begin, end)
-    return Comparison(
+    return ReplayComparison(
         first=days[0],
         last=days[-1],
         settings=settings.said,
         slots=settings.slots,
         late_after=settings.late.total_seconds(),
         jobs=jobs.ids.size,
-        left_out=LeftOut(
+        left_out=SkippedJobs(
             never_started=jobs.never_started,
             not_served=jobs.not_served,
             earlier_attempts=int(jobs.earlier.sum()),

@@ -3,10 +3,10 @@
 from typing import TypeVar
 from uuid import UUID
 
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import sink
-from pgqueue.store.pipeline.sink import Rejected, Write
+from pgqueue.store.pipeline.sink import RejectedRow, Write
 from pgqueue.store.plan import Plan
 from pgqueue.store.plan import run as run_plan
 
@@ -36,9 +36,9 @@ def writes(
     return _ask(dsn, schema, sink.writes(run=run, task=task, limit=limit))
 
 
-def rejected(
+def rejected_rows(
     write: UUID, dsn: str | None = None, *, limit: int = 1_000, schema: str = "pgqueue"
-) -> list[Rejected]:
+) -> list[RejectedRow]:
     """The rows of a write that were rejected because their unique key was taken, in order; kept for 30 days.
 
     Args:
@@ -50,10 +50,10 @@ def rejected(
     Raises:
         DatabaseError: as for :func:`writes`.
     """
-    return _ask(dsn, schema, sink.rejected(write, limit=limit))
+    return _ask(dsn, schema, sink.rejected_rows(write, limit=limit))
 
 
 def _ask(dsn: str | None, schema: str, plan: Plan[T]) -> T:
     database = Database(dsn, schema=schema)
     with database.connect() as connection:
-        return run_plan(plan, Blocking(connection, database.catalogue))
+        return run_plan(plan, StepRunner(connection, database.catalogue))

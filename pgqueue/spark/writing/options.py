@@ -30,7 +30,7 @@ SPARKS_OWN = ("checkpointlocation", "queryname")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class WriteOptions:
     """The options of a write as they were given; None: not given.
 
     Attributes:
@@ -60,7 +60,7 @@ class Options:
     unique: Mapping[str, Any]
 
 
-def read_options(given: Mapping[str, str]) -> Options:
+def read_options(given: Mapping[str, str]) -> WriteOptions:
     """Read the options of a write.
 
     Args:
@@ -76,7 +76,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         raise InvalidOption(
             'no task: say .option("task", ...), the name of the task that every row is a call of'
         )
-    return Options(
+    return WriteOptions(
         task=check_name("task", task),
         app=options.get("app"),
         dsn=options.get("dsn"),

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pgqueue.errors import PayloadError, PayloadNotEncodable, PayloadTooLarge, PgQueueError
 from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader_of
-from pgqueue.spark.writing.target import Target
+from pgqueue.spark.writing.target import WriteTarget
 from pgqueue.store.pipeline.sink_stage import StagedJob
 from pgqueue.values.jobs.options import check_instant, check_key
 from pgqueue.values.payloads.codec import encoded_args, encoded_key
@@ -25,7 +25,7 @@ SHORT = 120
 LONGEST_REASON = 400
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RefusedRow(msgspec.Struct, frozen=True):
     """Why a row cannot be a job.
 
     Attributes:
@@ -46,7 +46,7 @@ class Refusal(msgspec.Struct, frozen=True):
         return f"row {self.place} of partition {self.partition}{contents}: {self.reason}"
 
 
-class Unreadable(msgspec.Struct, frozen=True):
+class UnreadableValue(msgspec.Struct, frozen=True):
     """Stands in place of a value that a job cannot have."""
 
     reason: str
@@ -63,7 +63,7 @@ class Rows:
         refusals: the first refused rows, at most SHOWN.
     """
 
-    def __init__(self, target: Target, partition: int) -> None:
+    def __init__(self, target: WriteTarget, partition: int) -> None:
         """Begin with a partition.
 
         Args:
@@ -71,7 +71,7 @@ class Rows:
             partition: its number.
         """
         self.rows = self.staged = self.keyed = self.refused = 0
-        self.refusals: list[Refusal] = []
+        self.refusals: list[RefusedRow] = []
         self._partition = partition
         self._args = target.args
         self._codec = None if target.app is None else find_app(target.app).codec
@@ -84,7 +84,7 @@ class Rows:
     def jobs(self, batch: pa.RecordBatch) -> Iterator[StagedJob]:
         """The jobs to stage for the rows of a batch; rows that cannot be jobs are left out and recorded."""
         columns = {name: _read(batch.column(name), reader) for name, reader in self._readers.items()}
-        unreadable = any(Unreadable in map(type, values) for values in columns.values())
+        unreadable = any(UnreadableValue in map(type, values) for values in columns.values())
         said = _records(self._said, columns, batch.num_rows)
         for options, arguments in zip(said, _records(self._arguments, columns, batch.num_rows), strict=True):
             self.rows += 1
@@ -114,7 +114,7 @@ class Rows:
         self.refused += 1
         if len(self.refusals) < SHOWN:
             reason = _short(self._reason(error, values), LONGEST_REASON)
-            self.refusals.append(Refusal(self._partition, self.rows, _known_by(values), reason))
+            self.refusals.append(RefusedRow(self._partition, self.rows, _known_by(values), reason))
 
     def _reason(self, error: PgQueueError, values: Mapping[str, Any]) -> str:
         """What was wrong, with the column where the error itself does not name it."""
@@ -148,12 +148,12 @@ def _read_one(scalar: pa.Scalar, reader: Reader | None) -> Any:  # noqa: ANN401 
         value = scalar.as_py()
         return value if value is None or reader is None else reader(value)
     except (ValueError, OverflowError) as error:
-        return Unreadable(str(error))
+        return UnreadableValue(str(error))
 
 
 def _require_readable(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
-        if type(value) is Unreadable:
+        if type(value) is UnreadableValue:
             raise PayloadNotEncodable(f"column {name!r}: {value.reason}")
 
 
@@ -164,7 +164,7 @@ def _records(names: Sequence[str], columns: Mapping[str, list[Any]], count: int)
     return (dict(zip(names, row, strict=True)) for row in zip(*map(columns.__getitem__, names), strict=True))
 
 
-def _options(target: Target) -> Callable[[str | None, int | None, int | None], Options]:
+def _options(target: WriteTarget) -> Callable[[str | None, int | None, int | None], Options]:
     """Checks a row's queue, priority and attempts, with the task's where it names none; equal values are checked once."""
     app = None if target.app is None else find_app(target.app)
 
@@ -178,7 +178,7 @@ def _options(target: Target) -> Callable[[str | None, int | None, int | None], O
     return complete
 
 
-def _encoder(target: Target) -> Encode:
+def _encoder(target: WriteTarget) -> Encode:
     """How arguments become JSON: as the task encodes them where it is known, else as plain values."""
     if target.app is None:
         return _encode
@@ -215,11 +215,11 @@ def _whole(value: object) -> dict[str, Any]:
 def _known_by(values: Mapping[str, Any]) -> str:
     """The values by which a user finds the row."""
     key = values.get("unique_key")
-    shown = values if key is None or type(key) is Unreadable else {"unique_key": key}
+    shown = values if key is None or type(key) is UnreadableValue else {"unique_key": key}
     said = ", ".join(
         f"{name}={_short(repr(value), SHORT)}"
         for name, value in shown.items()
-        if type(value) is not Unreadable
+        if type(value) is not UnreadableValue
     )
     return _short(said, SHORT)
 

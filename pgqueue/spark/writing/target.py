@@ -7,14 +7,14 @@ from pyspark.sql.types import StructType
 from pgqueue.errors import InvalidOption
 from pgqueue.spark.writing.app import Parameters, find_app, parameters_of
 from pgqueue.spark.writing.columns import check_columns
-from pgqueue.spark.writing.options import Options
+from pgqueue.spark.writing.options import WriteOptions
 from pgqueue.store.connections.database import Database
 from pgqueue.values.jobs.options import JobOptions
 from pgqueue.values.jobs.unique import Debounce, Throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class WriteTarget:
     """What executors and the committing driver need to know; it holds the DSN with its password.
 
     Attributes:
@@ -45,7 +45,7 @@ class Target:
         return Database(self.dsn, schema=self.schema, behind_pooler=self.behind_pooler)
 
 
-def decide(options: Options, columns: StructType) -> Target:
+def decide(options: WriteOptions, columns: StructType) -> WriteTarget:
     """Decide where rows go, and refuse columns that cannot be jobs.
 
     Raises:
@@ -58,7 +58,7 @@ def decide(options: Options, columns: StructType) -> Target:
         given = ", ".join(f"unique_{name}" for name in options.unique)
         raise InvalidOption(f"{given}: this is about unique keys; give them in a column unique_key")
     database = _database(options)
-    return Target(
+    return WriteTarget(
         dsn=database.dsn,
         schema=database.catalogue.schema,
         behind_pooler=database.behind_pooler,
@@ -71,7 +71,7 @@ def decide(options: Options, columns: StructType) -> Target:
     )
 
 
-def _task(options: Options) -> tuple[JobOptions, Parameters | None]:
+def _task(options: WriteOptions) -> tuple[JobOptions, Parameters | None]:
     """The task's options, replaced by the given ones, and its parameters; None: they are not known."""
     defaults, parameters = JobOptions(), None
     if options.app is not None:
@@ -89,7 +89,7 @@ def _task(options: Options) -> tuple[JobOptions, Parameters | None]:
     return replace(changed, unique=replace(changed.unique, **options.unique)), parameters
 
 
-def _database(options: Options) -> Database:
+def _database(options: WriteOptions) -> Database:
     if options.app is None:
         return Database(options.dsn, schema=options.schema or "pgqueue", behind_pooler=options.behind_pooler)
     return find_app(options.app).database.but(

@@ -35,9 +35,9 @@ from pyspark.sql.types import StructType
 from pgqueue.errors import InvalidOption, PipelineError, RowsRefused
 from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.options import read_options
-from pgqueue.spark.writing.rows import SHOWN, Refusal, Rows
-from pgqueue.spark.writing.target import Target, decide
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.spark.writing.rows import SHOWN, RefusedRow, Rows
+from pgqueue.spark.writing.target import WriteTarget, decide
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.limits import limits
 from pgqueue.store.pipeline import sink
 from pgqueue.store.pipeline.sink_stage import Part, stage
@@ -50,7 +50,7 @@ QUERY = "sql.streaming.queryId"
 
 
 @dataclass(frozen=True, slots=True)
-class Staged(WriterCommitMessage):
+class StagedPart(WriterCommitMessage):
     """What an attempt reports to the driver.
 
     Attributes:
@@ -66,7 +66,7 @@ class Staged(WriterCommitMessage):
     part: Part
     rows: int
     refused: int
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RefusedRow, ...]
     query: str | None
 
 
@@ -109,7 +109,7 @@ def stream_writer(
 class JobsWriter(DataSourceArrowWriter):
     """Writes a DataFrame; Spark pickles it and sends it to its processes."""
 
-    def __init__(self, target: Target, write: UUID, *, is_done: bool) -> None:
+    def __init__(self, target: WriteTarget, write: UUID, *, is_done: bool) -> None:
         """Made by :func:`writer`.
 
         Args:
@@ -121,7 +121,7 @@ class JobsWriter(DataSourceArrowWriter):
         self.new = sink.NewWrite(write, target.task, target.run, None, target.defaults.unique)
         self.is_done = is_done
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
         """Check and stage a partition; if the write is done already, the rows are not computed."""
         batches = iter(()) if self.is_done else iterator
         return stage_partition(self.target, self.new.id, _partition(), batches)
@@ -138,7 +138,7 @@ class JobsWriter(DataSourceArrowWriter):
 class JobsStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream; Spark makes one writer to stage a batch, and another to commit it."""
 
-    def __init__(self, target: Target, write: UUID) -> None:
+    def __init__(self, target: WriteTarget, write: UUID) -> None:
         """Made by :func:`stream_writer`.
 
         Args:
@@ -148,7 +148,7 @@ class JobsStreamWriter(DataSourceStreamArrowWriter):
         self.target = target
         self.id = write
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
         """Check and stage a partition of a batch."""
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY)
@@ -160,7 +160,7 @@ class JobsStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's own
         """Enqueue the batch, unless it was enqueued before its query was stopped."""
-        said = [message for message in messages if isinstance(message, Staged)]
+        said = [message for message in messages if isinstance(message, StagedPart)]
         if said:  # else the batch has no partitions at all
             target = self.target
             first = said[0]
@@ -169,13 +169,17 @@ class JobsStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's own
         """Delete the batch's staged rows."""
-        for write in {message.write for message in messages if isinstance(message, Staged)}:
+        for write in {message.write for message in messages if isinstance(message, StagedPart)}:
             _abandon(self.target, write)
 
 
 def stage_partition(
-    target: Target, write: UUID, partition: int, batches: Iterator[pa.RecordBatch], query: str | None = None
-) -> Staged:
+    target: WriteTarget,
+    write: UUID,
+    partition: int,
+    batches: Iterator[pa.RecordBatch],
+    query: str | None = None,
+) -> StagedPart:
     """Check the rows of a partition, and stage them under a number that only this attempt has.
 
     Each batch is staged in its own transaction, so that none is open while Spark computes the next. After the first row
@@ -194,21 +198,21 @@ def stage_partition(
     rows, attempt = Rows(target, partition), uuid4()
     part = Part(partition, attempt, 0, 0)
     with target.database.connect() as connection:
-        steps = Blocking(connection, target.database.catalogue)
+        steps = StepRunner(connection, target.database.catalogue)
         for batch in batches:
             if rows.refused:
                 list(rows.jobs(batch))
             else:
                 run(stage(write, part, rows.jobs(batch)), steps)
     part = Part(partition, attempt, rows.staged, rows.keyed)
-    return Staged(write, part, rows.rows, rows.refused, tuple(rows.refusals), query)
+    return StagedPart(write, part, rows.rows, rows.refused, tuple(rows.refusals), query)
 
 
-def _prepare(target: Target) -> bool:
+def _prepare(target: WriteTarget) -> bool:
     """Check that the database can be written to, delete old staged rows, and return whether this write was done."""
     database = target.database
     with database.connect() as connection:
-        steps = Blocking(connection, database.catalogue)
+        steps = StepRunner(connection, database.catalogue)
         run(schema.verify(target.schema), steps)
         run(sink.sweep(), steps)
         _declare(target, steps)
@@ -220,7 +224,7 @@ def _prepare(target: Target) -> bool:
         return earlier is not None
 
 
-def _declare(target: Target, steps: Blocking) -> None:
+def _declare(target: WriteTarget, steps: StepRunner) -> None:
     """Store the limits of the app's task: when staged rows become jobs, the database puts these into the lanes that it knows of."""
     limiting = None if target.app is None else find_app(target.app).find_task(target.task).limiting
     if limiting is None:
@@ -235,20 +239,20 @@ def _declare(target: Target, steps: Blocking) -> None:
         )
 
 
-def _commit(target: Target, new: sink.NewWrite, messages: Sequence[WriterCommitMessage | None]) -> None:
-    said = [message for message in messages if isinstance(message, Staged)]
+def _commit(target: WriteTarget, new: sink.NewWrite, messages: Sequence[WriterCommitMessage | None]) -> None:
+    said = [message for message in messages if isinstance(message, StagedPart)]
     if len(said) < len(messages):
         raise PipelineError(f"{len(messages) - len(said)} partitions were not staged; nothing was enqueued")
     _require_good(said, new.task)
     database = target.database
     parts = [message.part for message in said if message.part.rows]
     with database.connect() as connection:
-        steps = Blocking(connection, database.catalogue)
+        steps = StepRunner(connection, database.catalogue)
         done = run(sink.commit(new, parts), steps)
     _log(done)
 
 
-def _require_good(said: Sequence[Staged], task: str) -> None:
+def _require_good(said: Sequence[StagedPart], task: str) -> None:
     """Refuse the whole write if a row of it cannot be a job.
 
     Raises:
@@ -265,10 +269,10 @@ def _require_good(said: Sequence[Staged], task: str) -> None:
         )
 
 
-def _abandon(target: Target, write: UUID) -> None:
+def _abandon(target: WriteTarget, write: UUID) -> None:
     database = target.database
     with database.connect() as connection:
-        steps = Blocking(connection, database.catalogue)
+        steps = StepRunner(connection, database.catalogue)
         run(sink.abandon(write), steps)
 
 

@@ -15,8 +15,8 @@ from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.queues import standings
 from pgqueue.values.alerts.alert import (
     MOST_DEAD,
+    AlertCondition,
     Backlog,
-    Condition,
     DeadJobs,
     Failures,
     LateSchedule,
@@ -30,7 +30,7 @@ from pgqueue.values.workers.health import WorkerProblem
 
 
 @plan
-def read(rule: Condition, now: datetime | None) -> Steps[Reading]:
+def read(rule: AlertCondition, now: datetime | None) -> Steps[Reading]:
     """What a condition is now.
 
     Args:
@@ -97,12 +97,12 @@ def _stalled_workers(rule: StalledWorkers, now: datetime | None) -> Steps[Readin
 
 
 def _saturated_limit(rule: SaturatedLimit, now: datetime | None) -> Steps[Reading]:  # noqa: ARG001 - as all of them
-    limit = limit_control.named(rule.limit, (yield from limit_control.stored()))
+    limit = limit_control.require_limit(rule.limit, (yield from limit_control.stored()))
     rows = yield Statement("limits/running", {"keys": []})  # places that are kept for a retry are not counted
     return of_limit(rule, limit, [LaneCount(queue, lane, running, 0, 0) for queue, lane, running in rows])
 
 
-_READERS: dict[type[Condition], Callable[[Any, datetime | None], Steps[Reading]]] = {
+_READERS: dict[type[AlertCondition], Callable[[Any, datetime | None], Steps[Reading]]] = {
     OldestReady: _oldest_ready,
     Backlog: _backlog,
     Failures: _failures,

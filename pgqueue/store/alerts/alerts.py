@@ -15,13 +15,13 @@ from pgqueue.store import audit
 from pgqueue.store.alerts.alert_readings import read
 from pgqueue.store.jobs import enqueue
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.values.alerts.alert import Alert, Reading, decoded, encoded, summary
+from pgqueue.values.alerts.alert import Alert, Reading, decode_condition, encode_condition, summary
 from pgqueue.values.alerts.state import (
     EVERY,
     FAILED_AGAIN,
+    AlertJudgement,
     AlertState,
     AlertStatus,
-    Judged,
     NewAlert,
     Terms,
     judge,
@@ -29,7 +29,7 @@ from pgqueue.values.alerts.state import (
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.schedules.record import Applied, Change
+from pgqueue.values.schedules.record import Applied, ScheduleChange
 
 ALERT = "pgqueue_alert"
 """The key of a job's meta under which the name of its alert is."""
@@ -39,7 +39,7 @@ LONGEST_ERROR = 1_000
 """Characters of an error that are kept."""
 
 
-class Due(NamedTuple):
+class DueAlerts(NamedTuple):
     """What is to be looked at.
 
     Attributes:
@@ -51,7 +51,7 @@ class Due(NamedTuple):
     next_in: float | None
 
 
-class Looked(NamedTuple):
+class AlertLook(NamedTuple):
     """What a look at an alert has done.
 
     Attributes:
@@ -135,18 +135,18 @@ def silence(
 
 
 @plan
-def due(*, now: datetime | None = None) -> Steps[Due]:
+def due(*, now: datetime | None = None) -> Steps[DueAlerts]:
     """Which alerts are to be looked at.
 
     Args:
         now: the instant; the database's own by default.
     """
     ((names, next_in),) = yield Statement("alerts/due", {"now": now})
-    return Due(names, next_in)
+    return DueAlerts(names, next_in)
 
 
 @plan(transaction=True)
-def look(name: str, *, now: datetime | None = None) -> Steps[Looked]:
+def look(name: str, *, now: datetime | None = None) -> Steps[AlertLook]:
     """Look at an alert, if no other worker does or has, and tell its task what is to be told.
 
     Args:
@@ -159,12 +159,12 @@ def look(name: str, *, now: datetime | None = None) -> Steps[Looked]:
     timeout = f"{TIMEOUT // timedelta(milliseconds=1)}ms"
     rows = yield Statement("alerts/lock", {"name": name, "timeout": timeout, "now": now})
     if not rows:
-        return Looked()
+        return AlertLook()
     (row,) = rows
-    at, new = row[0], _declared(name, row)
+    at, new = row[0], _alert_of_row(name, row)
     reading = yield from read(new.rule, now)
     judged = judge(new.terms, AlertState(*row[12:17]), holds=reading.holds, now=at, silenced=row[17] is True)
-    alert = told(new, reading, judged, at)
+    alert = alert_to_tell(new, reading, judged, at)
     job_id, error = (None, None) if alert is None else (yield from _tell(alert, new, now))
     params = msgspec.structs.asdict(judged.state if error is None else judged.untold) | {
         "name": name,
@@ -177,7 +177,7 @@ def look(name: str, *, now: datetime | None = None) -> Steps[Looked]:
         "now": now,
     }
     yield Statement("alerts/settle", params, returns=False)
-    return Looked(None if error else alert, None if error == row[18] else error)
+    return AlertLook(None if error else alert, None if error == row[18] else error)
 
 
 @plan
@@ -193,7 +193,7 @@ def fail(name: str, error: str, *, now: datetime | None = None) -> Steps[bool]:
     return bool((yield Statement("alerts/fail", params)))
 
 
-def told(new: NewAlert, reading: Reading, judged: Judged, at: datetime) -> Alert | None:
+def alert_to_tell(new: NewAlert, reading: Reading, judged: AlertJudgement, at: datetime) -> Alert | None:
     """What a task is told after a look; None: nothing."""
     if judged.tells is None:
         return None
@@ -246,23 +246,23 @@ def _tell(alert: Alert, new: NewAlert, now: datetime | None) -> Steps[tuple[int 
     return added.id, None
 
 
-def _declared(name: str, row: Row) -> NewAlert:
+def _alert_of_row(name: str, row: Row) -> NewAlert:
     """The alert of a row of ``alerts/lock``; which module declares it does not matter."""
-    return NewAlert(name, "", decoded(row[1]), Terms(*row[2:6]), *row[6:12])
+    return NewAlert(name, "", decode_condition(row[1]), Terms(*row[2:6]), *row[6:12])
 
 
-def _put(new: NewAlert, now: datetime | None) -> Steps[Change]:
+def _put(new: NewAlert, now: datetime | None) -> Steps[ScheduleChange]:
     params = (
         msgspec.structs.asdict(new)
         | msgspec.structs.asdict(new.terms)
-        | {"rule": encoded(new.rule), "now": now}
+        | {"rule": encode_condition(new.rule), "now": now}
     )
     params.pop("terms")
     rows = yield Statement("alerts/put", params)
     if rows:
-        return Change.ADDED if rows[0][0] else Change.CHANGED
+        return ScheduleChange.ADDED if rows[0][0] else ScheduleChange.CHANGED
     owners = yield Statement("alerts/owner", {"name": new.name})
-    return Change.UNCHANGED if owners and owners[0][0] == new.module else Change.TAKEN
+    return ScheduleChange.UNCHANGED if owners and owners[0][0] == new.module else ScheduleChange.TAKEN
 
 
 def _status(row: Row) -> AlertStatus:
@@ -293,6 +293,6 @@ def _status(row: Row) -> AlertStatus:
 def kind_of(rule: str) -> str:
     """The name of a stored condition, whether this release knows it or not."""
     try:
-        return decoded(rule).kind
+        return decode_condition(rule).kind
     except InvalidOption:
         return "unknown"

@@ -3,7 +3,7 @@
 An operation is a row of ``audit``: who, when, what. It goes through the jobs in the order of their ids, up to the last one
 that there was when it began. :func:`find` reads a portion without a lock; :func:`change` does, in one transaction, what is to
 be done to up to :data:`AT_ONCE` of them, and writes into the operation's row how many and how far. So a kill at any moment
-leaves a row that says what was done, and :func:`running` continues from it.
+leaves a row that says what was done, and :func:`run_operation` continues from it.
 
 A job that changed since it was found, or that another transaction has locked (or whose flow it has), is tried again at the
 end, up to :data:`ROUNDS` times. If the database refuses a portion, it is halved until the job that it refuses is alone; that one is
@@ -21,7 +21,7 @@ import psycopg
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.arrays import numbers
-from pgqueue.store.bulk.bulk_jobs import MOST_LATER, Changed, Found, change, find, note, wanted_by
+from pgqueue.store.bulk.bulk_jobs import MOST_LATER, MatchedJob, PortionResult, change, find, note, wanted_by
 from pgqueue.store.jobs import control
 from pgqueue.store.jobs.ending import AT_ONCE
 from pgqueue.store.jobs.records import job_of
@@ -29,13 +29,13 @@ from pgqueue.store.jobs.refusals import of_a_row
 from pgqueue.store.jobs.sweep import Sweep
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.bulk.operation import (
-    Action,
+    BulkAction,
     BulkResult,
-    Counted,
     Operation,
     Preview,
-    Skipped,
+    SkippedJob,
     SkipReason,
+    TaskCount,
     counts_of,
 )
 from pgqueue.values.jobs.job import JobState
@@ -46,7 +46,7 @@ SAMPLED = 5
 """Jobs that a preview shows."""
 
 
-class Begun(NamedTuple):
+class StoredOperation(NamedTuple):
     """An operation that has a row.
 
     Attributes:
@@ -66,7 +66,7 @@ class Begun(NamedTuple):
     counts: Mapping[str, int] = {}
 
 
-Told: TypeAlias = Callable[[BulkResult, Changed], object]
+TellProgress: TypeAlias = Callable[[BulkResult, PortionResult], object]
 
 
 @plan
@@ -74,8 +74,8 @@ def preview(operation: Operation) -> Steps[Preview]:
     """What an operation would do; it reads all live jobs, or all dead ones."""
     wanted = operation.filter.state and [str(state) for state in operation.filter.state]
     rows = yield Statement("bulk/preview", {**wanted_by(operation), "states": wanted})
-    acted = [row for row in rows if not row[3] or operation.action is not Action.CANCEL]
-    groups = [Counted(row[0], row[1], JobState(row[2]), row[4]) for row in acted]
+    acted = [row for row in rows if not row[3] or operation.action is not BulkAction.CANCEL]
+    groups = [TaskCount(row[0], row[1], JobState(row[2]), row[4]) for row in acted]
     states = operation.states
     ids = [row[5] for row in acted if states is None or row[2] in states][:SAMPLED]
     found = (yield Statement("jobs/show", {"ids": numbers(ids)})) if ids else []
@@ -83,7 +83,7 @@ def preview(operation: Operation) -> Steps[Preview]:
 
 
 @plan
-def begin(operation: Operation, *, by: str | None, now: datetime | None = None) -> Steps[Begun]:
+def begin(operation: Operation, *, by: str | None, now: datetime | None = None) -> Steps[StoredOperation]:
     """Write down that an operation begins.
 
     Args:
@@ -100,11 +100,11 @@ def begin(operation: Operation, *, by: str | None, now: datetime | None = None) 
         "now": now,
     }
     ((number, up_to),) = yield Statement("bulk/begin", params)
-    return Begun(number, operation, -1, up_to)
+    return StoredOperation(number, operation, -1, up_to)
 
 
 @plan(transaction=True)
-def take_up(operation_id: int, *, by: str | None) -> Steps[Begun]:
+def take_up(operation_id: int, *, by: str | None) -> Steps[StoredOperation]:
     """An operation that was interrupted; it is noted who continues it.
 
     Raises:
@@ -119,7 +119,7 @@ def take_up(operation_id: int, *, by: str | None) -> Steps[Begun]:
     if ended_at is not None:
         raise InvalidOption(f"operation {operation_id} has ended, at {ended_at:%Y-%m-%d %H:%M:%S %Z}")
     yield from audit.note("continue", str(operation_id), by=by)
-    return Begun(
+    return StoredOperation(
         operation_id,
         Operation.recorded(action, details),
         after,
@@ -129,14 +129,14 @@ def take_up(operation_id: int, *, by: str | None) -> Steps[Begun]:
     )
 
 
-def running(begun: Begun, *, tell: Told) -> Sweep[BulkResult]:
+def run_operation(begun: StoredOperation, *, tell: TellProgress) -> Sweep[BulkResult]:
     """Do an operation, from where it stands to its end.
 
     Args:
         begun: which.
         tell: called after each portion, with the result so far and what became of the portion.
     """
-    state = _State(begun, tell)
+    state = _RunningOperation(begun, tell)
     after: int | None = begun.after
     while after is not None:
         found, after = yield find(begun.operation, after=after, up_to=begun.up_to)
@@ -149,27 +149,27 @@ def running(begun: Begun, *, tell: Told) -> Sweep[BulkResult]:
         yield wait(PAUSE)
         yield from state.again()
     left = sorted(state.later)
-    yield note(begun.id, Changed({SkipReason.LOCKED: len(left)}), tried=left, ends=True)
+    yield note(begun.id, PortionResult({SkipReason.LOCKED: len(left)}), tried=left, ends=True)
     state.tell(
-        Changed(
+        PortionResult(
             {SkipReason.LOCKED: len(left)},
             (),
-            tuple(Skipped(one, SkipReason.LOCKED) for one in left[:SAMPLED]),
+            tuple(SkippedJob(one, SkipReason.LOCKED) for one in left[:SAMPLED]),
         )
     )
     return state.result
 
 
-class _State:
+class _RunningOperation:
     """An operation while it runs."""
 
-    def __init__(self, begun: Begun, tell: Told) -> None:
+    def __init__(self, begun: StoredOperation, tell: TellProgress) -> None:
         self._begun = begun
         self._tell = tell
         self.later = {*begun.later}
         self.result = BulkResult.counted(begun.id, begun.operation.action, begun.counts)
 
-    def change(self, found: Sequence[Found]) -> Sweep[None]:
+    def change(self, found: Sequence[MatchedJob]) -> Sweep[None]:
         """Change jobs; a portion that is refused is halved, until the refused job is alone."""
         portions = [found]
         while portions:
@@ -184,8 +184,10 @@ class _State:
                 if len(portion) > 1:
                     portions += [portion[len(portion) // 2 :], portion[: len(portion) // 2]]
                     continue
-                changed = Changed(
-                    {SkipReason.REFUSED: 1}, (), (Skipped(portion[0].id, SkipReason.REFUSED, str(refusal)),)
+                changed = PortionResult(
+                    {SkipReason.REFUSED: 1},
+                    (),
+                    (SkippedJob(portion[0].id, SkipReason.REFUSED, str(refusal)),),
                 )
                 yield note(self._begun.id, changed, after=portion[0].id, tried=[*ids])
             self.later = (self.later - ids) | {*changed.missed}
@@ -196,18 +198,18 @@ class _State:
         ids = sorted(self.later)
         for start in range(0, len(ids), AT_ONCE):
             part = ids[start : start + AT_ONCE]
-            found: list[Found] = []
+            found: list[MatchedJob] = []
             after: int | None = part[0] - 1
             while after is not None:
                 more, after = yield find(self._begun.operation, after=after, up_to=part[-1], ids=part)
                 found += more
             if gone := {*part} - {one.id for one in found}:
                 self.later -= gone
-                yield note(self._begun.id, Changed({}), tried=sorted(gone))
+                yield note(self._begun.id, PortionResult({}), tried=sorted(gone))
             if found:
                 yield from self.change(found)
 
-    def tell(self, changed: Changed) -> None:
+    def tell(self, changed: PortionResult) -> None:
         self.result = self.result.plus(changed.counts, changed.skipped)
         self._tell(self.result, changed)
 

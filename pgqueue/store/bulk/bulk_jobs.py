@@ -12,14 +12,22 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.flows import following
+from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs import admission, control
 from pgqueue.store.jobs.finish import cancel_waiting
-from pgqueue.store.jobs.waking import wake
+from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.bulk.filter import like
-from pgqueue.values.bulk.operation import ASKED, DONE, Action, Operation, Skipped, SkipReason, counts_text
-from pgqueue.values.bulk.retried import Retried
+from pgqueue.values.bulk.operation import (
+    ASKED,
+    DONE,
+    BulkAction,
+    Operation,
+    SkippedJob,
+    SkipReason,
+    counts_text,
+)
+from pgqueue.values.bulk.retry_result import Retried
 
 LOOKED_AT = 5_000
 """Jobs that one statement reads."""
@@ -27,7 +35,7 @@ MOST_LATER = 10_000
 """Locked jobs that are tried again; others are counted as locked at once, so that the operation's row stays small."""
 
 
-class Found(NamedTuple):
+class MatchedJob(NamedTuple):
     """A job that matched.
 
     Attributes:
@@ -41,7 +49,7 @@ class Found(NamedTuple):
     in_flow: bool
 
 
-class Changed(NamedTuple):
+class PortionResult(NamedTuple):
     """What became of a portion.
 
     Attributes:
@@ -52,13 +60,13 @@ class Changed(NamedTuple):
 
     counts: Mapping[str, int]
     missed: tuple[int, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedJob, ...] = ()
 
 
 @plan
 def find(
     operation: Operation, *, after: int, up_to: int, ids: Sequence[int] | None = None
-) -> Steps[tuple[list[Found], int | None]]:
+) -> Steps[tuple[list[MatchedJob], int | None]]:
     """The jobs to change among the next ones.
 
     Args:
@@ -77,18 +85,18 @@ def find(
         bounds = {"after": wanted[0] - 1, "up_to": wanted[-1]} if wanted else {"up_to": -1}
         params |= {"ids": wanted, **bounds}
     ((last, found, versions, in_flow),) = yield Statement("bulk/find", params)
-    return [*map(Found, found, versions, in_flow)], last
+    return [*map(MatchedJob, found, versions, in_flow)], last
 
 
 @plan(transaction=True)
 def change(
     operation_id: int,
     operation: Operation,
-    found: Sequence[Found],
+    found: Sequence[MatchedJob],
     *,
     room: int = MOST_LATER,
     now: datetime | None = None,
-) -> Steps[Changed]:
+) -> Steps[PortionResult]:
     """Do an operation to jobs that are as they were when they were found, and write it into the operation's row.
 
     Args:
@@ -102,7 +110,7 @@ def change(
     params = {"ids": numbers([one.id for one in free]), "versions": texts(one.version for one in free)}
     rows = yield Statement("bulk/lock_dead" if operation.action.dead else "bulk/lock", params)
     runs: dict[int, bool] = {row[0]: row[1] for row in rows}
-    done = (yield from _ACTS[operation.action](operation, runs, now)) if runs else Changed({})
+    done = (yield from _ACTS[operation.action](operation, runs, now)) if runs else PortionResult({})
     missed = [one.id for one in found if one.id not in runs]
     left = missed[room:]
     if left:
@@ -115,7 +123,7 @@ def change(
 @plan
 def note(
     operation_id: int,
-    changed: Changed,
+    changed: PortionResult,
     *,
     after: int = -1,
     tried: Collection[int] = (),
@@ -145,16 +153,16 @@ def note(
     yield Statement("bulk/note", params, returns=False)
 
 
-def _in_free_flows(action: Action, found: Sequence[Found]) -> Steps[Sequence[Found]]:
+def _in_free_flows(action: BulkAction, found: Sequence[MatchedJob]) -> Steps[Sequence[MatchedJob]]:
     """Lock the flows in which something follows, before the jobs, as all do; without the jobs whose flows are locked."""
     in_flows = {one.id for one in found if one.in_flow}
-    if not in_flows or action in {Action.MOVE, Action.REPRIORITISE, Action.PURGE_DEAD}:
+    if not in_flows or action in {BulkAction.MOVE, BulkAction.REPRIORITISE, BulkAction.PURGE_DEAD}:
         return found
-    free, _ = yield from following.lock_free(jobs=in_flows)
+    free, _ = yield from flow_progress.lock_free(jobs=in_flows)
     return [one for one in found if not one.in_flow or one.id in free]
 
 
-def _cancel(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[Changed]:  # noqa: ARG001 - as the others
+def _cancel(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[PortionResult]:  # noqa: ARG001 - as the others
     asked = [job_id for job_id, is_running in runs.items() if is_running]
     waiting = [job_id for job_id, is_running in runs.items() if not is_running]
     if asked:
@@ -162,56 +170,60 @@ def _cancel(operation: Operation, runs: Mapping[int, bool], now: datetime | None
     if waiting:
         yield from admission.forget(waiting)
         yield from cancel_waiting(waiting, now=now)
-    return Changed({DONE: len(waiting), ASKED: len(asked)})
+    return PortionResult({DONE: len(waiting), ASKED: len(asked)})
 
 
-def _move(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[Changed]:  # noqa: ARG001 - as the others
+def _move(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[PortionResult]:  # noqa: ARG001 - as the others
     yield Statement("bulk/move", {"ids": numbers([*runs]), "to": operation.to}, returns=False)
     yield from wake()
-    return Changed({DONE: len(runs)})
+    return PortionResult({DONE: len(runs)})
 
 
-def _reprioritise(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[Changed]:  # noqa: ARG001 - as the others
+def _reprioritise(
+    operation: Operation,
+    runs: Mapping[int, bool],
+    now: datetime | None,  # noqa: ARG001 - as the others
+) -> Steps[PortionResult]:
     params = {"ids": numbers([*runs]), "priority": operation.priority}
     yield Statement("bulk/reprioritise", params, returns=False)
     yield from wake()
-    return Changed({DONE: len(runs)})
+    return PortionResult({DONE: len(runs)})
 
 
-def _retry(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[Changed]:
+def _retry(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[PortionResult]:
     done = yield from control.retry_dead([*runs], without_key=operation.without_key, now=now)
-    return retried(done)
+    return retry_result(done)
 
 
-def _purge_dead(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[Changed]:  # noqa: ARG001 - as the others
-    return Changed({DONE: (yield from control.purge_dead([*runs]))})
+def _purge_dead(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[PortionResult]:  # noqa: ARG001 - as the others
+    return PortionResult({DONE: (yield from control.purge_dead([*runs]))})
 
 
-def retried(done: Retried) -> Changed:
+def retry_result(done: Retried) -> PortionResult:
     """What a retry of a portion did."""
     skipped = (
-        *(Skipped(one.id, SkipReason.KEY_HELD, _holder(one.twin)) for one in done.held),
-        *(Skipped(one, SkipReason.UNREADABLE) for one in done.unreadable),
-        *(Skipped(one, SkipReason.OUT_OF_TURN) for one in done.out_of_turn),
+        *(SkippedJob(one.id, SkipReason.KEY_HELD, _holder(one.twin)) for one in done.held),
+        *(SkippedJob(one, SkipReason.UNREADABLE) for one in done.unreadable),
+        *(SkippedJob(one, SkipReason.OUT_OF_TURN) for one in done.out_of_turn),
     )
     counts: dict[str, int] = {DONE: len(done)}
     for one in skipped:
         counts[one.why] = counts.get(one.why, 0) + 1
-    return Changed(counts, skipped=skipped)
+    return PortionResult(counts, skipped=skipped)
 
 
 def _holder(twin: int | None) -> str:
     return "its unique key was taken" if twin is None else f"live job {twin} has its unique key"
 
 
-_Act: TypeAlias = Callable[[Operation, Mapping[int, bool], datetime | None], Steps[Changed]]
-_ACTS: Mapping[Action, _Act] = {
-    Action.CANCEL: _cancel,
-    Action.PURGE: _cancel,
-    Action.MOVE: _move,
-    Action.REPRIORITISE: _reprioritise,
-    Action.RETRY_DEAD: _retry,
-    Action.PURGE_DEAD: _purge_dead,
+_Act: TypeAlias = Callable[[Operation, Mapping[int, bool], datetime | None], Steps[PortionResult]]
+_ACTS: Mapping[BulkAction, _Act] = {
+    BulkAction.CANCEL: _cancel,
+    BulkAction.PURGE: _cancel,
+    BulkAction.MOVE: _move,
+    BulkAction.REPRIORITISE: _reprioritise,
+    BulkAction.RETRY_DEAD: _retry,
+    BulkAction.PURGE_DEAD: _purge_dead,
 }
 
 

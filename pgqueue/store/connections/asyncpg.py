@@ -57,7 +57,7 @@ class AsyncpgConnection(Protocol):
         """Send rows with COPY."""
 
 
-class Asyncpg:
+class AsyncpgStepRunner:
     """Runs steps on an asyncpg connection."""
 
     __slots__ = ("_catalogue", "_connection")
@@ -72,7 +72,7 @@ class Asyncpg:
         sql = self._catalogue[step.name]
         try:
             if isinstance(step, Copy):
-                await self._copy(copied(sql), step.chunks)
+                await self._copy(copy_target(sql), step.chunks)
                 return ()
             query, names = rewritten(sql)
             rows = await self._connection.fetch(query, *_in_order(names, step.params))
@@ -103,7 +103,7 @@ class Asyncpg:
             raise
         await self._connection.execute(f"release {SAVEPOINT}")
 
-    async def _copy(self, target: "Target", chunks: Iterable[bytes]) -> None:
+    async def _copy(self, target: "CopyTarget", chunks: Iterable[bytes]) -> None:
         await self._connection.copy_to_table(
             target.table,
             schema_name=target.schema,
@@ -126,7 +126,7 @@ def rewritten(sql: bytes) -> tuple[str, tuple[str, ...]]:
     return _PLACEHOLDER.sub(numbered, sql.decode()).replace(_JSON, "::text"), tuple(names)
 
 
-class Target(NamedTuple):
+class CopyTarget(NamedTuple):
     """Where rows are copied to."""
 
     schema: str
@@ -135,7 +135,7 @@ class Target(NamedTuple):
 
 
 @cache
-def copied(sql: bytes) -> Target:
+def copy_target(sql: bytes) -> CopyTarget:
     """What a COPY statement names; asyncpg takes no COPY as it is written.
 
     Raises:
@@ -146,7 +146,7 @@ def copied(sql: bytes) -> Target:
         raise ValueError(
             f"{sql.decode()!r}: write copy schema.table (columns) from stdin with (encoding 'utf8')"
         )
-    return Target(found[1], found[2], found[3].split(", "))
+    return CopyTarget(found[1], found[2], found[3].split(", "))
 
 
 def as_text(value: object) -> str | None:

@@ -37,7 +37,7 @@ BEGIN = "select"
 CLEAN = "reset session authorization; reset all; discard temp; unlisten *; select pg_catalog.pg_advisory_unlock_all()"
 
 
-class Blocking:
+class StepRunner:
     """Runs steps on a psycopg connection, one after the other, on one cursor: to make one costs 10 µs and more."""
 
     __slots__ = ("_connection", "_cursor", "catalogue")
@@ -84,7 +84,7 @@ class Blocking:
 class OwnConnection(psycopg.Connection[Any]):
     """A connection of ours, which keeps what runs steps on it."""
 
-    _steps: Blocking | None = None
+    _steps: StepRunner | None = None
     _heard: Callable[[], object] | None = None
 
     @classmethod
@@ -96,7 +96,7 @@ class OwnConnection(psycopg.Connection[Any]):
         **options: Any,  # noqa: ANN401 - psycopg's
     ) -> Self:
         """Connect as psycopg does, or take one of the connections that were made before: a pool's first one was."""
-        return _popped(made) or super().connect(conninfo, **options)
+        return _pop(made) or super().connect(conninfo, **options)
 
     @contextmanager
     def transaction(
@@ -131,14 +131,14 @@ class OwnConnection(psycopg.Connection[Any]):
         except psycopg.Error:
             self.close()  # the transaction has ended as it has: this changes nothing of it
 
-    def steps(self, catalogue: Catalogue) -> Blocking:
+    def steps(self, catalogue: Catalogue) -> StepRunner:
         """What runs steps here. One thread or task has the connection at a time."""
         if self._steps is None or self._steps.catalogue is not catalogue:
-            self._steps = Blocking(self, catalogue)
+            self._steps = StepRunner(self, catalogue)
         return self._steps
 
 
-def _popped(made: list[T] | None) -> T | None:
+def _pop(made: list[T] | None) -> T | None:
     """One of these; None: another thread of the pool has taken the last."""
     try:
         return made.pop() if made else None
@@ -146,8 +146,8 @@ def _popped(made: list[T] | None) -> T | None:
         return None
 
 
-class Awaiting:
-    """Runs steps on a psycopg AsyncConnection as :class:`Blocking` does."""
+class AsyncStepRunner:
+    """Runs steps on a psycopg AsyncConnection as :class:`StepRunner` does."""
 
     __slots__ = ("_connection", "_cursor", "catalogue")
 
@@ -193,7 +193,7 @@ class Awaiting:
 class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
     """An awaitable connection of ours, which keeps what runs steps on it."""
 
-    _steps: Awaiting | None = None
+    _steps: AsyncStepRunner | None = None
     _heard: Callable[[], object] | None = None
 
     @classmethod
@@ -205,7 +205,7 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
         **options: Any,  # noqa: ANN401 - psycopg's
     ) -> Self:
         """As :meth:`OwnConnection.connect`, awaited."""
-        return _popped(made) or await super().connect(conninfo, **options)
+        return _pop(made) or await super().connect(conninfo, **options)
 
     @asynccontextmanager
     async def transaction(
@@ -239,10 +239,10 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
             await self.close()
             raise
 
-    def steps(self, catalogue: Catalogue) -> Awaiting:
+    def steps(self, catalogue: Catalogue) -> AsyncStepRunner:
         """What runs steps here. One thread or task has the connection at a time."""
         if self._steps is None or self._steps.catalogue is not catalogue:
-            self._steps = Awaiting(self, catalogue)
+            self._steps = AsyncStepRunner(self, catalogue)
         return self._steps
 
 

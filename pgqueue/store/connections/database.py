@@ -28,8 +28,13 @@ from pgqueue.store.connections.dsn import (
     patience_per_host,
     read_only,
 )
-from pgqueue.store.connections.joining import OWN_CONNECTION, Open, blocking_connection, open_transaction
-from pgqueue.store.connections.pools import Pools, ataken, taken
+from pgqueue.store.connections.open_transaction import (
+    OWN_CONNECTION,
+    OpenTransaction,
+    blocking_connection,
+    open_transaction,
+)
+from pgqueue.store.connections.pools import Pools, atake_connection, take_connection
 from pgqueue.store.connections.session import (
     NO_SETTINGS,
     POOLED,
@@ -39,9 +44,9 @@ from pgqueue.store.connections.session import (
     unknown_settings,
 )
 from pgqueue.store.plan import Plan, arun, run
-from pgqueue.store.results.ends import Ends
+from pgqueue.store.results.ends import EndWaiters
 from pgqueue.store.schema import schema
-from pgqueue.values.queues.defaults import Known
+from pgqueue.values.queues.defaults import QueueCache
 
 T = TypeVar("T")
 
@@ -105,8 +110,8 @@ class Database:
         self.pools = Pools(
             proxy(self), pool_size
         )  # no cycle: a database that is dropped closes its pools at once
-        self.ends = Ends(proxy(self))
-        self.known = Known()
+        self.ends = EndWaiters(proxy(self))
+        self.known = QueueCache()
 
     @property
     def dsn(self) -> str:
@@ -147,14 +152,14 @@ class Database:
         Args:
             plan: which.
             connection: the user's, in its current transaction; ``OWN_CONNECTION``: one of ours, committed at once;
-                None: the transaction that a job has open here (see :mod:`pgqueue.store.connections.joining`), else one of ours.
+                None: the transaction that a job has open here (see :mod:`pgqueue.store.connections.open_transaction`), else one of ours.
         """
-        used = self._used(connection)
+        used = self._connection_to_use(connection)
         if used is not None:
             return run(plan, steps_on(used, self.catalogue))
         try:
             pool = self.pools.blocking()
-            own = taken(pool)  # not pooled(): a context manager costs an enqueue 1 µs
+            own = take_connection(pool)  # not pooled(): a context manager costs an enqueue 1 µs
             try:
                 return run(plan, own.steps(self.catalogue))
             except psycopg.errors.ReadOnlySqlTransaction as error:
@@ -185,7 +190,7 @@ class Database:
     def pooled(self) -> Iterator[OwnConnection]:
         """A blocking connection from the pool, in autocommit mode."""
         pool = self.pools.blocking()
-        connection = taken(pool)
+        connection = take_connection(pool)
         try:
             yield connection
         finally:
@@ -195,7 +200,7 @@ class Database:
     async def apooled(self) -> AsyncIterator[OwnAsyncConnection]:
         """An awaitable connection from the running loop's pool, in autocommit mode."""
         pool = await self.pools.awaitable()
-        connection = await ataken(pool)
+        connection = await atake_connection(pool)
         try:
             yield connection
         finally:
@@ -367,13 +372,13 @@ class Database:
     def _verification(self) -> Plan[str]:
         return schema.verify(self.catalogue.schema, migrate_hint=self.catalogue.migrate_hint)
 
-    def _used(self, connection: object) -> object:
+    def _connection_to_use(self, connection: object) -> object:
         """The connection to run a blocking plan on; None: one of ours."""
         if connection is None and (joined := open_transaction(self)) is not None:
             return blocking_connection(joined)
         return None if connection is OWN_CONNECTION else connection
 
-    async def _arun_joined(self, joined: Open, plan: Plan[T]) -> T:
+    async def _arun_joined(self, joined: OpenTransaction, plan: Plan[T]) -> T:
         """Run a plan in a job's open transaction, one after the other."""
         if isinstance(joined.connection, psycopg.Connection):  # a plain function that runs a loop of its own
             return run(plan, steps_on(joined.connection, self.catalogue))

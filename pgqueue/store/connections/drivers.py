@@ -13,9 +13,9 @@ import psycopg
 
 from pgqueue.errors import UnsupportedConnection
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connections.asyncpg import Asyncpg
-from pgqueue.store.connections.connection import Awaiting, Blocking
-from pgqueue.store.connections.unwrap import aunwrap, named, unwrap
+from pgqueue.store.connections.asyncpg import AsyncpgStepRunner
+from pgqueue.store.connections.connection import AsyncStepRunner, StepRunner
+from pgqueue.store.connections.unwrap import aunwrap, connection_class, unwrap
 from pgqueue.store.plan import Runs, RunsAsync
 
 KINDS = (
@@ -38,10 +38,10 @@ class Driver(NamedTuple):
 
 
 DRIVERS = {
-    "psycopg.Connection": Driver(Blocking),
-    "psycopg.AsyncConnection": Driver(Awaiting, awaits=True),
-    "asyncpg.connection.Connection": Driver(Asyncpg, awaits=True),
-    "asyncpg.pool.PoolConnectionProxy": Driver(Asyncpg, awaits=True),
+    "psycopg.Connection": Driver(StepRunner),
+    "psycopg.AsyncConnection": Driver(AsyncStepRunner, awaits=True),
+    "asyncpg.connection.Connection": Driver(AsyncpgStepRunner, awaits=True),
+    "asyncpg.pool.PoolConnectionProxy": Driver(AsyncpgStepRunner, awaits=True),
 }
 """The drivers, by the class of their connections; it may be a base class."""
 
@@ -58,7 +58,7 @@ def steps_on(connection: object, catalogue: Catalogue) -> Runs:
     driver = _driver_of(found, connection)
     if driver.awaits:
         raise UnsupportedConnection(
-            f"connection={named(connection)} is asynchronous; await aenqueue(...) or aenqueue_many(...) with it"
+            f"connection={connection_class(connection)} is asynchronous; await aenqueue(...) or aenqueue_many(...) with it"
         )
     steps: Runs = driver.steps(found, catalogue)
     return steps
@@ -74,7 +74,7 @@ async def asteps_on(connection: object, catalogue: Catalogue) -> RunsAsync:
     driver = _driver_of(found, connection)
     if not driver.awaits:
         raise UnsupportedConnection(
-            f"connection={named(connection)} is blocking; use enqueue(...) or enqueue_many(...) with it"
+            f"connection={connection_class(connection)} is blocking; use enqueue(...) or enqueue_many(...) with it"
         )
     steps: RunsAsync = driver.steps(found, catalogue)
     return steps
@@ -98,7 +98,7 @@ def psycopg_connection(connection: object) -> psycopg.Connection[Any]:
     found = unwrap(connection)
     if not isinstance(found, psycopg.Connection):
         raise UnsupportedConnection(
-            f"connection={named(connection)}: a blocking connection of psycopg 3 is needed here"
+            f"connection={connection_class(connection)}: a blocking connection of psycopg 3 is needed here"
         )
     return found
 
@@ -112,7 +112,7 @@ async def psycopg_async_connection(connection: object) -> psycopg.AsyncConnectio
     found = await aunwrap(connection)
     if not isinstance(found, psycopg.AsyncConnection):
         raise UnsupportedConnection(
-            f"connection={named(connection)}: an awaitable connection of psycopg 3 is needed here"
+            f"connection={connection_class(connection)}: an awaitable connection of psycopg 3 is needed here"
         )
     return found
 
@@ -125,4 +125,4 @@ def _driver_of(found: object, given: object) -> Driver:
         if (driver := DRIVERS.get(f"{base.__module__}.{base.__qualname__}")) is not None:
             _known[kind] = driver
             return driver
-    raise UnsupportedConnection(f"connection={named(given)}: jobs can be enqueued on {KINDS}")
+    raise UnsupportedConnection(f"connection={connection_class(given)}: jobs can be enqueued on {KINDS}")

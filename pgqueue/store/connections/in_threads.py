@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class InThreads:
+class ThreadedDatabase:
     """A database as several threads use it."""
 
     def __init__(self, database: Database) -> None:

@@ -29,7 +29,7 @@ RECONNECT = 300.0
 """Seconds for which a pool tries to connect, with growing pauses."""
 
 
-class Source(Protocol):
+class PoolSource(Protocol):
     """The database that pools connect to."""
 
     @property
@@ -54,7 +54,7 @@ class Pools:
         size: how many it may open now; more than ``least`` if a worker with a higher concurrency runs.
     """
 
-    def __init__(self, source: Source, size: int) -> None:
+    def __init__(self, source: PoolSource, size: int) -> None:
         """Make no pool yet.
 
         Args:
@@ -142,7 +142,7 @@ class Pools:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
-            for unused in _unused(pool):
+            for unused in _unused_connections(pool):
                 unused.close()
 
     async def aclose(self) -> None:
@@ -150,7 +150,7 @@ class Pools:
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
-            for unused in _unused(pool):
+            for unused in _unused_connections(pool):
                 await unused.close()
 
     def forget(self) -> None:
@@ -160,12 +160,12 @@ class Pools:
         self._pools = WeakKeyDictionary()
 
 
-def _unused(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of either kind
+def _unused_connections(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of either kind
     """The connection with which a pool was made, if no caller took one."""
     return list(pool.kwargs["made"])
 
 
-def taken(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
+def take_connection(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
     """A connection from a pool, which the caller must put back; never one that the server has closed."""
     connection = pool.getconn()
     while connection.is_cut_off():
@@ -175,8 +175,8 @@ def taken(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
     return connection
 
 
-async def ataken(pool: AsyncConnectionPool[OwnAsyncConnection]) -> OwnAsyncConnection:
-    """As :func:`taken`, awaited.
+async def atake_connection(pool: AsyncConnectionPool[OwnAsyncConnection]) -> OwnAsyncConnection:
+    """As :func:`take_connection`, awaited.
 
     On Python 3.11, a cancellation that comes together with the connection is lost inside the pool (``asyncio.wait_for``
     returns the connection and drops the cancellation), and a task's timeout with it. So this function checks for it.

@@ -18,9 +18,9 @@ import psycopg
 from pgqueue.errors import ConfigurationError, DatabaseError
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import connect_within
-from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.plan import Plan, Statement, Steps, plan
-from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.replica import ReplicaStatus
 from pgqueue.values.replica import status as status_of
 
@@ -35,7 +35,7 @@ CANCELLED = ("40001", "40P01", "57014")
 """SQLSTATEs of a query that a standby cancelled: it answers others."""
 
 
-class Replicated(Database):
+class ReplicatedDatabase(Database):
     """A primary, and a replica that answers looks.
 
     Attributes:
@@ -93,11 +93,11 @@ class Replicated(Database):
         if (away := self._is_away()) is not None:
             return away
         try:
-            written = super().run(_written())
+            written = super().run(_written_position())
         except (DatabaseError, psycopg.Error):
             written = None
         try:
-            return self.replica.run(_replayed(written))
+            return self.replica.run(_replayed_position(written))
         except (DatabaseError, psycopg.Error) as error:
             return ReplicaStatus(answers=False, error=str(error))
 
@@ -106,11 +106,11 @@ class Replicated(Database):
         if (away := self._is_away()) is not None:
             return away
         try:
-            written = await super().arun(_written())
+            written = await super().arun(_written_position())
         except (DatabaseError, psycopg.Error):
             written = None
         try:
-            return await self.replica.arun(_replayed(written))
+            return await self.replica.arun(_replayed_position(written))
         except (DatabaseError, psycopg.Error) as error:
             return ReplicaStatus(answers=False, error=str(error))
 
@@ -127,7 +127,7 @@ class Replicated(Database):
     def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         if dsn:  # another primary: this replica is not its
             return Database(dsn, **options)
-        return Replicated(self._given_dsn, replica=self._given_replica, **options)
+        return ReplicatedDatabase(self._given_dsn, replica=self._given_replica, **options)
 
     def _is_for_replica(self, plan: Plan[Any], connection: object) -> bool:
         if not plan.kind.reads or connection is OWN_CONNECTION or self.joins(connection):
@@ -166,16 +166,16 @@ def with_replica(database: Database, replica: str) -> Database:
     Raises:
         ConfigurationError: it is a framework's, whose connections are the framework's; or several, which have no replica.
     """
-    if isinstance(database, Sharded):
+    if isinstance(database, ShardedDatabase):
         raise ConfigurationError(
             "no replica is read for a queue with shards: name the replica of one shard as the database of this command (--dsn)"
         )
-    if type(database) not in {Database, Replicated}:
+    if type(database) not in {Database, ReplicatedDatabase}:
         raise ConfigurationError(
             "a replica can be read where the queue is a PgQueue, and this app's is a framework's: name the replica as the "
             "database of this command (--dsn), without --app"
         )
-    return Replicated(
+    return ReplicatedDatabase(
         database._given_dsn,  # noqa: SLF001 - of the same class
         replica=replica,
         schema=database.catalogue.schema,
@@ -186,13 +186,13 @@ def with_replica(database: Database, replica: str) -> Database:
 
 
 @plan
-def _written() -> Steps[str | None]:
+def _written_position() -> Steps[str | None]:
     rows = yield Statement("replica/written", {})
     return None if rows[0][0] is None else str(rows[0][0])
 
 
 @plan
-def _replayed(written: str | None) -> Steps[ReplicaStatus]:
+def _replayed_position(written: str | None) -> Steps[ReplicaStatus]:
     rows = yield Statement("replica/replayed", {"written": written})
     replays, left, age = rows[0]
     return status_of(replays=replays, bytes_left=left, age=age)

@@ -72,7 +72,7 @@ def startup_options(dsn: str, settings: Mapping[str, str]) -> str:
         settings: by name.
     """
     given = conninfo_to_dict(dsn).get("options") or os.environ.get("PGOPTIONS")
-    ours = [f"-c {name}={_escaped(value)}" for name, value in settings.items()]
+    ours = [f"-c {name}={_escape(value)}" for name, value in settings.items()]
     return " ".join([str(given), *ours] if given else ours)
 
 
@@ -93,7 +93,7 @@ def refused_by_pooler(message: str) -> bool:
     return any(words in message for words in _OF_POOLERS)
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     """A value as one word of libpq's options."""
     return re.sub(r"([\s\\])", r"\\\1", value)
 

@@ -40,7 +40,7 @@ async def aunwrap(connection: object) -> Any:  # noqa: ANN401 - of any driver
     return _inside_django(connection) if _is_django(modules) else connection
 
 
-def named(connection: object) -> str:
+def connection_class(connection: object) -> str:
     """A connection's class, for messages."""
     return f"<{type(connection).__module__}.{type(connection).__qualname__}>"
 
@@ -57,7 +57,7 @@ def _is_asyncpg(connection: object) -> TypeGuard[AsyncpgConnection]:
 def _inside_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy stays unimported
     if "sqlalchemy.ext.asyncio" in _modules(connection):
         raise UnsupportedConnection(
-            f"connection={named(connection)} is asynchronous; await aenqueue(...) or aenqueue_many(...) with it"
+            f"connection={connection_class(connection)} is asynchronous; await aenqueue(...) or aenqueue_many(...) with it"
         )
     if hasattr(connection, "get_bind"):  # a Session, or a scoped_session
         connection = connection.connection()
@@ -76,7 +76,7 @@ def _behind_blocking_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQ
     # asyncpg's transaction begins with SQLAlchemy's first statement, and a blocking call cannot await one.
     if _is_asyncpg(found):
         raise UnsupportedConnection(
-            f"connection={named(connection)} is the blocking face of an asynchronous one; "
+            f"connection={connection_class(connection)} is the blocking face of an asynchronous one; "
             "give the AsyncConnection or AsyncSession itself"
         )
     return found

@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from pgqueue.store import audit
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.flows import following
-from pgqueue.store.flows.following import reason
+from pgqueue.store.flows import flow_progress
+from pgqueue.store.flows.flow_progress import reason
 from pgqueue.store.jobs import admission
 from pgqueue.store.jobs.ending import AT_ONCE, cancelled
 from pgqueue.store.jobs.enqueue import reserve
+from pgqueue.store.jobs.notifications import tell_ended, wake
 from pgqueue.store.jobs.sweep import Sweep
-from pgqueue.store.jobs.waking import tell_ended, wake
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.flows.flow import PORTION, EdgeRule, NodeKind, NodeState
 from pgqueue.values.flows.retry import (
     NAMED,
-    EdgeNow,
-    NodeNow,
     Rerun,
+    StoredEdge,
+    StoredNode,
     What,
     not_ended,
     not_found,
@@ -58,7 +58,7 @@ class _Portion(NamedTuple):
     after: tuple[int, int] | None
 
 
-def cancelling(flow_id: int, *, by: str | None = None, now: datetime | None = None) -> Sweep[bool]:
+def cancel_flow(flow_id: int, *, by: str | None = None, now: datetime | None = None) -> Sweep[bool]:
     """Cancel all of a flow that has not ended, a portion in each transaction.
 
     Args:
@@ -72,7 +72,7 @@ def cancelling(flow_id: int, *, by: str | None = None, now: datetime | None = No
     Raises:
         FlowNotFound: there is no record of it.
     """
-    if not (yield audit.noted(begin_cancel(flow_id), "workflow cancel", str(flow_id), by=by)):
+    if not (yield audit.audited(begin_cancel(flow_id), "workflow cancel", str(flow_id), by=by)):
         return False
     found = True
     while found:  # a job may start, or go back to its line, behind a position that was passed
@@ -113,7 +113,7 @@ def cancel_portion(flow_id: int, after: tuple[int, int], *, now: datetime | None
     yield from tell_ended(ended)
     nodes = [node for node, _, _, job, _ in rows if job is None or job in gone]
     if nodes:
-        yield from following.abandon(nodes, now=now)
+        yield from flow_progress.abandon(nodes, now=now)
     return _Portion(any(row[4] for row in rows), (rows[-1][1], rows[-1][2]) if len(rows) == AT_ONCE else None)
 
 
@@ -122,7 +122,7 @@ def end_root(flow_id: int, *, now: datetime | None = None) -> Steps[None]:
     """End a cancelled flow that waited for its turn."""
     yield from _take(flow_id)
     if rows := (yield Statement("flows/root", {"flow": flow_id})):
-        yield from following.abandon([row[0] for row in rows], now=now)
+        yield from flow_progress.abandon([row[0] for row in rows], now=now)
 
 
 @plan(transaction=True)
@@ -158,10 +158,10 @@ def _out_of_turn(flows: Collection[int], job_ids: Sequence[int]) -> Steps[set[in
     return {row[0] for row in (yield Statement("flows/out_of_turn", {"jobs": numbers(job_ids)}))}
 
 
-class _Loaded(NamedTuple):
+class _LoadedNode(NamedTuple):
     """A node as it is stored, and what its job is to be."""
 
-    now: NodeNow
+    now: StoredNode
     job: int | None
     name: str | None
     task: str | None
@@ -201,7 +201,7 @@ def retry(flow_id: int, what: What, *, now: datetime | None = None) -> Steps[int
     jobs = yield from _bring_back(loaded, changes, now=now)
     yield from _put(loaded, changes, jobs)
     settled = [node for node, its in changes.states.items() if its is NodeState.RELEASED and node not in jobs]
-    yield from following.resume({}, settled, now=now)  # a group that has no open member
+    yield from flow_progress.resume({}, settled, now=now)  # a group that has no open member
     if any(changes.states[node] is NodeState.RELEASED for node in jobs):
         yield from wake()
     return len(jobs)
@@ -221,22 +221,22 @@ def _require_turn(flow_id: int, key: str) -> Steps[None]:
         raise out_of_turn(flow_id, rows[0][0], key)
 
 
-def _load(flow_id: int) -> Steps[tuple[dict[int, _Loaded], list[EdgeNow]]]:
+def _load(flow_id: int) -> Steps[tuple[dict[int, _LoadedNode], list[StoredEdge]]]:
     rows = yield Statement("flows/load_nodes", {"flow": flow_id})
     found = yield Statement("flows/load_edges", {"flow": flow_id})
-    edges = [EdgeNow(before, after, EdgeRule(rule), met) for before, after, rule, met in found]
+    edges = [StoredEdge(before, after, EdgeRule(rule), met) for before, after, rule, met in found]
     followed = {edge.before for edge in edges}
-    loaded: dict[int, _Loaded] = {}
+    loaded: dict[int, _LoadedNode] = {}
     for node, parent, place, kind, state, waits_for, job, name, task, asks in rows:
         counts = parent is not None and loaded[parent].now.kind is NodeKind.GROUP and node not in followed
         flags = _FLOW + asks * _ASKS + counts * _MEMBER
-        it = NodeNow(node, parent, place, NodeKind(kind), NodeState(state), waits_for)
-        loaded[node] = _Loaded(it, job, name, task, flags)
+        it = StoredNode(node, parent, place, NodeKind(kind), NodeState(state), waits_for)
+        loaded[node] = _LoadedNode(it, job, name, task, flags)
     return loaded, edges
 
 
 def _bring_back(
-    loaded: Mapping[int, _Loaded], changes: Rerun, *, now: datetime | None
+    loaded: Mapping[int, _LoadedNode], changes: Rerun, *, now: datetime | None
 ) -> Steps[dict[int, int]]:
     """Add the jobs of the nodes that run again; their ids, by the node. A dead job keeps its id.
 
@@ -277,7 +277,7 @@ def _bring_back(
     return jobs
 
 
-def _refuse(missing: Sequence[_Loaded]) -> Steps[None]:
+def _refuse(missing: Sequence[_LoadedNode]) -> Steps[None]:
     by_job = {_job(node): node for node in missing[:NAMED]}
     rows = yield Statement("flows/not_retried", {"ids": numbers([*by_job])})
     known = {job: why for job, *why in rows}
@@ -285,7 +285,7 @@ def _refuse(missing: Sequence[_Loaded]) -> Steps[None]:
     raise not_retried(reasons, others=len(missing) - len(reasons))
 
 
-def _put(loaded: Mapping[int, _Loaded], changes: Rerun, jobs: Mapping[int, int]) -> Steps[None]:
+def _put(loaded: Mapping[int, _LoadedNode], changes: Rerun, jobs: Mapping[int, int]) -> Steps[None]:
     """Write the changes of the graph, and what the jobs wait for."""
     states = {**changes.states, **dict.fromkeys(changes.skipped, NodeState.SKIPPED)}
     nodes = sorted({*states, *changes.waits_for})
@@ -313,7 +313,7 @@ def _put(loaded: Mapping[int, _Loaded], changes: Rerun, jobs: Mapping[int, int])
     yield from _block(loaded, changes, jobs)
 
 
-def _block(loaded: Mapping[int, _Loaded], changes: Rerun, jobs: Mapping[int, int]) -> Steps[None]:
+def _block(loaded: Mapping[int, _LoadedNode], changes: Rerun, jobs: Mapping[int, int]) -> Steps[None]:
     """Write what the jobs wait for that do not run at once, and those whose reason may be another one now."""
     waiting: dict[int, str] = {}
     for node, count in changes.waits_for.items():
@@ -329,17 +329,17 @@ def _block(loaded: Mapping[int, _Loaded], changes: Rerun, jobs: Mapping[int, int
         yield Copy("flows/copy_waits", [b"%b\t%d\n" % (why.encode(), job) for job, why in waiting.items()])
 
 
-def _statuses(nodes: Iterable[_Loaded], changes: Rerun) -> Iterable[str]:
+def _statuses(nodes: Iterable[_LoadedNode], changes: Rerun) -> Iterable[str]:
     for node in nodes:
         free = changes.states[node.now.id] is NodeState.RELEASED
         yield JobState.READY if free else JobState.BLOCKED
 
 
-def _parts(nodes: Sequence[_Loaded]) -> Iterable[Sequence[_Loaded]]:
+def _parts(nodes: Sequence[_LoadedNode]) -> Iterable[Sequence[_LoadedNode]]:
     nodes = sorted(nodes, key=_job)
     return (nodes[start : start + AT_ONCE] for start in range(0, len(nodes), AT_ONCE))
 
 
-def _job(node: _Loaded) -> int:
+def _job(node: _LoadedNode) -> int:
     assert node.job is not None  # noqa: S101 - only asked of nodes that have one
     return node.job

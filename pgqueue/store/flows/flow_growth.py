@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.flows import flows, following
+from pgqueue.store.flows import flow_progress, flows
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.jobs.enqueue import queue_defaults, reserve
@@ -22,7 +22,7 @@ from pgqueue.values.flows.addition import (
     no_longer_held,
     would_wait_for_each_other,
 )
-from pgqueue.values.flows.flow import EdgeRule, NodeKind, NodeState, Parts, nodes_of
+from pgqueue.values.flows.flow import EdgeRule, NodeGroup, NodeKind, NodeState, nodes_of
 from pgqueue.values.jobs.verdict import Succeeded
 
 
@@ -50,7 +50,7 @@ def complete(
     return states
 
 
-class _Place:
+class _AdditionPlace:
     """Where nodes are added.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Place:
         self.next = 0 if last is None else last + 1
 
 
-def _place(job_id: int, into: str | None) -> Steps[_Place]:
+def _place(job_id: int, into: str | None) -> Steps[_AdditionPlace]:
     """Lock a group's last count and its flow, and read where its next member stands."""
     params = {"job": job_id, "name": into}
     rows = yield Statement("flows/growing", params)
@@ -81,19 +81,19 @@ def _place(job_id: int, into: str | None) -> Steps[_Place]:
         yield Statement("flows/lock_last_count", {"node": rows[0][3]})
     yield Statement("flows/lock", {"jobs": numbers([job_id]), "nodes": numbers([])})
     (row,) = yield Statement("flows/growing", params)
-    return _Place(row, into)
+    return _AdditionPlace(row, into)
 
 
 def _add(job_id: int, addition: Addition, *, now: datetime | None) -> Steps[None]:
     place = yield from _place(job_id, addition.into)
-    named = yield from _named(place, addition)
-    nodes = nodes_of(Parts(place.kind, addition.steps))
+    named = yield from _named_nodes(place, addition)
+    nodes = nodes_of(NodeGroup(place.kind, addition.steps))
     firsts = [at for at, node in enumerate(nodes) if node.parent == 0]
     for at in firsts:
         nodes[at].place += place.next
     ids = [place.group, *(yield from flows.reserve_nodes(len(nodes) - 1))]
     clock, defaults = yield from queue_defaults(now, refuses=False)  # the flow was there before the drain
-    new = flows.New(place.flow, nodes, ids, clock, released=True, defaults=defaults, grows=True)
+    new = flows.NewNodes(place.flow, nodes, ids, clock, released=True, defaults=defaults, grows=True)
     for name, rule in (addition.after or {}).items():
         before = place.own if name is None else named[name][0]
         for at in firsts:
@@ -110,12 +110,12 @@ def _add(job_id: int, addition: Addition, *, now: datetime | None) -> Steps[None
         if name in (addition.after or ()) and state is not NodeState.WAITING
     }
     groups = [ids[at] for at, node in enumerate(nodes) if at and node.kind.is_group and new.released[at]]
-    yield from following.resume(
+    yield from flow_progress.resume(
         {node: state for node, state in ended.items() if state is not NodeState.RELEASED}, groups, now=now
     )
 
 
-def _named(place: _Place, addition: Addition) -> Steps[dict[str, tuple[int, NodeState]]]:
+def _named_nodes(place: _AdditionPlace, addition: Addition) -> Steps[dict[str, tuple[int, NodeState]]]:
     """The existing nodes that an addition names; refuse what is not there, and names that are taken."""
     known: dict[str, tuple[int, NodeState]] = {}
     if names := [*dict.fromkeys([*addition.known_names, *addition.new_names])]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from pgqueue.store.arrays import numbers
-from pgqueue.store.flows import following
+from pgqueue.store.flows import flow_progress
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.jobs.job import JobFlags
@@ -25,12 +25,12 @@ def settle_stranded(*, limit: int = SETTLED_AT_ONCE, now: datetime | None = None
         now: the instant to record; the database's own by default.
     """
     found = yield Statement("flows/stranded", {"limit": limit})
-    free, _ = yield from following.lock_free(jobs=[row[0] for row in found])
+    free, _ = yield from flow_progress.lock_free(jobs=[row[0] for row in found])
     rows = [row for row in found if row[0] in free]
     if rows:
         ended = [(job_id, state, JobFlags.FLOW) for job_id, state, _ in rows]
         results = {job_id: result for job_id, _, result in rows if result is not None}
-        yield from following.ended(ended, results, now=now)
+        yield from flow_progress.ended(ended, results, now=now)
     return len(rows)
 
 
@@ -43,11 +43,11 @@ def settle_purged(*, limit: int = SETTLED_AT_ONCE, now: datetime | None = None) 
         now: the instant to record; the database's own by default.
     """
     rows = yield Statement("flows/purged", {"limit": limit})
-    _, free = yield from following.lock_free(nodes=[row[0] for row in rows])
+    _, free = yield from flow_progress.lock_free(nodes=[row[0] for row in rows])
     nodes = sorted(free)
     if nodes:
         yield from _stop_waiting(nodes)
-        yield from following.resume(dict.fromkeys(nodes, NodeState.FAILED), (), now=now)
+        yield from flow_progress.resume(dict.fromkeys(nodes, NodeState.FAILED), (), now=now)
     return len(nodes)
 
 

@@ -1,7 +1,7 @@
 """Plans that add flows: chains, groups and workflows, whole, in one transaction.
 
 Jobs that wait for others are ``blocked`` (:mod:`pgqueue.store.jobs.admission`); what releases them is in
-:mod:`pgqueue.store.flows.following`.
+:mod:`pgqueue.store.flows.flow_progress`.
 """
 
 from collections import Counter
@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.flows import following
-from pgqueue.store.flows.following import reason
+from pgqueue.store.flows import flow_progress
+from pgqueue.store.flows.flow_progress import reason
 from pgqueue.store.jobs.copying import ROWS_PER_CHUNK, copied_names, due_at, expires_at
 from pgqueue.store.jobs.enqueue import queue_defaults, reserve
 from pgqueue.store.limits.lanes import put
 from pgqueue.store.plan import Copy, Statement, Steps, plan
-from pgqueue.store.queues.backlog import bounded, require_rooms
+from pgqueue.store.queues.backlog import count_bounded, require_rooms
 from pgqueue.values.flows.flow import (
     PORTION,
     EdgeRule,
@@ -40,7 +40,7 @@ from pgqueue.values.queues.defaults import QueueDefaults
 NULL = b"\\N"
 
 
-class Added(msgspec.Struct, frozen=True):
+class AddedFlow(msgspec.Struct, frozen=True):
     """A flow that was added.
 
     Attributes:
@@ -53,7 +53,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 @plan(transaction=True)
-def add(flow: NewFlow, *, now: datetime | None = None) -> Steps[Added]:
+def add(flow: NewFlow, *, now: datetime | None = None) -> Steps[AddedFlow]:
     """Add a flow and all its jobs.
 
     Args:
@@ -66,15 +66,17 @@ def add(flow: NewFlow, *, now: datetime | None = None) -> Steps[Added]:
     """
     nodes = nodes_of(flow.parts)
     clock, defaults = yield from queue_defaults(now)
-    yield from require_rooms(bounded((node.job for node in nodes if node.job is not None), defaults))
+    yield from require_rooms(count_bounded((node.job for node in nodes if node.job is not None), defaults))
     flow_id, runs = yield from _add_row(flow, now=now)
-    new = New(flow_id, nodes, (yield from reserve_nodes(len(nodes))), clock, released=runs, defaults=defaults)
+    new = NewNodes(
+        flow_id, nodes, (yield from reserve_nodes(len(nodes))), clock, released=runs, defaults=defaults
+    )
     new.number_jobs((yield from reserve(len(new.with_jobs))))
     yield from write(new)
     if runs:
         groups = [new.ids[at] for at, node in enumerate(nodes) if node.kind.is_group and new.released[at]]
-        yield from following.resume({}, groups, now=now)  # an empty one has ended already
-    return Added(flow_id, [*new.jobs.values()])
+        yield from flow_progress.resume({}, groups, now=now)  # an empty one has ended already
+    return AddedFlow(flow_id, [*new.jobs.values()])
 
 
 def _add_row(flow: NewFlow, *, now: datetime | None) -> Steps[tuple[int, bool]]:
@@ -94,7 +96,7 @@ def reserve_nodes(count: int) -> Steps[list[int]]:
     return [node for first, last in runs for node in range(first, last + 1)]
 
 
-class New:
+class NewNodes:
     """New nodes with the ids that they get.
 
     Attributes:
@@ -177,7 +179,7 @@ class New:
 
 
 @plan(transaction=True)
-def write(new: New) -> Steps[None]:
+def write(new: NewNodes) -> Steps[None]:
     """Write the rows of new nodes, and of what belongs to them."""
     yield from _write_keyed_jobs(new)
     plain = [at for at in new.jobs if _job(new.nodes[at]).unique_key is None]
@@ -206,7 +208,7 @@ def count_members(counts: Counter[tuple[int, int]]) -> Steps[None]:
     yield Statement("flows/count", params, returns=False)
 
 
-def _write_keyed_jobs(new: New) -> Steps[None]:
+def _write_keyed_jobs(new: NewNodes) -> Steps[None]:
     """Add the jobs that have unique keys, in the order of the keys, so that two enqueuers do not lock each other out."""
     keyed = sorted(
         (_job(new.nodes[at]).unique_key or "", at) for at in new.jobs if _job(new.nodes[at]).unique_key
@@ -242,7 +244,7 @@ def _job(node: NewNode) -> NewJob:
     return node.job
 
 
-def _job_row(new: New, at: int) -> bytes:
+def _job_row(new: NewNodes, at: int) -> bytes:
     node = new.nodes[at]
     job = _job(node)
     priority, max_attempts = new.defaults.of(job)
@@ -260,7 +262,7 @@ def _job_row(new: New, at: int) -> bytes:
     )
 
 
-def _node_row(new: New, at: int) -> bytes:
+def _node_row(new: NewNodes, at: int) -> bytes:
     node = new.nodes[at]
     return b"%d\t%d\t%b\t%d\t%b\t%b\t%b\t%d\t%b\t%b\t%b\n" % (
         new.ids[at],
@@ -277,7 +279,7 @@ def _node_row(new: New, at: int) -> bytes:
     )
 
 
-def _edge_rows(new: New) -> Iterator[bytes]:
+def _edge_rows(new: NewNodes) -> Iterator[bytes]:
     for at, node in enumerate(new.nodes):
         for before, rule in node.after:
             yield edge_row(new.ids[before], new.ids[at], rule)
@@ -291,7 +293,7 @@ def edge_row(before: int, node: int, rule: EdgeRule) -> bytes:
     return b"%d\t%d\t%b\n" % (before, node, rule.encode())
 
 
-def _wait_row(new: New, at: int) -> bytes:
+def _wait_row(new: NewNodes, at: int) -> bytes:
     return b"%b\t%d\n" % (new.waits_for(at).encode(), new.jobs[at])
 
 

@@ -11,13 +11,13 @@ from pgqueue.store.queues.standings import WHOLE_PAGES
 from pgqueue.values.insight.now import (
     ErrorGroup,
     Errors,
-    Horizon,
     IndexHealth,
     Running,
     RunningJob,
     ScheduleLag,
     StoreHealth,
     TableHealth,
+    VacuumHorizon,
 )
 
 LOOKED_AT = 20_000
@@ -95,7 +95,7 @@ def store(*, now: datetime | None = None) -> Steps[StoreHealth]:
         bytes=sum(one.bytes for one in tables),
         tables=tuple(tables),
         indices=tuple(IndexHealth(*row) for row in indices),
-        horizon=tuple(Horizon(*row) for row in horizon),
+        horizon=tuple(VacuumHorizon(*row) for row in horizon),
         history_days=days,
         history_from=first,
         history_to=last,

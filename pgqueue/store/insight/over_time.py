@@ -12,7 +12,7 @@ import msgspec
 from pgqueue.errors import InvalidOption
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.queues.standings import SAMPLED_PAGES, WHOLE_PAGES
-from pgqueue.values.insight.comparison import Comparison, compared
+from pgqueue.values.insight.comparison import Comparison, compare_windows
 from pgqueue.values.insight.now import Which
 from pgqueue.values.insight.series import (
     COUNTS,
@@ -21,14 +21,14 @@ from pgqueue.values.insight.series import (
     HOUR,
     MINUTE,
     Figures,
-    Line,
-    Point,
     Series,
+    SeriesLine,
+    SeriesPoint,
     Spread,
     Total,
     Totals,
     busiest_first,
-    ceiling,
+    ceil_to_step,
     floor,
 )
 from pgqueue.values.insight.sketch import merge, quantiles
@@ -70,11 +70,11 @@ def series(
     start, end, made = yield from _window(since, until, now)
     told_apart = (by, queue, task) != (None,) * 3
     stretch = in_steps(start, end, step, least=_least(end - start) if told_apart else MINUTE)
-    window = Window(stretch.since, stretch.until, stretch.step, by, queue, task)
+    window = FigureWindow(stretch.since, stretch.until, stretch.step, by, queue, task)
     found, estimated = yield from _figures_in(window, made)
     names = {name for _, name in found} if by else {None}
     lines = [
-        Line(name, tuple(Point(at, found.get((at, name), NOTHING)) for at in window.instants))
+        SeriesLine(name, tuple(SeriesPoint(at, found.get((at, name), NOTHING)) for at in window.instants))
         for name in names
     ]
     lines.sort(key=lambda line: (-sum(point.figures.started for point in line.points), line.name or ""))
@@ -94,8 +94,8 @@ def totals(
     """What happened in a window, by queue or by task; arguments as for :func:`series`."""
     start, end, made = yield from _window(since, until, now)
     unit = made.unit(start, end - start)
-    start, end = floor(start, unit), ceiling(end, unit)
-    found, estimated = yield from _figures_in(Window(start, end, end - start, by, queue, task), made)
+    start, end = floor(start, unit), ceil_to_step(end, unit)
+    found, estimated = yield from _figures_in(FigureWindow(start, end, end - start, by, queue, task), made)
     return Totals(start, end, busiest_first(Total(name, one) for (_, name), one in found.items()), estimated)
 
 
@@ -124,23 +124,23 @@ def compare(
     Raises:
         InvalidOption: there is no whole minute, or hour, since the instant.
     """
-    clock, made = yield from _made(now)
+    clock, made = yield from _series_extent(now)
     at = at.astimezone(UTC) if isinstance(at, datetime) else clock - at
     unit = made.unit(at - length, length)
-    before, after = floor(at, unit), ceiling(at, unit)
-    length = min(ceiling(EPOCH + length, unit) - EPOCH, floor(clock, unit) - after)
+    before, after = floor(at, unit), ceil_to_step(at, unit)
+    length = min(ceil_to_step(EPOCH + length, unit) - EPOCH, floor(clock, unit) - after)
     if length <= timedelta(0):
         raise InvalidOption(
             f"at={at.isoformat()}: no whole {'hour' if unit == HOUR else 'minute'} has passed since"
         )
     figures = []
     for start in (before - length, after):
-        told = yield from _told(Window(start, start + length, length, by, queue, task), made)
+        told = yield from _read_figures(FigureWindow(start, start + length, length, by, queue, task), made)
         figures.append({name: one for (_, name), one in told.items()})
-    return Comparison(before - length, before, after, after + length, compared(*figures))
+    return Comparison(before - length, before, after, after + length, compare_windows(*figures))
 
 
-class Window(Stretch, frozen=True):
+class FigureWindow(Stretch, frozen=True):
     """What figures are asked for.
 
     Attributes:
@@ -163,20 +163,20 @@ class Window(Stretch, frozen=True):
         """Whether all jobs are meant, and are not told apart."""
         return self.by is self.queue is self.task is None
 
-    def sources(self, made: "Made") -> dict[str, datetime]:
+    def sources(self, made: "SeriesExtent") -> dict[str, datetime]:
         """Which part is read from days, which from hours, and which from minutes."""
         hours_until = days_since = days_until = self.since
         if self.by_steps_of(HOUR):
             hours_until = min(max(made.hours_until, self.since), self.until)
             days_since = days_until = hours_until
-        first = ceiling(self.since, DAY)
+        first = ceil_to_step(self.since, DAY)
         last = floor(min(made.days_until, hours_until), DAY)
         if first < last and (self.step == self.until - self.since or self.by_steps_of(DAY)):
             days_since, days_until = first, last
         return {"days_since": days_since, "days_until": days_until, "hours_until": hours_until}
 
 
-class Made(NamedTuple):
+class SeriesExtent(NamedTuple):
     """Until when hours and days have been made, and since when minutes are kept."""
 
     hours_until: datetime
@@ -188,7 +188,9 @@ class Made(NamedTuple):
         return HOUR if length > 12 * HOUR or start < self.minutes_since else MINUTE
 
 
-def _told(window: Window, made: Made) -> Steps[dict[tuple[datetime, str | None], Figures]]:
+def _read_figures(
+    window: FigureWindow, made: SeriesExtent
+) -> Steps[dict[tuple[datetime, str | None], Figures]]:
     """What workers have measured, by the beginning of the step and the name."""
     if window.whole:
         rows = yield Statement("insight/series_whole", {**window.span, **window.sources(made)})
@@ -197,9 +199,11 @@ def _told(window: Window, made: Made) -> Steps[dict[tuple[datetime, str | None],
     return {(row[0], row[1]): _figures(row) for row in rows}
 
 
-def _figures_in(window: Window, made: Made) -> Steps[tuple[dict[tuple[datetime, str | None], Figures], bool]]:
+def _figures_in(
+    window: FigureWindow, made: SeriesExtent
+) -> Steps[tuple[dict[tuple[datetime, str | None], Figures], bool]]:
     """What happened, by the beginning of the step and the name; and whether numbers are estimates."""
-    found = yield from _told(window, made)
+    found = yield from _read_figures(window, made)
     ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": None})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
     waiting = yield Statement("insight/series_waiting", {**window.span, **window.of, "percent": percent})
@@ -212,15 +216,15 @@ def _figures_in(window: Window, made: Made) -> Steps[tuple[dict[tuple[datetime, 
 
 def _window(
     since: datetime | timedelta, until: datetime | None, now: datetime | None
-) -> Steps[tuple[datetime, datetime, Made]]:
-    clock, made = yield from _made(now)
+) -> Steps[tuple[datetime, datetime, SeriesExtent]]:
+    clock, made = yield from _series_extent(now)
     return *ends(since, until, clock=clock), made
 
 
-def _made(now: datetime | None) -> Steps[tuple[datetime, Made]]:
+def _series_extent(now: datetime | None) -> Steps[tuple[datetime, SeriesExtent]]:
     ((at, hours_until, days_until, kept),) = yield Statement("insight/series_state", {"now": now})
     clock = at.astimezone(UTC)
-    return clock, Made(hours_until.astimezone(UTC), days_until.astimezone(UTC), clock - kept)
+    return clock, SeriesExtent(hours_until.astimezone(UTC), days_until.astimezone(UTC), clock - kept)
 
 
 def _figures(row: Row) -> Figures:

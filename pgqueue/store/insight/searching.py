@@ -10,7 +10,7 @@ from pgqueue.store.insight import insight
 from pgqueue.store.jobs.records import job_of
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.bulk.filter import JobFilter, like
-from pgqueue.values.insight.now import Found
+from pgqueue.values.insight.now import SearchPage
 from pgqueue.values.jobs.job import ENDED, Job, JobState
 
 FIRST: Final = 2_000
@@ -35,7 +35,7 @@ def search(
     unique_key: str | None = None,
     before: int | None = None,
     limit: int = 100,
-) -> Steps[Found]:
+) -> Steps[SearchPage]:
     """Jobs that match every filter given, newest first.
 
     Args:
@@ -50,7 +50,7 @@ def search(
         running = yield from insight.running(limit=READ)
         ids = [one.job_id for one in running.jobs]
     chosen = {*JobState} if states is None else {*states}
-    words = _telling(wanted.args)
+    words = _longest_word(wanted.args)
     params = {
         "live": not chosen <= ENDED,
         "dead": JobState.DEAD in chosen,
@@ -79,9 +79,9 @@ def search(
         rows = yield Statement("insight/search", {**params, "down_to": down_to, "limit": limit - len(jobs)})
         jobs += map(job_of, rows)
         if len(jobs) == limit or not down_to:
-            return Found(_newest([*jobs, *holder], limit))
+            return SearchPage(_newest([*jobs, *holder], limit))
         params["before"] = down_to
-    return Found(_newest([*jobs, *holder], limit), down_to)
+    return SearchPage(_newest([*jobs, *holder], limit), down_to)
 
 
 def _newest(jobs: list[Job], limit: int) -> tuple[Job, ...]:
@@ -92,7 +92,7 @@ def _of(params: Mapping[str, object], names: Collection[str]) -> dict[str, objec
     return {name: params[name] for name in names}
 
 
-def _telling(args: Mapping[str, Any] | None) -> str | None:
+def _longest_word(args: Mapping[str, Any] | None) -> str | None:
     """The longest word that stands in the text of all arguments that contain these; None: none is sure to."""
     found = [word for word in _words(args or {}) if len(word) >= TELLING]
     return max(found, key=len, default=None)

@@ -8,7 +8,7 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers import stacks
 from pgqueue.values.flows.flow import EdgeRule, NodeState
 from pgqueue.values.flows.record import FlowState
-from pgqueue.values.insight.story import Neighbour, NoteLine, Place, Story
+from pgqueue.values.insight.story import FlowPlace, Neighbour, NoteLine, Story
 
 NEAR = 50
 """Nodes that are named before and behind a job."""
@@ -27,12 +27,12 @@ def story(job_id: int) -> Steps[Story]:
     return Story(place, tuple(NoteLine(*row) for row in notes), stack)
 
 
-def _place(around: Sequence[Row]) -> Steps[Place]:
+def _place(around: Sequence[Row]) -> Steps[FlowPlace]:
     params = {"nodes": numbers([row[4] for row in around]), "limit": NEAR + 1}
     found = yield Statement("insight/neighbours", params)
     before, after = ([_neighbour(row) for row in found if row[0] is first] for first in (True, False))
     flow_id, kind, name, state, _, node, node_state, _ = around[0]
-    return Place(
+    return FlowPlace(
         flow_id,
         kind,
         name,

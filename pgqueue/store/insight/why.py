@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.queues.standings import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.insight.why import Why, explain, is_free
-from pgqueue.values.insight.why_facts import MOST_AHEAD, Facts, HeldPlace, LimitFacts, NodeFacts, opens_in
+from pgqueue.values.insight.why_facts import MOST_AHEAD, HeldPlace, LimitFacts, NodeFacts, WhyFacts, opens_in
 from pgqueue.values.queues.standing import WHOLE, share
 
 NODE = "node:"
@@ -32,19 +32,21 @@ def why(job_id: int, *, now: datetime | None = None) -> Steps[Why]:
     rows = yield Statement("insight/why", {"id": job_id, "most_ahead": MOST_AHEAD, "now": now})
     if not rows:
         return explain(job_id, None)
-    facts = Facts(*rows[0])
+    facts = WhyFacts(*rows[0])
     if facts.in_lane or facts.limited_queue:
-        facts = _limited(facts, (yield Statement("insight/why_limits", {"id": job_id, "most": MOST_AHEAD})))
+        facts = _with_limits(
+            facts, (yield Statement("insight/why_limits", {"id": job_id, "most": MOST_AHEAD}))
+        )
     if any(name.startswith(NODE) for name in facts.waits_for or ()):
         facts = _in_flow(facts, (yield Statement("insight/why_node", {"id": job_id})))
     if (facts.ahead or 0) >= MOST_AHEAD:
         facts = yield from _behind_many(job_id, facts)
     if is_free(facts):
-        facts = _locked(facts, (yield Statement("insight/why_locked", {"id": job_id})))
+        facts = _with_locks(facts, (yield Statement("insight/why_locked", {"id": job_id})))
     return explain(job_id, facts)
 
 
-def _limited(facts: Facts, rows: Sequence[Row]) -> Facts:
+def _with_limits(facts: WhyFacts, rows: Sequence[Row]) -> WhyFacts:
     if not rows:
         return facts
     return replace(
@@ -69,7 +71,7 @@ def _limit(row: Row, now: datetime) -> LimitFacts:
     )
 
 
-def _in_flow(facts: Facts, rows: Sequence[Row]) -> Facts:
+def _in_flow(facts: WhyFacts, rows: Sequence[Row]) -> WhyFacts:
     if not rows:
         return facts
     flow, _, behind, *_ = rows[0]
@@ -77,14 +79,14 @@ def _in_flow(facts: Facts, rows: Sequence[Row]) -> Facts:
     return replace(facts, flow=flow, flow_behind=behind, nodes=nodes)
 
 
-def _locked(facts: Facts, rows: Sequence[Row]) -> Facts:
+def _with_locks(facts: WhyFacts, rows: Sequence[Row]) -> WhyFacts:
     if not rows:
         return facts
     pid, application, seconds = rows[0]
     return replace(facts, locked_by=pid, locked_by_application=application or None, locked_for=seconds)
 
 
-def _behind_many(job_id: int, facts: Facts) -> Steps[Facts]:
+def _behind_many(job_id: int, facts: WhyFacts) -> Steps[WhyFacts]:
     """The facts, with the number of jobs ahead: of a large table about."""
     ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": None})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)

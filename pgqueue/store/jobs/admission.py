@@ -19,7 +19,7 @@ from datetime import datetime
 
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.jobs.ending import States
-from pgqueue.store.jobs.waking import wake
+from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import JobState
 

@@ -23,8 +23,8 @@ from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.portions import Portions
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
-from pgqueue.values.jobs.verdict import Returned, describe, failed, lost
-from pgqueue.values.queues.serving import Serving
+from pgqueue.values.jobs.verdict import Returned, describe, failed_verdict, lost_verdict
+from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.queues.shares import Split, in_turn
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
@@ -76,7 +76,7 @@ def claim(
     return [Claim(row[0], worker, *row[1:], asked_at) for row in rows]  # type: ignore[call-arg]  # mypy has row[1:] fill all fields
 
 
-class Head(NamedTuple):
+class ReadyHead(NamedTuple):
     """The first ready job of a queue.
 
     Attributes:
@@ -93,7 +93,7 @@ class Head(NamedTuple):
 
 
 @plan
-def head(queues: Sequence[str], marks: Mapping[str, Mark] = NO_MARKS) -> Steps[Head | None]:
+def head(queues: Sequence[str], marks: Mapping[str, Mark] = NO_MARKS) -> Steps[ReadyHead | None]:
     """The job that a claim of one job would take; None: there is none.
 
     Args:
@@ -102,7 +102,7 @@ def head(queues: Sequence[str], marks: Mapping[str, Mark] = NO_MARKS) -> Steps[H
     """
     params = {"queues": texts(queues), **columns(marks.get(queue, HEAD) for queue in queues)}
     for job_id, queue, task, rank, run_at in (yield Statement("jobs/claim_head", params)):
-        return Head(job_id, queue, task, Mark(rank, datetime.fromtimestamp(run_at, UTC), job_id))
+        return ReadyHead(job_id, queue, task, Mark(rank, datetime.fromtimestamp(run_at, UTC), job_id))
     return None
 
 
@@ -147,7 +147,7 @@ def fill(
 @plan
 def look(
     worker: UUID,
-    served: Serving,
+    served: ServedQueues,
     room: int,
     *,
     portions: Portions,
@@ -248,7 +248,9 @@ def return_unknown(worker: UUID, known: Sequence[int], *, ran: Collection[int] =
     """
     unknown = yield from unknown_claims(worker, known)
     how = "ran this attempt, and could not record how it ended"
-    verdicts = [lost(one, seconds=0.0, how=how) if one.id in ran else Returned(one) for one in unknown]
+    verdicts = [
+        lost_verdict(one, seconds=0.0, how=how) if one.id in ran else Returned(one) for one in unknown
+    ]
     return sorted((yield from finish.finish(worker, verdicts, keep=True)))
 
 
@@ -256,7 +258,7 @@ def return_unknown(worker: UUID, known: Sequence[int], *, ran: Collection[int] =
 def give_up(worker: UUID, known: Sequence[int], error: Exception) -> Steps[list[int]]:
     """End as failed, with this error, the attempts that the worker holds but does not know of; the ids."""
     unknown = yield from unknown_claims(worker, known)
-    verdicts = [failed(one, describe(error, one.attempt)) for one in unknown]
+    verdicts = [failed_verdict(one, describe(error, one.attempt)) for one in unknown]
     return sorted((yield from finish.finish(worker, verdicts, keep=True)))
 
 

@@ -9,18 +9,18 @@ from pgqueue.store.arrays import numbers
 from pgqueue.store.flows import flow_control
 from pgqueue.store.jobs import admission
 from pgqueue.store.jobs.finish import cancel_waiting
+from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.jobs.records import job_of
-from pgqueue.store.jobs.waking import wake
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.bulk.retried import Held, Retried
+from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
 from pgqueue.values.jobs.job import Job, JobState, QueueCount
-from pgqueue.values.queues.standing import UnknownTask
+from pgqueue.values.queues.standing import UnknownTaskJobs
 from pgqueue.values.workers.health import BlockedLoop, WorkerProblem
 
 NEWEST = (1 << 63) - 1
 
 
-class Pulse(msgspec.Struct, frozen=True):
+class QueueSummary(msgspec.Struct, frozen=True):
     """How the queue is, at a glance.
 
     Attributes:
@@ -34,7 +34,7 @@ class Pulse(msgspec.Struct, frozen=True):
 
     workers: int
     oldest_ready: float | None
-    unknown: tuple[UnknownTask, ...] = ()
+    unknown: tuple[UnknownTaskJobs, ...] = ()
     worker_problems: tuple[WorkerProblem, ...] = ()
 
 
@@ -126,7 +126,7 @@ def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
         return Retried(revived)
     rows = yield Statement("jobs/held", {"ids": list(filter(is_id, left))})
     unreadable = tuple(job_id for job_id, _, _, readable in rows if not readable)
-    held = tuple(Held(job_id, twin, key) for job_id, twin, key, readable in rows if readable and key)
+    held = tuple(BlockedRetry(job_id, twin, key) for job_id, twin, key, readable in rows if readable and key)
     known = {*unreadable, *(one.id for one in held)}
     return Retried(revived, held, unreadable, tuple(job_id for job_id in left if job_id not in known))
 
@@ -176,7 +176,7 @@ def counts() -> Steps[tuple[list[QueueCount], list[str]]]:
 
 
 @plan
-def pulse(*, now: datetime | None = None) -> Steps[Pulse]:
+def pulse(*, now: datetime | None = None) -> Steps[QueueSummary]:
     """Whether workers are alive and well, and whether jobs wait for long.
 
     Args:
@@ -185,7 +185,9 @@ def pulse(*, now: datetime | None = None) -> Steps[Pulse]:
     ((workers, oldest_ready),) = yield Statement("insight/health", {"now": now})
     unknown = yield Statement("insight/unknown_tasks", {"now": now})
     problems = yield from worker_problems(now=now)
-    return Pulse(workers, oldest_ready, tuple(UnknownTask(*row) for row in unknown), tuple(problems))
+    return QueueSummary(
+        workers, oldest_ready, tuple(UnknownTaskJobs(*row) for row in unknown), tuple(problems)
+    )
 
 
 @plan(reads=True)

@@ -31,7 +31,7 @@ def expires_at(job: NewJob, clock: datetime) -> datetime | None:
     return job.expires_at if job.expires_in is None else due_at(job, clock) + job.expires_in
 
 
-def copied(
+def copy_rows(
     numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults, *, due: bytes = b"ready"
 ) -> Iterator[bytes]:
     """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us.
@@ -68,9 +68,9 @@ def copied(
 def copied_with_lanes(
     numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
 ) -> Iterator[bytes]:
-    """As :func:`copied`, with the lanes: a job that may run now is blocked, and in its lane."""
+    """As :func:`copy_rows`, with the lanes: a job that may run now is blocked, and in its lane."""
     jobs = iter(numbered)
-    for chunk in copied(numbered, clock, defaults, due=b"blocked"):
+    for chunk in copy_rows(numbered, clock, defaults, due=b"blocked"):
         rows = chunk.split(b"\n")[:-1]
         yield b"".join(
             b"%b\t%b\t%b\t%b\n"

@@ -6,27 +6,36 @@ from datetime import datetime
 from itertools import chain, groupby, islice
 
 from pgqueue.errors import JobError
-from pgqueue.store.jobs.copying import ROWS_PER_CHUNK, copied, copied_with_lanes, delay_of, due_at, expires_at
+from pgqueue.store.jobs.copying import (
+    ROWS_PER_CHUNK,
+    copied_with_lanes,
+    copy_rows,
+    delay_of,
+    due_at,
+    expires_at,
+)
 from pgqueue.store.limits.lanes import put, require_place
 from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
-from pgqueue.store.queues.backlog import bounded, require_room, require_rooms
-from pgqueue.values.jobs.job import Enqueued, NewJob, Outcome
+from pgqueue.store.queues.backlog import count_bounded, require_room, require_rooms
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.queues.defaults import JobDefaults, Known, QueueDefaults, drained
+from pgqueue.values.queues.defaults import JobDefaults, QueueCache, QueueDefaults, drained_error
 from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
 
 TRIES = 10
 ROWS_PER_BLOCK = 2_500
 
 
-def add(job: NewJob, *, known: Known | None = None) -> Plan[Enqueued]:
+def add(job: NewJob, *, known: QueueCache | None = None) -> Plan[EnqueueAnswer]:
     """:func:`enqueue`, in a transaction where the job has a lane."""
     added = enqueue(job, known=known)
     return added if job.lane is None else added.in_transaction()
 
 
 @plan
-def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = None) -> Steps[Enqueued]:
+def enqueue(
+    job: NewJob, *, known: QueueCache | None = None, now: datetime | None = None
+) -> Steps[EnqueueAnswer]:
     """Add one job.
 
     Args:
@@ -50,28 +59,28 @@ def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = N
     return added
 
 
-def _enqueue(job: NewJob, known: Known | None, now: datetime | None) -> Steps[Enqueued]:
+def _enqueue(job: NewJob, known: QueueCache | None, now: datetime | None) -> Steps[EnqueueAnswer]:
     if job.unique_key is not None:
         return (yield from _enqueue_unique(job, _params(job, now, known), known))
     if known is not None and now is None and _is_basic(job):
         said = known.of(job)
         if said is not None:
             rows = yield Statement("jobs/enqueue_now", _basic_params(job, *said))
-            return Enqueued(rows[0][0])
+            return EnqueueAnswer(rows[0][0])
     params = _params(job, now, known)
     rows = yield Statement("jobs/enqueue", params)
     if not rows:
         yield from require_room(job.queue, known=known)
         rows = yield Statement("jobs/enqueue", params | {"room": True})
     if not rows:
-        raise drained(job.queue)
+        raise drained_error(job.queue)
     if known is not None:
         known.learn(job, *rows[0][1:])
-    return Enqueued(rows[0][0])
+    return EnqueueAnswer(rows[0][0])
 
 
 @plan(transaction=True)
-def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Steps[list[Enqueued]]:
+def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Steps[list[EnqueueAnswer]]:
     """Add many jobs, all or none.
 
     Jobs without a unique key travel by COPY, those with a lane by a COPY of their own, a block at a time: while the server
@@ -86,12 +95,12 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     Returns:
         One answer per job, in the order of ``jobs``.
     """
-    blocks = _Blocks(jobs)
+    blocks = _JobBlocks(jobs)
     if not blocks.next:
         return []
     clock, defaults = yield from queue_defaults(now)
-    yield from require_rooms(bounded(blocks.all(), defaults) if defaults.bounded else Counter())
-    answers: list[Enqueued] = []
+    yield from require_rooms(count_bounded(blocks.all(), defaults) if defaults.bounded else Counter())
+    answers: list[EnqueueAnswer] = []
     keyed: dict[int, tuple[int, NewJob]] = {}
     limited: list[tuple[int, NewJob]] = []
     while block := blocks.next:
@@ -106,12 +115,12 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
                 limited.append((position, job))
             if job.when_full is None:
                 keyed[position] = (job_id, job)
-        answers += map(Enqueued, ids)
+        answers += map(EnqueueAnswer, ids)
         fetching = blocks.fetch()
         if in_lanes:
             yield Copy("limits/enqueue_copy", copied_with_lanes(in_lanes, clock, defaults))
         if plain:
-            yield Copy("jobs/enqueue_copy", chain(copied(plain, clock, defaults), fetching))
+            yield Copy("jobs/enqueue_copy", chain(copy_rows(plain, clock, defaults), fetching))
         list(fetching)  # where it was not sent along
     if keyed:
         yield from _add_keyed(answers, keyed, clock, defaults, now)
@@ -119,7 +128,9 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     return answers
 
 
-def _limit(answers: list[Enqueued], limited: list[tuple[int, NewJob]], now: datetime | None) -> Steps[None]:
+def _limit(
+    answers: list[EnqueueAnswer], limited: list[tuple[int, NewJob]], now: datetime | None
+) -> Steps[None]:
     """Give jobs with unique keys their lanes; and add those whose limits decide at the enqueue, in the order of their lanes: no deadlock."""
     waiting = [(position, job) for position, job in limited if job.when_full is None]
     for start in range(0, len(waiting), ROWS_PER_CHUNK):
@@ -131,7 +142,7 @@ def _limit(answers: list[Enqueued], limited: list[tuple[int, NewJob]], now: date
         answers[position] = yield from enqueue(job, now=now)
 
 
-def _put(added: Iterable[tuple[Enqueued, NewJob]]) -> Steps[None]:
+def _put(added: Iterable[tuple[EnqueueAnswer, NewJob]]) -> Steps[None]:
     """Give these jobs their lanes, where they were added or have got other arguments."""
     lanes = {
         done.id: (job.lane, job.cost)
@@ -143,7 +154,7 @@ def _put(added: Iterable[tuple[Enqueued, NewJob]]) -> Steps[None]:
 
 
 def _add_keyed(
-    answers: list[Enqueued],
+    answers: list[EnqueueAnswer],
     keyed: dict[int, tuple[int, NewJob]],
     clock: datetime,
     defaults: QueueDefaults,
@@ -169,7 +180,7 @@ def _by_key(keyed: dict[int, tuple[int, NewJob]]) -> Iterator[list[tuple[int, Ne
 
 
 def _enqueue_in_turn(
-    same: list[tuple[int, NewJob]], answers: list[Enqueued], now: datetime | None
+    same: list[tuple[int, NewJob]], answers: list[EnqueueAnswer], now: datetime | None
 ) -> Steps[None]:
     """Add jobs of one key one by one; where each replaces the one before, only the last: the row is written once."""
     if (
@@ -181,14 +192,14 @@ def _enqueue_in_turn(
         for position, _ in same:
             accepted = answer.outcome is not Outcome.REJECTED
             answers[position] = (
-                Enqueued(answer.id, Outcome.REPLACED) if accepted and position != first else answer
+                EnqueueAnswer(answer.id, Outcome.REPLACED) if accepted and position != first else answer
             )
         return
     for position, job in same:
         answers[position] = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
 
 
-class _Blocks:
+class _JobBlocks:
     """Jobs by the block, drawn only when there is time for it."""
 
     def __init__(self, jobs: Iterable[NewJob]) -> None:
@@ -237,12 +248,14 @@ def reserve(count: int) -> Steps[list[int]]:
     return [job_id for first, last in runs for job_id in range(first, last + 1)]
 
 
-def _enqueue_unique(job: NewJob, params: dict[str, object], known: Known | None = None) -> Steps[Enqueued]:
+def _enqueue_unique(
+    job: NewJob, params: dict[str, object], known: QueueCache | None = None
+) -> Steps[EnqueueAnswer]:
     """Insert, or deal with the job that holds the key. That job may end between the two: then try again."""
     for _ in range(TRIES):
         job_id = yield from _insert(job.unique, params)
         if job_id is not None:
-            return Enqueued(job_id)
+            return EnqueueAnswer(job_id)
         answer = yield from _on_collision(job, params)
         if answer is not None:
             return answer
@@ -269,24 +282,24 @@ def _insert(unique: Unique, params: dict[str, object]) -> Steps[int | None]:
     return int(job_id)
 
 
-def _on_collision(job: NewJob, params: dict[str, object]) -> Steps[Enqueued | None]:
+def _on_collision(job: NewJob, params: dict[str, object]) -> Steps[EnqueueAnswer | None]:
     if job.unique.collision == "replace":
         changed = yield Statement("jobs/replace", params)
         if changed:
-            return Enqueued(changed[0][0], Outcome.REPLACED)
+            return EnqueueAnswer(changed[0][0], Outcome.REPLACED)
     elif job.unique.collision == "reschedule":
         changed = yield Statement("jobs/reschedule", params)
         if changed:
-            return Enqueued(changed[0][0], Outcome.RESCHEDULED)
+            return EnqueueAnswer(changed[0][0], Outcome.RESCHEDULED)
     holder = yield Statement("jobs/count_collision", params)
     if not holder and job.unique.period and not job.unique.trailing:
         holder = yield Statement("jobs/find_hold", params)
-    return Enqueued(holder[0][0], Outcome.REJECTED) if holder else None
+    return EnqueueAnswer(holder[0][0], Outcome.REJECTED) if holder else None
 
 
 def _enqueue_keyed(
     numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults, now: datetime | None
-) -> Steps[dict[int, Enqueued]]:
+) -> Steps[dict[int, EnqueueAnswer]]:
     """Insert jobs with unique keys; return, for the ids that were not used, what to say instead."""
     numbered.sort(
         key=lambda pair: pair[1].unique_key or ""
@@ -305,7 +318,7 @@ def _enqueue_keyed(
         if holder is None:  # it ended since
             answers[job_id] = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
         else:
-            answers[job_id] = Enqueued(holder, Outcome.REJECTED)
+            answers[job_id] = EnqueueAnswer(holder, Outcome.REJECTED)
     return answers
 
 
@@ -330,7 +343,7 @@ def _basic_params(job: NewJob, priority: int | None, max_attempts: int | None) -
     }
 
 
-def _params(job: NewJob, now: datetime | None, known: Known | None) -> dict[str, object]:
+def _params(job: NewJob, now: datetime | None, known: QueueCache | None) -> dict[str, object]:
     more = {
         "room": known is not None and known.has_room(job.queue),
         "run_at": job.run_at,

@@ -21,10 +21,10 @@ from uuid import UUID
 
 from pgqueue.store import signals
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.flows import following
+from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs import admission
 from pgqueue.store.jobs.ending import AT_ONCE, States, cancelled, expired, states_of
-from pgqueue.store.jobs.waking import tell_ended
+from pgqueue.store.jobs.notifications import tell_ended
 from pgqueue.store.plan import Plan, Row, Statement, Steps, plan
 from pgqueue.values.jobs.job import JobFlags, JobState
 from pgqueue.values.jobs.verdict import (
@@ -94,7 +94,7 @@ def record(
     states: States = {}
     if waiting := [one for one in verdicts if isinstance(one, Waits)]:
         states |= yield from _block(worker, waiting, now=now)
-        verdicts = [_unblocked(one) for one in verdicts if one.claim.id not in states]
+        verdicts = [_back_to_line(one) for one in verdicts if one.claim.id not in states]
     if going_back := [one for one in verdicts if isinstance(one, Again | Returned | Unknown)]:
         states |= yield from _requeue(worker, going_back, now=now)
     if ending := [one for one in verdicts if one.claim.id not in states]:
@@ -119,7 +119,7 @@ def finish_unlocked(
     rows = yield Statement("jobs/unlocked", {"ids": numbers([verdict.claim.id for verdict in verdicts])})
     locked = {row[0] for row in rows if not row[1]}
     if in_flows := {one.claim.id for one in verdicts if is_in_flow(one)} - locked:
-        locked |= in_flows - (yield from following.lock_free(jobs=in_flows))[0]
+        locked |= in_flows - (yield from flow_progress.lock_free(jobs=in_flows))[0]
     free = [verdict for verdict in verdicts if verdict.claim.id not in locked]
     return (yield from finish(worker, free, keep=keep)), locked
 
@@ -175,7 +175,7 @@ def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetim
     rows = yield Statement(
         "jobs/complete",
         {
-            **_fenced(worker, verdicts, now),
+            **_fenced_parameters(worker, verdicts, now),
             "seconds": numbers([one.seconds for one in verdicts]),
             "results": texts(map(_text, verdicts)) if returned else None,
             "errors": _errors(verdicts) if any(map(_error, verdicts)) else None,
@@ -191,10 +191,12 @@ def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetim
 def _block(worker: UUID, verdicts: Sequence[Waits], *, now: datetime | None) -> Steps[States]:
     """Block jobs that wait; of those that are missing, the signal is there, or they end instead."""
     verdicts = sorted(verdicts, key=_id)
-    return (yield from signals.wait(_fenced(worker, verdicts, now), [one.awaited for one in verdicts]))
+    return (
+        yield from signals.wait(_fenced_parameters(worker, verdicts, now), [one.awaited for one in verdicts])
+    )
 
 
-def _unblocked(verdict: Verdict) -> Verdict:
+def _back_to_line(verdict: Verdict) -> Verdict:
     """A job that could not be blocked goes back to its line: its next attempt gets the signal."""
     return Returned(verdict.claim) if isinstance(verdict, Waits) else verdict
 
@@ -208,7 +210,7 @@ def _requeue(
     rows = yield Statement(
         "jobs/requeue",
         {
-            **_fenced(worker, verdicts, now),
+            **_fenced_parameters(worker, verdicts, now),
             "delays": _spans(one.delay for one in verdicts),
             "refunds": numbers([int(not isinstance(one, Again)) for one in verdicts]),
             "errors": _errors(verdicts),
@@ -224,7 +226,7 @@ def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime
     rows = yield Statement(
         "jobs/end",
         {
-            **_fenced(worker, known, now),
+            **_fenced_parameters(worker, known, now),
             "outcomes": texts(OUTCOMES[type(one)] for one in known),
             "seconds": numbers([getattr(one, "seconds", None) for one in known]),
             "reasons": texts(getattr(one, "reason", None) for one in known),
@@ -254,7 +256,7 @@ def _settle(
         now: the instant to record; the database's own by default.
     """
     if in_flows := [row for row in rows if row[2] and row[2] & JobFlags.FLOW]:
-        yield from following.ended(in_flows, results, skipped=skipped, now=now)
+        yield from flow_progress.ended(in_flows, results, skipped=skipped, now=now)
     yield from tell_ended(rows)
 
 
@@ -262,7 +264,7 @@ def _results(verdicts: Iterable[Verdict]) -> dict[int, str]:
     return {one.claim.id: text for one in verdicts if (text := _text(one)) is not None}
 
 
-def _fenced(worker: UUID, verdicts: Sequence[Verdict], now: datetime | None) -> dict[str, object]:
+def _fenced_parameters(worker: UUID, verdicts: Sequence[Verdict], now: datetime | None) -> dict[str, object]:
     """What all statements take; in the order of the ids, so that they find what belongs to each job by halving."""
     fences = [one.claim.fence for one in verdicts]
     return {

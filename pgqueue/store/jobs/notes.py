@@ -12,14 +12,14 @@ from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.jobs.ending import AT_ONCE
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.note import Progress, Reported, report_of
+from pgqueue.values.jobs.note import Progress, StoredReport, report_of
 from pgqueue.values.payloads.codec import JobPart
 
-Key: TypeAlias = tuple[Literal["step", "checkpoint"], str]
+NoteKey: TypeAlias = tuple[Literal["step", "checkpoint"], str]
 """The kind of a note, and which step; a checkpoint has no name."""
 
 
-class Noted(NamedTuple):
+class StoredProgress(NamedTuple):
     """The progress of a job as it is stored.
 
     Attributes:
@@ -32,21 +32,21 @@ class Noted(NamedTuple):
 
 
 @plan
-def recall(job_id: int) -> Steps[dict[Key, str | None]]:
+def recall(job_id: int) -> Steps[dict[NoteKey, str | None]]:
     """The steps and the checkpoint that are noted of a job, as JSON; None: it is long, and :func:`recall_long` brings it."""
     rows = yield Statement("notes/recall", {"id": job_id})
     return {(kind, name): value for kind, name, value in rows}
 
 
 @plan
-def recall_long(job_id: int, key: Key) -> Steps[str | None]:
+def recall_long(job_id: int, key: NoteKey) -> Steps[str | None]:
     """A note as JSON; None: it is not there."""
     rows = yield Statement("notes/recall_long", {"id": job_id, "kind": key[0], "name": key[1]})
     return rows[0][0] if rows else None
 
 
 @plan
-def keep(claim: Claim, key: Key, value: str, *, now: datetime | None = None) -> Steps[bool]:
+def keep(claim: Claim, key: NoteKey, value: str, *, now: datetime | None = None) -> Steps[bool]:
     """Note a step's result or a checkpoint, in place of a former one; False: the attempt no longer holds its job.
 
     Args:
@@ -62,7 +62,7 @@ def keep(claim: Claim, key: Key, value: str, *, now: datetime | None = None) -> 
 
 
 @plan
-def report(reports: Sequence[Reported], *, now: datetime | None = None) -> Steps[None]:
+def report(reports: Sequence[StoredReport], *, now: datetime | None = None) -> Steps[None]:
     """Note how far jobs are, each at most once. Nothing is noted of attempts that no longer hold their jobs.
 
     Args:
@@ -86,17 +86,17 @@ def report(reports: Sequence[Reported], *, now: datetime | None = None) -> Steps
 
 
 @plan(reads=True)
-def progress(job_id: int) -> Steps[Noted | None]:
+def progress(job_id: int) -> Steps[StoredProgress | None]:
     """How far a job is, as it last reported; None: it has not, or it is gone."""
     rows = yield Statement("notes/progress", {"id": job_id})
     return noted_of(*rows[0]) if rows else None
 
 
-def noted_of(value: str, at: datetime, task: str, meta: str | None) -> Noted | None:
+def noted_of(value: str, at: datetime, task: str, meta: str | None) -> StoredProgress | None:
     """The progress in a row; None: it was written by another program, and cannot be read."""
     said = report_of(value)
     return (
         None
         if said is None
-        else Noted(Progress(said.done, said.total, said.message, at), JobPart("note", task, meta))
+        else StoredProgress(Progress(said.done, said.total, said.message, at), JobPart("note", task, meta))
     )

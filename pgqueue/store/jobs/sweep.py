@@ -36,7 +36,7 @@ States: TypeAlias = dict[int, JobState]
 Sweep: TypeAlias = Generator[Plan[Any], Any, T]
 
 
-class Reclaimed(NamedTuple):
+class SweepResult(NamedTuple):
     """What became of lost workers' jobs.
 
     Attributes:
@@ -48,11 +48,11 @@ class Reclaimed(NamedTuple):
     verdicts: list[Verdict]
 
 
-def reclaiming(*, now: datetime | None = None) -> Sweep[Reclaimed]:
+def reclaim(*, now: datetime | None = None) -> Sweep[SweepResult]:
     """End the claims of lost workers."""
     judged: dict[int, Verdict] = {}
 
-    def judge(one: lost.TakenOver) -> Verdict:
+    def judge(one: lost.LostClaim) -> Verdict:
         verdict = judged[one.claim.id] = upkeep.judge_lost(one)
         return verdict
 
@@ -63,18 +63,18 @@ def reclaiming(*, now: datetime | None = None) -> Sweep[Reclaimed]:
         require_answer(refusal)
         log.warning("lost workers' jobs are ended one batch at a time: all at once was refused: %s", refusal)
         states = yield from _sweep_in_batches(judge, now)
-    return Reclaimed(states, [as_recorded(judged[job_id], state) for job_id, state in states.items()])
+    return SweepResult(states, [as_recorded(judged[job_id], state) for job_id, state in states.items()])
 
 
 def _sweep_in_batches(judge: lost.Judge, now: datetime | None) -> Sweep[States]:
-    found: dict[int, UUID] = yield _found(now=now)
+    found: dict[int, UUID] = yield _find_lost(now=now)
     states: States = {}
     refused: set[int] = set()
     batches = [[*found]]
     while batches:
         batch = batches.pop()
         try:
-            states |= yield _ending(found, batch, judge, now)
+            states |= yield _end_plan(found, batch, judge, now)
         except psycopg.Error as refusal:
             require_answer(refusal)
             if len(batch) > 1:
@@ -170,12 +170,12 @@ def require_answer(error: psycopg.Error) -> None:
 
 
 @plan(transaction=True)
-def _found(*, now: datetime | None) -> Steps[dict[int, UUID]]:
+def _find_lost(*, now: datetime | None) -> Steps[dict[int, UUID]]:
     workers = yield from upkeep.find_lost_workers(now=now)
     return (yield from lost.left_behind(workers)) if workers else {}
 
 
-def _ending(
+def _end_plan(
     found: dict[int, UUID], batch: list[int], judge: lost.Judge, now: datetime | None
 ) -> Plan[States]:
     return lost.end_all({job_id: found[job_id] for job_id in batch}, judge, now=now)
@@ -184,12 +184,12 @@ def _ending(
 def _end_by_fallback(
     found: dict[int, UUID], job_id: int, refusal: psycopg.Error, judge: lost.Judge, now: datetime | None
 ) -> Sweep[States]:
-    def fall_back(one: lost.TakenOver) -> Verdict:
+    def fall_back(one: lost.LostClaim) -> Verdict:
         return fallbacks(judge(one), refusal)[0]
 
     states: States = {}
     try:
-        states = yield _ending(found, [job_id], fall_back, now)
+        states = yield _end_plan(found, [job_id], fall_back, now)
     except psycopg.Error as again:
         require_answer(again)
         log.error(  # noqa: TRY400 - the refusal says it, where it came from does not

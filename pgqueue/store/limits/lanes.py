@@ -6,9 +6,9 @@ from datetime import datetime
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.jobs.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.jobs.job import Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.limits.limit import keys_of
-from pgqueue.values.limits.limiting import limit_reached
+from pgqueue.values.limits.task_limits import limit_reached
 
 
 @plan(transaction=True)
@@ -27,7 +27,7 @@ def put(jobs: Mapping[int, tuple[str, int | None]]) -> Steps[None]:
 
 
 @plan(transaction=True)
-def require_place(job: NewJob, *, now: datetime | None = None) -> Steps[Enqueued | None]:
+def require_place(job: NewJob, *, now: datetime | None = None) -> Steps[EnqueueAnswer | None]:
     """Do what the limit of a new job says of a full lane: of that, its queue's waiting jobs count, and all that run.
 
     Two transactions that add jobs to one lane do so one after the other.
@@ -49,7 +49,7 @@ def require_place(job: NewJob, *, now: datetime | None = None) -> Steps[Enqueued
     if policy == "refuse":
         raise limit_reached(limit, most)
     if policy == "oldest":
-        return Enqueued(waiting[0], Outcome.REJECTED) if waiting else None
+        return EnqueueAnswer(waiting[0], Outcome.REJECTED) if waiting else None
     if waiting:
         yield from cancel_waiting(waiting, now=now)
     return None

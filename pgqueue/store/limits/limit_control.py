@@ -9,8 +9,8 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.queues.standings import SAMPLED_PAGES, WHOLE_PAGES
-from pgqueue.values.limits.limit import QUEUE, Numbers
-from pgqueue.values.limits.status import Holder, LimitDetail, LimitStatus, key_statuses
+from pgqueue.values.limits.limit import QUEUE, LimitNumbers
+from pgqueue.values.limits.status import LimitDetail, LimitHolder, LimitStatus, key_statuses
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.queues.standing import WHOLE, share
 
@@ -19,14 +19,14 @@ _LATEST = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=
 
 
 @plan(reads=True)
-def listed(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[list[LimitStatus]]:
+def listed(declared: Mapping[str, LimitNumbers], *, now: datetime | None = None) -> Steps[list[LimitStatus]]:
     """Every limit, with the numbers of its jobs; of a large table a sample tells how many jobs wait.
 
     Args:
         declared: those that the app's code has, by name; no worker may have stored them yet.
         now: the instant; the database's own by default.
     """
-    known = yield from _known(declared)
+    known = yield from _known_limits(declared)
     ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": now})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
     rows = yield Statement("insight/lanes", {"percent": percent, "now": now})
@@ -38,7 +38,9 @@ def listed(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> S
 
 
 @plan
-def show(name: str, declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[LimitDetail]:
+def show(
+    name: str, declared: Mapping[str, LimitNumbers], *, now: datetime | None = None
+) -> Steps[LimitDetail]:
     """One limit, its keys, and the jobs that hold its places.
 
     Args:
@@ -49,7 +51,7 @@ def show(name: str, declared: Mapping[str, Numbers], *, now: datetime | None = N
     Raises:
         InvalidOption: there is none of this name.
     """
-    limit = named(name, (yield from _known(declared)))
+    limit = require_limit(name, (yield from _known_limits(declared)))
     rows = yield Statement("limits/keys", {"name": name, "now": now})
     counts = {key: (running, waiting) for key, running, _, waiting in rows}
     limit = replace(
@@ -62,15 +64,15 @@ def show(name: str, declared: Mapping[str, Numbers], *, now: datetime | None = N
     if limit.numbers.every is not None:
         rows = yield Statement("limits/tats", {"name": name})
         starts = {key: next_start(tat, limit.numbers) for key, tat in rows}
-    holders = [Holder(*row) for row in (yield Statement("limits/holders", {"name": name}))]
+    holders = [LimitHolder(*row) for row in (yield Statement("limits/holders", {"name": name}))]
     return LimitDetail(limit, key_statuses(counts, starts), holders)
 
 
 @plan(transaction=True)
 def change(
     name: str,
-    numbers: Numbers,
-    declared: Mapping[str, Numbers],
+    numbers: LimitNumbers,
+    declared: Mapping[str, LimitNumbers],
     *,
     by: str | None,
     now: datetime | None = None,
@@ -87,22 +89,22 @@ def change(
     Raises:
         InvalidOption: there is none of this name, or it is a limit of the other kind.
     """
-    known = yield from _known(declared)
+    known = yield from _known_limits(declared)
     if not name.startswith(QUEUE) or name in known:
-        refuse_other_kind(named(name, known), numbers)
+        refuse_other_kind(require_limit(name, known), numbers)
     yield from _set(name, numbers, declared, by=by, now=now)
     yield from audit.note("limit set", name, by=by, to=numbers.declared)
-    return (yield from _known(declared))[name]
+    return (yield from _known_limits(declared))[name]
 
 
 @plan(transaction=True)
-def unset(name: str, declared: Mapping[str, Numbers], *, by: str | None) -> Steps[None]:
+def unset(name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) -> Steps[None]:
     """Have a limit say again what the code says; one that no code declares is forgotten.
 
     Raises:
         InvalidOption: there is none of this name.
     """
-    named(name, (yield from _known(declared)))
+    require_limit(name, (yield from _known_limits(declared)))
     if name in declared:
         yield from _set(name, declared[name], declared, by=None, now=None, as_declared=True)
     else:
@@ -123,7 +125,7 @@ def weigh(share: str, weight: int | None, *, by: str | None, now: datetime | Non
     if weight is None:
         yield Statement("limits/remove", {"name": share}, returns=False)
     else:
-        yield from _set(share, Numbers(weight, None, None), {}, by=by, now=now)
+        yield from _set(share, LimitNumbers(weight, None, None), {}, by=by, now=now)
     yield from audit.note("share weighed", share, by=by, to=weight)
 
 
@@ -137,19 +139,19 @@ def weights() -> Steps[dict[str, int]]:
 @plan
 def stored() -> Steps[dict[str, LimitStatus]]:
     """Every limit that workers or operators have stored, by name, without the numbers of its jobs."""
-    return (yield from _known({}))
+    return (yield from _known_limits({}))
 
 
-def next_start(tat: int, numbers: Numbers) -> datetime:
+def next_start(tat: int, numbers: LimitNumbers) -> datetime:
     """From when on the next job of a key may start, by the state of a rate."""
     every, burst = numbers.rate
     return _EPOCH + timedelta(microseconds=min(max(0, tat - every * (burst - 1)), _LATEST))
 
 
-def _known(declared: Mapping[str, Numbers]) -> Steps[dict[str, LimitStatus]]:
+def _known_limits(declared: Mapping[str, LimitNumbers]) -> Steps[dict[str, LimitStatus]]:
     rows = yield Statement("limits/list", {})
     stored = {
-        name: LimitStatus(name, Numbers(most, every, burst, said), set_at, set_by)
+        name: LimitStatus(name, LimitNumbers(most, every, burst, said), set_at, set_by)
         for name, most, every, burst, said, set_at, set_by in rows
         if not name.startswith(" ")  # the weight of a share
     }
@@ -159,8 +161,8 @@ def _known(declared: Mapping[str, Numbers]) -> Steps[dict[str, LimitStatus]]:
 
 def _set(
     name: str,
-    numbers: Numbers,
-    declared: Mapping[str, Numbers],
+    numbers: LimitNumbers,
+    declared: Mapping[str, LimitNumbers],
     *,
     by: str | None,
     now: datetime | None,
@@ -179,7 +181,7 @@ def _set(
     yield Statement("limits/set", params, returns=False)
 
 
-def named(name: str, known: Mapping[str, LimitStatus]) -> LimitStatus:
+def require_limit(name: str, known: Mapping[str, LimitStatus]) -> LimitStatus:
     """The limit of this name.
 
     Raises:
@@ -194,7 +196,7 @@ def named(name: str, known: Mapping[str, LimitStatus]) -> LimitStatus:
     return found
 
 
-def refuse_other_kind(known: LimitStatus, numbers: Numbers) -> None:
+def refuse_other_kind(known: LimitStatus, numbers: LimitNumbers) -> None:
     """Refuse a rate for a limit of concurrency, and the other way around.
 
     Raises:

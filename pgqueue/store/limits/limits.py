@@ -33,10 +33,10 @@ from pgqueue.store.jobs.claim import next_fence
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.limits.gcra import HORIZON
-from pgqueue.values.limits.lanes import Turns
-from pgqueue.values.limits.limit import QUEUE, Numbers, lane_keys, share_of
-from pgqueue.values.limits.limiting import Limiting
-from pgqueue.values.limits.state import LimitState, Line, Waiting, line_of
+from pgqueue.values.limits.lanes import LaneShares
+from pgqueue.values.limits.limit import QUEUE, LimitNumbers, lane_keys, share_of
+from pgqueue.values.limits.state import LaneLine, LimitState, WaitingLane, line_of
+from pgqueue.values.limits.task_limits import TaskLimits
 
 _LANE = attrgetter("queue", "lane")
 NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
@@ -46,7 +46,7 @@ JOBS_READ_PER_LANE = 4
 """How many jobs are read for each lane that is asked for, at most, where lanes are found by reading on."""
 
 
-class Found(NamedTuple):
+class LaneScan(NamedTuple):
     """Lanes in which jobs wait.
 
     Attributes:
@@ -55,12 +55,12 @@ class Found(NamedTuple):
         looked_at: how many lanes were looked at.
     """
 
-    lanes: Sequence[Waiting]
+    lanes: Sequence[WaitingLane]
     last: tuple[str, str]
     looked_at: int
 
 
-class Taken(msgspec.Struct, frozen=True):
+class LaneClaims(msgspec.Struct, frozen=True):
     """What was claimed from lanes.
 
     Attributes:
@@ -76,11 +76,11 @@ class Taken(msgspec.Struct, frozen=True):
     again_in: float | None
 
 
-NOTHING = Taken((), {}, 0.0, None)
+NOTHING = LaneClaims((), {}, 0.0, None)
 
 
 @plan
-def find(queues: Sequence[str] | None, after: tuple[str, str], limit: int) -> Steps[Found]:
+def find(queues: Sequence[str] | None, after: tuple[str, str], limit: int) -> Steps[LaneScan]:
     """The next lanes in which jobs wait, in the order of queues and names.
 
     Args:
@@ -95,16 +95,16 @@ def find(queues: Sequence[str] | None, after: tuple[str, str], limit: int) -> St
         "limit": limit,
     }
     rows = yield Statement("limits/find", params)
-    return _found(rows, after)
+    return _lane_scan(rows, after)
 
 
 @plan
-def read_on(after: tuple[str, str], limit: int) -> Steps[Found]:
+def read_on(after: tuple[str, str], limit: int) -> Steps[LaneScan]:
     """As :func:`find`, lanes of one queue, from its next jobs; cheaper where lanes have few jobs each, and may find fewer."""
     queue, lane = after
     params = {"queue": queue, "after": lane, "most": limit * JOBS_READ_PER_LANE, "limit": limit}
     rows = yield Statement("limits/read_on", params)
-    return _found(rows, after)
+    return _lane_scan(rows, after)
 
 
 @plan
@@ -113,17 +113,17 @@ def queues(limit: int) -> Steps[list[str]]:
     return [row[0] for row in (yield Statement("limits/queues", {"limit": limit}))]
 
 
-def _found(rows: Sequence[tuple[Any, ...]], after: tuple[str, str]) -> Found:
+def _lane_scan(rows: Sequence[tuple[Any, ...]], after: tuple[str, str]) -> LaneScan:
     lanes = [
-        Waiting(queue, lane, cost or 1, limited=limited)
+        WaitingLane(queue, lane, cost or 1, limited=limited)
         for queue, lane, cost, is_open, limited in rows
         if is_open
     ]
-    return Found(lanes, (rows[-1][0], rows[-1][1]) if rows else after, len(rows))
+    return LaneScan(lanes, (rows[-1][0], rows[-1][1]) if rows else after, len(rows))
 
 
 @plan
-def declare(limits: Mapping[str, Numbers]) -> Steps[None]:
+def declare(limits: Mapping[str, LimitNumbers]) -> Steps[None]:
     """Store what the code says of limits; what an operator has set stays."""
     names = sorted(limits)
     params = {
@@ -137,7 +137,7 @@ def declare(limits: Mapping[str, Numbers]) -> Steps[None]:
 
 
 @plan
-def declare_tasks(tasks: Mapping[str, Limiting | None]) -> Steps[None]:
+def declare_tasks(tasks: Mapping[str, TaskLimits | None]) -> Steps[None]:
     """Store which limits and shares these tasks have, for jobs that SQL enqueues; None: a task has neither."""
     found = {name: one for name, one in sorted(tasks.items()) if one is not None}
     params = {
@@ -154,16 +154,16 @@ def declare_tasks(tasks: Mapping[str, Limiting | None]) -> Steps[None]:
 @plan(transaction=True)
 def take(
     worker: UUID,
-    waiting: Sequence[Waiting],
+    waiting: Sequence[WaitingLane],
     room: int,
     *,
-    declared: Mapping[str, Numbers],
+    declared: Mapping[str, LimitNumbers],
     weighted: bool = False,
-    turns: Turns | None = None,
+    turns: LaneShares | None = None,
     passed: Collection[int] = (),
     horizon: int = HORIZON,
     now: datetime | None = None,
-) -> Steps[Taken]:
+) -> Steps[LaneClaims]:
     """Claim from lanes what their limits let start.
 
     Args:
@@ -180,25 +180,25 @@ def take(
     weights = (yield from _weights(waiting)) if weighted else NO_WEIGHTS
     lines = [line_of(one, room, weights=weights) for one in waiting]
     names = {key.limit for line in lines for key in line.keys}
-    said = yield from _locked(names, declared)
+    said = yield from _lock_limits(names, declared)
     again_in = AGAIN if None in said.values() else None
     known = {name: one for name, one in said.items() if one is not None}
     if len(known) < len(names):
         lines = [line for line in lines if all(key.limit in known for key in line.keys)]
     if not lines:
-        return Taken((), {}, 0.0, again_in)
+        return LaneClaims((), {}, 0.0, again_in)
     state = yield from _state(lines, known, horizon, now)
     claims, starts = yield from _fill(
-        worker, lines, room, state=state, turns=turns or Turns(), passed=passed, now=now
+        worker, lines, room, state=state, turns=turns or LaneShares(), passed=passed, now=now
     )
     if claims and any(line.waiting.cost > 1 for line in lines):
         again_in = AGAIN  # what the next jobs of these lanes cost is known then
     waits, since = yield from _appoint(state, starts, now)
-    return Taken(claims, waits, since, min(filter(None, (again_in, state.next_in(lines))), default=None))
+    return LaneClaims(claims, waits, since, min(filter(None, (again_in, state.next_in(lines))), default=None))
 
 
 @plan
-def head(lane: Waiting, passed: Collection[int]) -> Steps[tuple[int, str] | None]:
+def head(lane: WaitingLane, passed: Collection[int]) -> Steps[tuple[int, str] | None]:
     """The job that a claim of one job would take from a lane, and its task; None: there is none.
 
     Args:
@@ -211,7 +211,7 @@ def head(lane: Waiting, passed: Collection[int]) -> Steps[tuple[int, str] | None
     return None
 
 
-def _weights(waiting: Sequence[Waiting]) -> Steps[Mapping[str, int]]:
+def _weights(waiting: Sequence[WaitingLane]) -> Steps[Mapping[str, int]]:
     """The weights of the shares of these lanes, where they are not 1."""
     shares = {share_of(one.lane) for one in waiting} - {""}
     if not shares:
@@ -221,11 +221,11 @@ def _weights(waiting: Sequence[Waiting]) -> Steps[Mapping[str, int]]:
 
 def _fill(
     worker: UUID,
-    lines: Sequence[Line],
+    lines: Sequence[LaneLine],
     room: int,
     *,
     state: LimitState,
-    turns: Turns,
+    turns: LaneShares,
     passed: Collection[int],
     now: datetime | None,
 ) -> Steps[tuple[list[Claim], dict[int, int]]]:
@@ -239,7 +239,7 @@ def _fill(
             break
         quotas = [(lines[place].waiting, share) for place, share in shares.items()]
         found = yield from _claim(worker, quotas, passed, now)
-        begun = _begun(found, lines, state)
+        begun = _count_starts(found, lines, state)
         if begun.early:
             yield Statement("limits/put_back", {"ids": numbers(begun.early)}, returns=False)
         claims += begun.claims
@@ -254,7 +254,7 @@ def _fill(
     return claims, starts
 
 
-class _Begun(NamedTuple):
+class _LaneStarts(NamedTuple):
     """What becomes of jobs that were claimed.
 
     Attributes:
@@ -270,7 +270,9 @@ class _Begun(NamedTuple):
     early: Sequence[int] = ()
 
 
-def _begun(found: Sequence[tuple[Claim, int]], lines: Sequence[Line], state: LimitState) -> _Begun:
+def _count_starts(
+    found: Sequence[tuple[Claim, int]], lines: Sequence[LaneLine], state: LimitState
+) -> _LaneStarts:
     """Count the starts of jobs that were claimed from these lines."""
     places = {(line.waiting.queue, line.waiting.lane): place for place, line in enumerate(lines)}
     claims = [claim for claim, _ in found]
@@ -278,7 +280,7 @@ def _begun(found: Sequence[tuple[Claim, int]], lines: Sequence[Line], state: Lim
         served = Counter(map(places.__getitem__, map(_LANE, claims)))
         for place, count in served.items():
             state.take(lines[place], count)
-        return _Begun(claims, {}, served)
+        return _LaneStarts(claims, {}, served)
     starting: list[Claim] = []
     starts: dict[int, int] = {}
     early: dict[int, list[int]] = {}
@@ -292,11 +294,11 @@ def _begun(found: Sequence[tuple[Claim, int]], lines: Sequence[Line], state: Lim
         else:  # it costs more than the first job of its lane; and no job of a lane goes past another
             early.setdefault(place, []).append(claim.id)
     served = Counter(map(places.__getitem__, map(_LANE, starting)))
-    return _Begun(starting, starts, served, [*chain(*early.values())])
+    return _LaneStarts(starting, starts, served, [*chain(*early.values())])
 
 
 def _claim(
-    worker: UUID, quotas: Sequence[tuple[Waiting, int]], passed: Collection[int], now: datetime | None
+    worker: UUID, quotas: Sequence[tuple[WaitingLane, int]], passed: Collection[int], now: datetime | None
 ) -> Steps[list[tuple[Claim, int]]]:
     """Claim up to its quota from each lane; and what the start of each job costs."""
     params = {
@@ -318,7 +320,7 @@ def _claim(
 
 
 def _state(
-    lines: Sequence[Line], said: Mapping[str, Numbers], horizon: int, now: datetime | None
+    lines: Sequence[LaneLine], said: Mapping[str, LimitNumbers], horizon: int, now: datetime | None
 ) -> Steps[LimitState]:
     """What runs now, and the states of rates; asked after the limits are locked."""
     state = LimitState(said, horizon)
@@ -337,7 +339,9 @@ def _state(
     return state
 
 
-def _locked(names: Collection[str], declared: Mapping[str, Numbers]) -> Steps[dict[str, Numbers | None]]:
+def _lock_limits(
+    names: Collection[str], declared: Mapping[str, LimitNumbers]
+) -> Steps[dict[str, LimitNumbers | None]]:
     """Lock limits; what they say, None where another worker has locked one. A limit that is not known is missing."""
     if not names:
         return {}
@@ -348,10 +352,10 @@ def _locked(names: Collection[str], declared: Mapping[str, Numbers]) -> Steps[di
     return said
 
 
-def _lock(names: Collection[str]) -> Steps[dict[str, Numbers | None]]:
+def _lock(names: Collection[str]) -> Steps[dict[str, LimitNumbers | None]]:
     rows = yield Statement("limits/lock", {"names": texts(sorted(names))})
     return {
-        name: Numbers(most=most, every=every, burst=burst) if locked else None
+        name: LimitNumbers(most=most, every=every, burst=burst) if locked else None
         for name, most, every, burst, locked in rows
     }
 

@@ -13,14 +13,14 @@ from uuid import UUID
 
 from pgqueue.store.jobs.refusals import PASSED_FOR
 from pgqueue.store.limits import limits
-from pgqueue.store.limits.limits import NOTHING, Found, Taken
+from pgqueue.store.limits.limits import NOTHING, LaneClaims, LaneScan
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.limits.gcra import HORIZON
-from pgqueue.values.limits.lanes import Turns
-from pgqueue.values.limits.limit import Numbers
-from pgqueue.values.limits.limiting import Limiting
-from pgqueue.values.limits.state import Waiting
-from pgqueue.values.queues.serving import ALL, Serving
+from pgqueue.values.limits.lanes import LaneShares
+from pgqueue.values.limits.limit import LimitNumbers
+from pgqueue.values.limits.state import WaitingLane
+from pgqueue.values.limits.task_limits import TaskLimits
+from pgqueue.values.queues.served_queues import ALL, ServedQueues
 
 AT_ONCE = 500
 """How many lanes one look asks for."""
@@ -33,7 +33,7 @@ REMEMBERED_FOR = 0.05
 """Seconds. If there are few lanes, and each look claims as many jobs as there is room for, other lanes are found this late."""
 
 
-class Lanes:
+class ServedLanes:
     """The lanes that one worker serves.
 
     Attributes:
@@ -45,9 +45,9 @@ class Lanes:
 
     def __init__(
         self,
-        declared: Callable[[], Mapping[str, Numbers]],
-        tasks: Callable[[], Mapping[str, Limiting | None]],
-        served: Serving = ALL,
+        declared: Callable[[], Mapping[str, LimitNumbers]],
+        tasks: Callable[[], Mapping[str, TaskLimits | None]],
+        served: ServedQueues = ALL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start at the first lane.
@@ -69,14 +69,14 @@ class Lanes:
         self._after = START
         self._skips = 0
         self._clock = clock
-        self._known: list[Waiting] = []
+        self._known: list[WaitingLane] = []
         self._known_until = -math.inf
-        self._turns = Turns()
-        self._told: Mapping[str, Numbers] | None = None
-        self._telling: Mapping[str, Numbers] | None = None
-        self._of: dict[str, Lanes] = {}
+        self._turns = LaneShares()
+        self._told: Mapping[str, LimitNumbers] | None = None
+        self._telling: Mapping[str, LimitNumbers] | None = None
+        self._of: dict[str, ServedLanes] = {}
         self._alone = 0  # how many claims are still to be of one job
-        self._tried: Waiting | None = None
+        self._tried: WaitingLane | None = None
         self._turn = 0
         self._passed: dict[int, float] = {}
 
@@ -102,10 +102,10 @@ class Lanes:
             self._passed = {job: until for job, until in self._passed.items() if until > moment}
         return self._passed.keys()
 
-    def of(self, queue: str) -> "Lanes":
+    def of(self, queue: str) -> "ServedLanes":
         """The lanes of one queue alone, with a round of their own."""
         if queue not in self._of:
-            self._of[queue] = Lanes(self._declared, self._tasks, Serving({queue: 1}), self._clock)
+            self._of[queue] = ServedLanes(self._declared, self._tasks, ServedQueues({queue: 1}), self._clock)
         found = self._of[queue]
         found.learn(limited=self.limited, weighted=self.weighted, seen=self.seen)
         return found
@@ -122,7 +122,7 @@ class Lanes:
     @plan(transaction=True)
     def claim(
         self, worker: UUID, room: int, *, horizon: int = HORIZON, now: datetime | None = None
-    ) -> Steps[Taken]:
+    ) -> Steps[LaneClaims]:
         """Claim from the next lanes; after the last lane, from the first ones. Arguments as for :func:`pgqueue.store.limits.limits.take`."""
         declared = self._declared()
         if declared != self._told:
@@ -143,13 +143,13 @@ class Lanes:
         self._told = self._telling
 
     def _take(
-        self, worker: UUID, waiting: Sequence[Waiting], room: int, horizon: int, now: datetime | None
-    ) -> Steps[Taken]:
+        self, worker: UUID, waiting: Sequence[WaitingLane], room: int, horizon: int, now: datetime | None
+    ) -> Steps[LaneClaims]:
         """Claim from those of these lanes, and from those queues with a limit of their own, that are served."""
         served = {queue for queue in {one.queue for one in waiting} if self._served.weight(queue)}
         lanes = [one for one in waiting if one.queue in served]
         lanes += [
-            Waiting(queue, "", inside=False, limited=True)
+            WaitingLane(queue, "", inside=False, limited=True)
             for queue in self._served.filtered(sorted(self.limited))
         ]
         if not lanes:
@@ -173,7 +173,7 @@ class Lanes:
             )
         )
 
-    def _next(self) -> Steps[list[Waiting]]:
+    def _next(self) -> Steps[list[WaitingLane]]:
         """The next lanes in which jobs wait. A round that ends goes on with the first lanes."""
         began = self._after
         read = yield from self._read_on()
@@ -196,15 +196,15 @@ class Lanes:
         self._after = again.last if again.looked_at == left - found.looked_at else START
         return [*dict.fromkeys([*lanes, *again.lanes])]
 
-    def _read_on(self) -> Steps[Found]:
+    def _read_on(self) -> Steps[LaneScan]:
         """The next lanes of the queue that is looked at, where lanes have few jobs each; it is tried again now and then."""
         after = self._after
         if after == START or self._skips > 0 or not self._served.weight(after[0]):
             self._skips -= 1
-            return Found((), after, 0)
+            return LaneScan((), after, 0)
         return (yield from limits.read_on(after, AT_ONCE))
 
-    def _remember(self, lanes: list[Waiting]) -> None:
+    def _remember(self, lanes: list[WaitingLane]) -> None:
         """Few lanes with many jobs need not be found again at once; costs are those of their first jobs."""
         if all(one.cost == 1 for one in lanes):
             self._known, self._known_until = lanes, self._clock() + REMEMBERED_FOR

@@ -23,9 +23,9 @@ from psycopg import sql
 
 from pgqueue.errors import DatabaseError, PipelineError
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connections.connection import Blocking
+from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
-from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY, Table
+from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY, SparkTable
 from pgqueue.store.plan import Plan, Statement, Steps, plan, run
 from pgqueue.store.schema import schema
 
@@ -36,7 +36,7 @@ _DAY_PARTITION = re.compile(rf"{HISTORY}_(\d{{8}})")
 
 
 @dataclass(frozen=True)
-class State:
+class DatabaseState:
     """The state of the database at a moment.
 
     Attributes:
@@ -84,7 +84,7 @@ class Planner:
         """Wrap a connection."""
         self.catalogue = catalogue
         self.connection = connection
-        self._blocking = Blocking(connection, catalogue)
+        self._blocking = StepRunner(connection, catalogue)
 
     def run(self, plan: Plan[T]) -> T:
         """Run a plan."""
@@ -100,7 +100,7 @@ class Planner:
 
 
 @contextmanager
-def planning(database: Database, *, snapshot: str | None = None) -> Iterator[Planner]:
+def open_planner(database: Database, *, snapshot: str | None = None) -> Iterator[Planner]:
     """A connection to plan on.
 
     Args:
@@ -125,9 +125,9 @@ def planning(database: Database, *, snapshot: str | None = None) -> Iterator[Pla
 
 
 @contextmanager
-def exported(database: Database) -> Iterator[str]:
+def export_snapshot(database: Database) -> Iterator[str]:
     """Export a snapshot and yield its name, by which other connections can use it. Vacuum keeps its rows until it ends."""
-    with planning(database) as planner:
+    with open_planner(database) as planner:
         planner.connection.execute(ISOLATED)
         yield planner.run(export())
 
@@ -148,21 +148,21 @@ def snapshot_gone(said: str) -> PipelineError:
 
 
 @plan
-def look() -> Steps[State]:
+def look() -> Steps[DatabaseState]:
     """The state of the database now."""
     rows = yield Statement("pipeline/extract_state", {})
-    return State(*rows[0])
+    return DatabaseState(*rows[0])
 
 
 @plan
-def pieces(table: Table) -> Steps[list[Piece]]:
+def pieces(table: SparkTable) -> Steps[list[Piece]]:
     """The pieces that hold a table's rows now."""
     rows = yield Statement("pipeline/extract_pieces", {"tables": list(table.of)})
     return [Piece(oid, name, of, file, pages, _day_of(name)) for oid, of, name, file, pages in rows]
 
 
 @plan
-def check_numbers(state: State) -> Steps[None]:
+def check_numbers(state: DatabaseState) -> Steps[None]:
     """Check that no row has the number of a future transaction: such numbers do not show which rows are final.
 
     Raises:
@@ -178,14 +178,14 @@ def check_numbers(state: State) -> Steps[None]:
 
 
 @plan
-def news(table: Table, start: int, end: int) -> Steps[list[tuple[int, int]]]:
+def news(table: SparkTable, start: int, end: int) -> Steps[list[tuple[int, int]]]:
     """The transactions of a range in which jobs ended, in order, with their numbers of jobs; at most GROUPS_AT_ONCE."""
     rows = yield Statement("pipeline/extract_news", {**_range(table, start, end), "limit": GROUPS_AT_ONCE})
     return [(transaction, jobs) for transaction, jobs in rows]
 
 
 @plan
-def cuts(table: Table, start: int, end: int, *, rows: int) -> Steps[list[tuple[int, int]]]:
+def cuts(table: SparkTable, start: int, end: int, *, rows: int) -> Steps[list[tuple[int, int]]]:
     """Divides a range of transactions into stretches of about ``rows`` rows: each one's first transaction, and its rows."""
     found = yield Statement("pipeline/extract_cuts", {**_range(table, start, end), "rows": rows})
     return [(first, jobs) for first, jobs in found]
@@ -199,7 +199,7 @@ def oldest_day(start: int) -> Steps[date | None]:
 
 
 @plan
-def first_of(table: Table, day: date) -> Steps[int | None]:
+def first_of(table: SparkTable, day: date) -> Steps[int | None]:
     """The first transaction in which a job ended on a UTC day or later."""
     rows = yield Statement("pipeline/extract_first", {"day": day, **_sources(table)})
     return cast("int | None", rows[0][0])
@@ -221,11 +221,11 @@ def _written_out(name: str, planner: Planner, params: Mapping[str, object]) -> s
     return psycopg.ClientCursor(planner.connection).mogrify(planner.catalogue[name], params)
 
 
-def _range(table: Table, start: int, end: int) -> dict[str, object]:
+def _range(table: SparkTable, start: int, end: int) -> dict[str, object]:
     return {"start": start, "end": end, **_sources(table)}
 
 
-def _sources(table: Table) -> dict[str, object]:
+def _sources(table: SparkTable) -> dict[str, object]:
     return {"history": HISTORY in table.of, "dead": DEAD in table.of}
 
 

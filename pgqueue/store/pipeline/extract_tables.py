@@ -15,7 +15,7 @@ HISTORY = "job_history"
 DEAD = "dead_jobs"
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """The kind of a column's values."""
 
     BIGINT = "bigint"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class SparkTable:
     """A table as Spark sees it.
 
     Attributes:
@@ -41,32 +41,32 @@ class Table:
 
     statement: str
     of: tuple[str, ...]
-    columns: Mapping[str, Kind]
+    columns: Mapping[str, ColumnKind]
     ended: str | None = None
 
 
-KINDS: Mapping[Type, Kind] = {
-    Type.BIGINT: Kind.BIGINT,
-    Type.INTEGER: Kind.INTEGER,
-    Type.SMALLINT: Kind.SMALLINT,
-    Type.BOOLEAN: Kind.BOOLEAN,
-    Type.TEXT: Kind.TEXT,
-    Type.UUID: Kind.TEXT,
-    Type.JSON: Kind.JSON,
-    Type.JSONB: Kind.JSON,
-    Type.TIMESTAMP: Kind.TIMESTAMP,
+KINDS: Mapping[Type, ColumnKind] = {
+    Type.BIGINT: ColumnKind.BIGINT,
+    Type.INTEGER: ColumnKind.INTEGER,
+    Type.SMALLINT: ColumnKind.SMALLINT,
+    Type.BOOLEAN: ColumnKind.BOOLEAN,
+    Type.TEXT: ColumnKind.TEXT,
+    Type.UUID: ColumnKind.TEXT,
+    Type.JSON: ColumnKind.JSON,
+    Type.JSONB: ColumnKind.JSON,
+    Type.TIMESTAMP: ColumnKind.TIMESTAMP,
 }
 NOT_READ = {"unknown_since", "flags", "expires_at", "lane", "cost", "in_lane", "place_at"}
 
 
-def _kinds(described: columns.Columns, **renamed: str) -> dict[str, Kind]:
+def _kinds(described: columns.Columns, **renamed: str) -> dict[str, ColumnKind]:
     """The kinds of the columns; ``renamed``: the name of a column here, by its name in the database."""
     return {renamed.get(name, name): KINDS[kind] for name, kind, _ in described if name not in NOT_READ}
 
 
-def _inserted(kinds: Mapping[str, Kind], after: str, **more: Kind) -> dict[str, Kind]:
+def _insert_columns(kinds: Mapping[str, ColumnKind], after: str, **more: ColumnKind) -> dict[str, ColumnKind]:
     """The columns, with more inserted after one of them."""
-    found: dict[str, Kind] = {}
+    found: dict[str, ColumnKind] = {}
     for name, kind in kinds.items():
         found[name] = kind
         if name == after:
@@ -74,22 +74,22 @@ def _inserted(kinds: Mapping[str, Kind], after: str, **more: Kind) -> dict[str, 
     return found
 
 
-def _table(name: str, *of: str, ended: str | None = None, has: Mapping[str, Kind]) -> Table:
-    return Table(statement=name, of=of, columns=has, ended=ended)
+def _table(name: str, *of: str, ended: str | None = None, has: Mapping[str, ColumnKind]) -> SparkTable:
+    return SparkTable(statement=name, of=of, columns=has, ended=ended)
 
 
-TABLES: Mapping[str, Table] = {
+TABLES: Mapping[str, SparkTable] = {
     "history": _table(
         "pipeline/extract_history",
         HISTORY,
         ended="finished_at",
-        has=_inserted(_kinds(columns.HISTORY), "finished_at", day=Kind.DATE),
+        has=_insert_columns(_kinds(columns.HISTORY), "finished_at", day=ColumnKind.DATE),
     ),
     "dead": _table(
         "pipeline/extract_dead",
         DEAD,
         ended="died_at",
-        has=_inserted(_kinds(columns.DEAD), "died_at", day=Kind.DATE),
+        has=_insert_columns(_kinds(columns.DEAD), "died_at", day=ColumnKind.DATE),
     ),
     "jobs": _table("pipeline/extract_jobs", "jobs", has=_kinds(columns.JOBS)),
     "ended": _table(
@@ -97,21 +97,23 @@ TABLES: Mapping[str, Table] = {
         HISTORY,
         DEAD,
         ended="ended_at",
-        has=_inserted(_kinds(columns.HISTORY, finished_at="ended_at"), "outcome", reason=Kind.TEXT)
-        | {"day": Kind.DATE},
+        has=_insert_columns(
+            _kinds(columns.HISTORY, finished_at="ended_at"), "outcome", reason=ColumnKind.TEXT
+        )
+        | {"day": ColumnKind.DATE},
     ),
     "workers": _table(
         "pipeline/extract_workers",
         "workers",
         "former_workers",
         has={
-            "id": Kind.TEXT,
-            "started_at": Kind.TIMESTAMP,
-            "ended_at": Kind.TIMESTAMP,
-            "concurrency": Kind.INTEGER,
-            "host": Kind.TEXT,
-            "version": Kind.TEXT,
-            "queues": Kind.JSON,
+            "id": ColumnKind.TEXT,
+            "started_at": ColumnKind.TIMESTAMP,
+            "ended_at": ColumnKind.TIMESTAMP,
+            "concurrency": ColumnKind.INTEGER,
+            "host": ColumnKind.TEXT,
+            "version": ColumnKind.TEXT,
+            "queues": ColumnKind.JSON,
         },
     ),
 }

@@ -14,7 +14,7 @@ from typing import Any
 from psycopg import sql
 
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.pipeline.extract_tables import Table
+from pgqueue.store.pipeline.extract_tables import SparkTable
 
 TRANSACTION = "ended_in"
 A_DAY = timedelta(days=1)
@@ -34,7 +34,7 @@ class Operator(StrEnum):
 
 
 @dataclass(frozen=True)
-class Condition:
+class ColumnCondition:
     """A condition on a column.
 
     Attributes:
@@ -50,7 +50,7 @@ class Condition:
     negated: bool = False
 
 
-def asked(table: Table, condition: Condition) -> sql.Composable:
+def condition_sql(table: SparkTable, condition: ColumnCondition) -> sql.Composable:
     """A condition, in SQL. One on the day becomes one on the time, by which PostgreSQL finds partitions."""
     if condition.column == "day" and table.ended and condition.operator is not Operator.IS_NULL:
         said = _on_day(table.ended, condition)
@@ -60,7 +60,7 @@ def asked(table: Table, condition: Condition) -> sql.Composable:
 
 
 def statement(
-    table: Table, columns: Sequence[str], conditions: Iterable[sql.Composable], catalogue: Catalogue
+    table: SparkTable, columns: Sequence[str], conditions: Iterable[sql.Composable], catalogue: Catalogue
 ) -> sql.Composed:
     """A table's own statement, wrapped: these columns, in this order, of the rows that meet every condition."""
     return sql.SQL("select {} from ({}) as extracted where {}").format(
@@ -70,12 +70,12 @@ def statement(
     )
 
 
-def on_day(table: Table, day: date) -> sql.Composable:
+def on_day(table: SparkTable, day: date) -> sql.Composable:
     """Rows of a UTC day."""
     return _within(str(table.ended), day, day)
 
 
-def on_no_day(table: Table, days: Iterable[date]) -> sql.Composable:
+def on_no_day(table: SparkTable, days: Iterable[date]) -> sql.Composable:
     """Rows of none of these UTC days: rows outside all known partitions."""
     return sql.SQL("(not {})").format(
         sql.SQL("({})").format(
@@ -124,7 +124,7 @@ def dead_within(first: int, last: int, or_from: int) -> sql.Composable:
     )
 
 
-def _plain(condition: Condition) -> sql.Composable:
+def _plain(condition: ColumnCondition) -> sql.Composable:
     column, operator = sql.Identifier(condition.column), sql.SQL(condition.operator.value)
     if condition.operator is Operator.IS_NULL:
         return sql.SQL("({} {})").format(column, operator)
@@ -134,7 +134,7 @@ def _plain(condition: Condition) -> sql.Composable:
     return sql.SQL("({} {} {})").format(column, operator, values)
 
 
-def _on_day(ended: str, condition: Condition) -> sql.Composable:
+def _on_day(ended: str, condition: ColumnCondition) -> sql.Composable:
     column, day = sql.Identifier(ended), condition.values[0]
     match condition.operator:
         case Operator.LESS:

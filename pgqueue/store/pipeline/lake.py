@@ -2,7 +2,7 @@
 
 A day is closed some time after its end. Transactions that were in progress then may still add rows to it. Rows are told
 apart by the number of the transaction in which their jobs ended (``ended_in``), never by the clock: all below
-:attr:`Horizon.xmin` are final, and later rows have higher numbers.
+:attr:`TransactionHorizon.xmin` are final, and later rows have higher numbers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -57,7 +57,7 @@ class Checksum(msgspec.Struct, frozen=True):
 NOTHING = Checksum(0, "0")
 
 
-class Hidden(msgspec.Struct, frozen=True):
+class HiddenValues(msgspec.Struct, frozen=True):
     """What a lake does not hold as the database does.
 
     Attributes:
@@ -71,12 +71,12 @@ class Hidden(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-NOTHING_HIDDEN = Hidden()
+NOTHING_HIDDEN = HiddenValues()
 NO_DEAD = (1, 0)
 """The bounds of a day without dead jobs."""
 
 
-class Counts(msgspec.Struct, frozen=True):
+class DayCounts(msgspec.Struct, frozen=True):
     """The number of a day's rows of some transactions.
 
     Attributes:
@@ -111,7 +111,7 @@ class Contents(msgspec.Struct, frozen=True):
     versions: str
 
 
-class Horizon(msgspec.Struct, frozen=True):
+class TransactionHorizon(msgspec.Struct, frozen=True):
     """The transaction numbers below which rows are final.
 
     Attributes:
@@ -125,7 +125,7 @@ class Horizon(msgspec.Struct, frozen=True):
     xmax: int
 
 
-class DayThere(msgspec.Struct, frozen=True):
+class DatabaseDay(msgspec.Struct, frozen=True):
     """A day of which the database has, or may have, rows.
 
     Attributes:
@@ -139,7 +139,7 @@ class DayThere(msgspec.Struct, frozen=True):
     waiting: int
 
 
-class Known(msgspec.Struct, frozen=True):
+class VerifiedDay(msgspec.Struct, frozen=True):
     """A day that the database has recorded as verified in a lake.
 
     Attributes:
@@ -194,10 +194,10 @@ def origin(schema: str) -> Steps[Origin]:
 
 
 @plan
-def horizon(*, now: datetime | None = None) -> Steps[Horizon]:
+def horizon(*, now: datetime | None = None) -> Steps[TransactionHorizon]:
     """The transaction numbers below which rows are final; ``now`` replaces the database's clock."""
     (row,) = yield Statement("pipeline/lake_horizon", {"now": now})
-    return Horizon(*row)
+    return TransactionHorizon(*row)
 
 
 @plan
@@ -220,7 +220,7 @@ def readers() -> Steps[list[Session]]:
 
 
 @plan
-def there(known: Mapping[date, int], below: int) -> Steps[list[DayThere]]:
+def there(known: Mapping[date, int], below: int) -> Steps[list[DatabaseDay]]:
     """The days of which the database has rows, oldest first.
 
     Args:
@@ -228,11 +228,11 @@ def there(known: Mapping[date, int], below: int) -> Steps[list[DayThere]]:
         below: count only final rows: those of transactions below this number.
     """
     params = {"days": list(known), "belows": list(known.values()), "below": below}
-    return [DayThere(*row) for row in (yield Statement("pipeline/lake_there", params))]
+    return [DatabaseDay(*row) for row in (yield Statement("pipeline/lake_there", params))]
 
 
 @plan
-def counts(day: date, *, since: int = 0, below: int) -> Steps[Counts]:
+def counts(day: date, *, since: int = 0, below: int) -> Steps[DayCounts]:
     """The number of a day's rows of the transactions from ``since`` to below ``below``."""
     rows = yield Statement("pipeline/lake_counts", {"day": day, "since": since, "below": below})
     tables = {HISTORY: 0, DEAD: 0}
@@ -241,7 +241,7 @@ def counts(day: date, *, since: int = 0, below: int) -> Steps[Counts]:
         tables[table] += count
         queues[queue] = queues.get(queue, 0) + count
     highest = max((row[3] for row in rows), default=None)
-    return Counts(tables[HISTORY], tables[DEAD], queues, highest)
+    return DayCounts(tables[HISTORY], tables[DEAD], queues, highest)
 
 
 @plan
@@ -252,7 +252,7 @@ def dead_bounds() -> Steps[dict[date, tuple[int, int]]]:
 
 @plan
 def contents(
-    day: date, *, since: int = 0, below: int, dead: tuple[int, int], hidden: Hidden = NOTHING_HIDDEN
+    day: date, *, since: int = 0, below: int, dead: tuple[int, int], hidden: HiddenValues = NOTHING_HIDDEN
 ) -> Steps[Contents]:
     """A day's rows: of the history those of transactions from ``since`` to below ``below``, and dead jobs below ``below``.
 
@@ -300,9 +300,9 @@ def deploys() -> Steps[list[tuple[datetime, str]]]:
 
 
 @plan
-def known() -> Steps[dict[date, Known]]:
+def verified_days() -> Steps[dict[date, VerifiedDay]]:
     """The days that are verified in a lake."""
-    return {row[0]: Known(*row) for row in (yield Statement("pipeline/lake_known", {}))}
+    return {row[0]: VerifiedDay(*row) for row in (yield Statement("pipeline/lake_known", {}))}
 
 
 @plan

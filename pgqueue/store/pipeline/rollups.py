@@ -18,7 +18,7 @@ TABLES = ("hours", "days", "failures", "tenants", "workers")
 SENT = re.compile(r"copy \S+ \(([^)]+)\) from stdin")
 
 
-def _sent(table: str) -> tuple[str, ...]:
+def _statement_columns(table: str) -> tuple[str, ...]:
     """The columns that the table's statement sends, in its order: the statement is the only list of them."""
     text = catalogue_of("pgqueue")[f"pipeline/rollup_{table}"].decode()
     found = SENT.search(text)
@@ -26,7 +26,9 @@ def _sent(table: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in found[1].split(","))
 
 
-ROLLUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({table: _sent(table) for table in TABLES})
+ROLLUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {table: _statement_columns(table) for table in TABLES}
+)
 """The roll-up tables, ``rollup_`` before each name, with their columns in the order in which they are sent."""
 
 
@@ -45,7 +47,7 @@ def replace_day(day: date, made_from: str, rows: Mapping[str, Iterable[bytes]]) 
 
     Args:
         day: a UTC day.
-        made_from: the state of the lake and of the configuration from which the figures were made; see :func:`made`.
+        made_from: the state of the lake and of the configuration from which the figures were made; see :func:`rollup_days`.
         rows: the rows of each of :data:`ROLLUPS` as CSV, in the order of its columns.
     """
     yield Statement("pipeline/rollup_note", {"day": day, "made_from": made_from}, returns=False)
@@ -58,7 +60,7 @@ def replace_day(day: date, made_from: str, rows: Mapping[str, Iterable[bytes]]) 
 
 
 @plan
-def made() -> Steps[dict[date, str]]:
+def rollup_days() -> Steps[dict[date, str]]:
     """The days in the roll-ups, and what each was made from."""
     return {row[0]: row[1] for row in (yield Statement("pipeline/rollup_made", {}))}
 

@@ -28,9 +28,9 @@ from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.store.jobs.enqueue import TRIES, enqueue
 from pgqueue.store.pipeline.sink_stage import Part
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.values.jobs.job import Enqueued, NewJob, Outcome
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.queues.defaults import drained
+from pgqueue.values.queues.defaults import drained_error
 
 IDLE = timedelta(days=1)
 """A write that has staged nothing for this long has lost its driver."""
@@ -85,7 +85,7 @@ class Write(msgspec.Struct, frozen=True):
     at: datetime
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class RejectedRow(msgspec.Struct, frozen=True):
     """A row that did not become a job: the fields of ``sql/pipeline/sink_rejected.sql``, in its order.
 
     Attributes:
@@ -101,7 +101,7 @@ class Rejected(msgspec.Struct, frozen=True):
     job_id: int
 
 
-class _Counts(msgspec.Struct):
+class _WriteCounts(msgspec.Struct):
     enqueued: int = 0
     rejected: int = 0
     changed: int = 0
@@ -132,13 +132,13 @@ def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = Non
         QueueDrained: the queue of a row takes no new jobs.
     """
     rows = sum(part.rows for part in parts)
-    if not (yield Statement("pipeline/sink_record", _named(write) | {"rows": rows})):
+    if not (yield Statement("pipeline/sink_record", _write_parameters(write) | {"rows": rows})):
         repeated = yield from _repeat(write, rows)
         yield from abandon(write.id)
         return repeated
     refusing = yield Statement("pipeline/sink_drained", {"attempts": [part.attempt for part in parts]})
     if refusing:
-        raise drained(refusing[0][0])
+        raise drained_error(refusing[0][0])
     counts = yield from _add(write, parts, now)
     if counts.rows != rows:
         raise PipelineError(
@@ -200,13 +200,13 @@ def writes(*, run: str | None = None, task: str | None = None, limit: int = 100)
 
 
 @plan
-def rejected(write: UUID, *, limit: int = 1_000) -> Steps[list[Rejected]]:
+def rejected_rows(write: UUID, *, limit: int = 1_000) -> Steps[list[RejectedRow]]:
     """The rows of a write whose unique key was taken, in their order."""
     rows = yield Statement("pipeline/sink_rejected", {"write": write, "limit": limit})
-    return [Rejected(*row) for row in rows]
+    return [RejectedRow(*row) for row in rows]
 
 
-def _named(write: NewWrite) -> dict[str, object]:
+def _write_parameters(write: NewWrite) -> dict[str, object]:
     return {"write": write.id, "run": write.run, "batch": write.batch, "task": write.task}
 
 
@@ -214,12 +214,14 @@ def _repeat(write: NewWrite, rows: int) -> Steps[Write]:
     found = yield Statement("pipeline/sink_find", {"run": write.run, "batch": write.batch})
     earlier = Write(*found[0])
     require_task(earlier, write.task)
-    recorded = yield Statement("pipeline/sink_repeat", _named(write) | {"rows": rows, "repeats": earlier.id})
+    recorded = yield Statement(
+        "pipeline/sink_repeat", _write_parameters(write) | {"rows": rows, "repeats": earlier.id}
+    )
     return Write(*recorded[0])
 
 
-def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Steps[_Counts]:
-    counts = _Counts()
+def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Steps[_WriteCounts]:
+    counts = _WriteCounts()
     keyed = sum(part.keyed for part in parts)
     if keyed and write.unique.period is None and write.unique.collision == "reject":
         yield from _add_unique(write, parts, counts, now)
@@ -233,7 +235,9 @@ def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Steps[
     return counts
 
 
-def _add_unique(write: NewWrite, parts: Sequence[Part], counts: _Counts, now: datetime | None) -> Steps[None]:
+def _add_unique(
+    write: NewWrite, parts: Sequence[Part], counts: _WriteCounts, now: datetime | None
+) -> Steps[None]:
     attempts = [part.attempt for part in parts]
     until_started = write.unique.until == "started"
     params = {"attempts": attempts, "task": write.task, "unique_until_started": until_started, "now": now}
@@ -247,7 +251,7 @@ def _add_unique(write: NewWrite, parts: Sequence[Part], counts: _Counts, now: da
 
 
 def _add_singly(
-    write: NewWrite, attempts: Sequence[UUID], counts: _Counts, now: datetime | None
+    write: NewWrite, attempts: Sequence[UUID], counts: _WriteCounts, now: datetime | None
 ) -> Steps[None]:
     """Enqueue rows one at a time, by the plan of a single enqueue."""
     while taken := (yield Statement("pipeline/sink_take", {"attempts": attempts, "limit": TAKEN_AT_ONCE})):
@@ -262,7 +266,7 @@ def _add_singly(
             answer.outcome in {Outcome.REPLACED, Outcome.RESCHEDULED} for _, answer in answers
         )
         if refused:
-            yield Statement("pipeline/sink_note", _noted(write.id, refused), returns=False)
+            yield Statement("pipeline/sink_note", _refusal_parameters(write.id, refused), returns=False)
 
 
 def _job(write: NewWrite, row: Row) -> NewJob:
@@ -270,7 +274,7 @@ def _job(write: NewWrite, row: Row) -> NewJob:
     return NewJob(write.task, args.encode(), queue, priority, max_attempts, run_at, None, key, write.unique)
 
 
-def _noted(write: UUID, refused: Sequence[tuple[Row, Enqueued]]) -> dict[str, object]:
+def _refusal_parameters(write: UUID, refused: Sequence[tuple[Row, EnqueueAnswer]]) -> dict[str, object]:
     return {
         "write": write,
         "partitions": [row[1] for row, _ in refused],

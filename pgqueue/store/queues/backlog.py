@@ -1,7 +1,7 @@
 """Plans that keep a queue within its bound: what an enqueue asks about a queue that has one, or is drained.
 
 Only ready jobs count: those that workers could start now. What a process has found is remembered for a second
-(:class:`pgqueue.values.queues.defaults.Known`), so a bound is exceeded by what all enqueuers add within a second, at most. A batch
+(:class:`pgqueue.values.queues.defaults.QueueCache`), so a bound is exceeded by what all enqueuers add within a second, at most. A batch
 asks each time, and counts its own jobs.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import NewJob
-from pgqueue.values.queues.defaults import Known, QueueDefaults, drained, full
+from pgqueue.values.queues.defaults import QueueCache, QueueDefaults, drained_error, full
 
 log = logging.getLogger("pgqueue")
 
 
 @plan
-def require_room(queue: str, *, count: int = 1, known: Known | None = None) -> Steps[None]:
+def require_room(queue: str, *, count: int = 1, known: QueueCache | None = None) -> Steps[None]:
     """Refuse jobs for a queue that is drained or full; log a warning, where its setting says so.
 
     Args:
@@ -35,7 +35,7 @@ def require_room(queue: str, *, count: int = 1, known: Known | None = None) -> S
     rows = yield Statement("queues/room", {"queue": queue, "count": count})
     is_drained, bound, when_full, is_full = rows[0] if rows else (False, None, None, False)
     if is_drained:
-        raise drained(queue)
+        raise drained_error(queue)
     refuses = bound if is_full and when_full == "refuse" else None
     if known is not None and bound is not None:
         known.note_room(queue, refuses, took=known.clock() - began)
@@ -45,7 +45,7 @@ def require_room(queue: str, *, count: int = 1, known: Known | None = None) -> S
         log.warning("queue is full: %s", full(queue, bound, count), extra={"queue": queue, "backlog": bound})
 
 
-def bounded(jobs: Iterable[NewJob], defaults: QueueDefaults) -> Counter[str]:
+def count_bounded(jobs: Iterable[NewJob], defaults: QueueDefaults) -> Counter[str]:
     """How many of these jobs are for each queue that has a bound."""
     return Counter(job.queue for job in jobs if job.queue in defaults.bounded)
 

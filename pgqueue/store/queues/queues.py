@@ -13,7 +13,7 @@ import msgspec
 from pgqueue.store import audit
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.options import check_text
-from pgqueue.values.pattern import is_pattern, matching
+from pgqueue.values.pattern import is_pattern, matching_names
 from pgqueue.values.queues.settings import Existing, KnownQueue, QueueSettings
 
 AGED_AT_ONCE = 500
@@ -25,7 +25,7 @@ def names(pattern: str) -> Steps[list[str]]:
     check_text("queue", pattern)
     if not is_pattern(pattern):
         return [pattern]
-    return matching(pattern, [row[0] for row in (yield Statement("queues/names", {}))])
+    return matching_names(pattern, [row[0] for row in (yield Statement("queues/names", {}))])
 
 
 @plan(transaction=True)
@@ -51,7 +51,7 @@ def pause(
     """
     found = sorted({*(yield from names(queue)), *also})
     rows = yield Statement("queues/pause", {"queues": found, "why": why, "by": by, "now": now})
-    return (yield from _noted("pause", queue, rows, why=why, by=by))
+    return (yield from _note_each("pause", queue, rows, why=why, by=by))
 
 
 @plan(transaction=True)
@@ -66,7 +66,7 @@ def drain(
     """Refuse enqueues to queues, whose jobs go on; parameters as for :func:`pause`. Those that were not drained before."""
     found = sorted({*(yield from names(queue)), *also})
     rows = yield Statement("queues/drain", {"queues": found, "why": why, "by": by, "now": now})
-    return (yield from _noted("drain", queue, rows, why=why, by=by))
+    return (yield from _note_each("drain", queue, rows, why=why, by=by))
 
 
 @plan(transaction=True)
@@ -74,7 +74,7 @@ def resume(queue: str, *, by: str | None = None) -> Steps[list[str]]:
     """Let queues be claimed from again, and take new jobs; those that were paused or drained."""
     found = yield from names(queue)
     rows = yield Statement("queues/resume", {"queues": found})
-    return (yield from _noted("resume", queue, rows, by=by))
+    return (yield from _note_each("resume", queue, rows, by=by))
 
 
 @plan
@@ -150,7 +150,7 @@ def known_queue(row: Sequence[Any]) -> KnownQueue:
     )
 
 
-def _noted(
+def _note_each(
     action: str, queue: str, rows: Sequence[Any], *, by: str | None, why: str | None = None
 ) -> Steps[list[str]]:
     changed = sorted(row[0] for row in rows)

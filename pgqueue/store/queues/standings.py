@@ -10,10 +10,10 @@ from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.values.queues.standing import (
     COUNTED,
-    Head,
+    QueueHead,
     QueueStanding,
-    Sample,
-    UnknownTask,
+    StandingSample,
+    UnknownTaskJobs,
     rates_of,
     share,
     standings,
@@ -54,13 +54,13 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
     )
     return standings(
         now=at,
-        heads=[Head(*row) for row in heads],
-        samples=[Sample(*row) for row in sample],
+        heads=[QueueHead(*row) for row in heads],
+        samples=[StandingSample(*row) for row in sample],
         live_percent=live_percent,
         dead_percent=dead_percent,
         rates=rates_of(
             [(row[0], row[1], row[2]) for row in ended], now=at, since=since, whole=first_page == 0
         ),
         known=known,
-        unknown=[UnknownTask(*row) for row in unknown],
+        unknown=[UnknownTaskJobs(*row) for row in unknown],
     )

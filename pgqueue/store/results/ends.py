@@ -15,18 +15,18 @@ from contextlib import contextmanager, suppress
 from typing import TypeAlias
 from weakref import WeakSet
 
-from pgqueue.store.results.endwatch import POLL, EndWatch, Source
-from pgqueue.store.results.waiting import Look
+from pgqueue.store.results.endwatch import POLL, EndSource, EndWatch
+from pgqueue.store.results.job_end import EndLook
 
-End: TypeAlias = "Future[Look | None]"
+End: TypeAlias = "Future[EndLook | None]"
 
 LINGER = 3.0
 """Seconds for which the connection is kept after the last caller."""
 LONGEST_JOIN = 1.0
-"""Seconds for which :meth:`Ends.close` waits for the thread."""
+"""Seconds for which :meth:`EndWaiters.close` waits for the thread."""
 
 
-class Ends:
+class EndWaiters:
     """Who waits in this process for which jobs of one database. Safe to use from any thread.
 
     Attributes:
@@ -34,7 +34,7 @@ class Ends:
         poll: seconds between two checks of a job whose end is notified.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: EndSource) -> None:
         """Connect when the first caller waits.
 
         Args:
@@ -106,7 +106,7 @@ class Ends:
         with self._lock:
             return sorted(self._callers if job_ids is None else self._callers.keys() & set(job_ids))
 
-    def settle(self, job_id: int, look: Look | None) -> None:
+    def settle(self, job_id: int, look: EndLook | None) -> None:
         """Give the callers of a job its end."""
         with self._lock:
             callers = self._callers.pop(job_id, ())
@@ -137,13 +137,13 @@ class Ends:
                     self._watch.ring()
 
 
-def _give(callers: Iterable[End], look: Look | None) -> None:
+def _give(callers: Iterable[End], look: EndLook | None) -> None:
     for end in callers:
         with suppress(InvalidStateError):  # the caller has just cancelled it
             end.set_result(look)
 
 
-_all: WeakSet[Ends] = WeakSet()
+_all: WeakSet[EndWaiters] = WeakSet()
 
 
 def _after_fork() -> None:

@@ -30,9 +30,9 @@ from pgqueue.store.connections.connection import OwnConnection
 from pgqueue.store.connections.listener import ids_of, listen_ends_statement
 from pgqueue.store.connections.session import OWN, PLANNER
 from pgqueue.store.plan import Plan, run
-from pgqueue.store.results import waiting
-from pgqueue.store.results.guarded import Bell, Guard
-from pgqueue.store.results.waiting import Look
+from pgqueue.store.results import job_end
+from pgqueue.store.results.job_end import EndLook
+from pgqueue.store.results.waker_and_watchdog import ConnectionWatchdog, ThreadWaker
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed)
 log = logging.getLogger("pgqueue")
 
 
-class Source(Protocol):
+class EndSource(Protocol):
     """The database in which the jobs are."""
 
     @property
@@ -75,7 +75,7 @@ class Callers(Protocol):
     def awaited(self, job_ids: Iterable[int] | None = None) -> list[int]:
         """The jobs for which a caller waits, of these or of all, in order."""
 
-    def settle(self, job_id: int, look: Look | None) -> None:
+    def settle(self, job_id: int, look: EndLook | None) -> None:
         """Give the callers of a job its end."""
 
     def released(self, watch: "EndWatch", *, failed: bool = False) -> bool:
@@ -85,7 +85,7 @@ class Callers(Protocol):
 class EndWatch:
     """A thread and its connection. It ends when no caller has waited for some seconds."""
 
-    def __init__(self, callers: Callers, source: Source, *, poll: float, linger: float) -> None:
+    def __init__(self, callers: Callers, source: EndSource, *, poll: float, linger: float) -> None:
         """Start with the first job.
 
         Args:
@@ -101,12 +101,12 @@ class EndWatch:
         self._new: deque[int] = deque()
         self._heard: set[int] = set()
         self._marked: set[int] = set()
-        self._due = Due()
+        self._due = CheckTimes()
         self._marks = True
         self._has_served = False
         self._stopping = False
-        self._bell = Bell()
-        self._guard = Guard()
+        self._bell = ThreadWaker()
+        self._guard = ConnectionWatchdog()
         self._thread = threading.Thread(target=self._run, name="pgqueue-ends", daemon=True)
 
     def start(self) -> None:
@@ -155,7 +155,7 @@ class EndWatch:
         lost = False
         while not self._callers.released(self):
             try:
-                self._connected()
+                self._serve_callers()
             except AWAY as error:
                 if not self._has_served:
                     raise
@@ -167,7 +167,7 @@ class EndWatch:
                     lost = True
                     sleep(AGAIN)
 
-    def _connected(self) -> None:
+    def _serve_callers(self) -> None:
         """Serve the callers until none has waited for some seconds, or the connection is lost."""
         where = self._source.listen_dsn
         with (
@@ -178,7 +178,7 @@ class EndWatch:
             selector.register(self._bell, selectors.EVENT_READ)
             connection.add_notify_handler(lambda heard: self._hear(heard.payload))
             self._marks = where is not None and self._listens(connection)
-            self._due = Due()
+            self._due = CheckTimes()
             self._new.extend(self._callers.awaited())  # what was notified meanwhile was missed
             idle_since = monotonic()
             while self._callers.waits or not (self._stopping or monotonic() >= idle_since + self._linger):
@@ -225,13 +225,13 @@ class EndWatch:
         )
         self._marked |= marked
         unsure = known if self._marks else known.union(job_ids) - marked
-        checked = self._answers(waiting.live_ids, sorted(unsure), CHECKED_AT_ONCE, connection)
+        checked = self._answers(job_end.live_ids, sorted(unsure), CHECKED_AT_ONCE, connection)
         return marked.union(*(there for _, there in checked))
 
     def _mark(self, job_ids: Sequence[int], connection: OwnConnection) -> set[int]:
         marked: set[int] = set()
         try:
-            for _, there in self._answers(waiting.await_ends, job_ids, MARKED_AT_ONCE, connection):
+            for _, there in self._answers(job_end.await_ends, job_ids, MARKED_AT_ONCE, connection):
                 marked |= there
         except psycopg.Error as error:
             if connection.closed:
@@ -243,7 +243,7 @@ class EndWatch:
     def _look(self, job_ids: Sequence[int], connection: OwnConnection) -> set[int]:
         """Give callers the jobs that have ended; the others, which are live."""
         live = set()
-        for portion, looks in self._answers(waiting.looks, job_ids, LOOKED_AT_ONCE, connection):
+        for portion, looks in self._answers(job_end.looks, job_ids, LOOKED_AT_ONCE, connection):
             for job_id in portion:
                 look = looks.get(job_id)
                 if look is not None and not look.job.state.ended:
@@ -294,7 +294,7 @@ def _together(at: float, pause: float) -> float:
     return math.ceil(at / step) * step
 
 
-class Due:
+class CheckTimes:
     """When to check which job next."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from pgqueue.store.shards import shards
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.payloads.readable import object_of
-from pgqueue.values.schedules.record import Applied, Change, Schedule
+from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange
 from pgqueue.values.schedules.schedule import NewSchedule, Timing
 
 Same: TypeAlias = Callable[[str, str], bool]
@@ -37,7 +37,7 @@ def put(
     keep_key: bool = False,
     same: Same | None = None,
     now: datetime | None = None,
-) -> Steps[Change]:
+) -> Steps[ScheduleChange]:
     """Add a schedule, or change the one of its name.
 
     Args:
@@ -131,7 +131,7 @@ def pause(name: str, by: str | None, *, now: datetime | None = None) -> Steps[bo
         UnknownSchedule: there is none of this name.
     """
     rows = yield Statement("schedules/pause", {"name": check_text("name", name), "by": by, "now": now})
-    return bool(required(name, rows)[0])
+    return bool(require_row(name, rows)[0])
 
 
 @plan
@@ -144,7 +144,7 @@ def resume(name: str, *, now: datetime | None = None) -> Steps[bool]:
         UnknownSchedule: there is none of this name.
     """
     rows = yield Statement("schedules/resume", {"name": check_text("name", name), "now": now})
-    return bool(required(name, rows)[0])
+    return bool(require_row(name, rows)[0])
 
 
 @plan(transaction=True)
@@ -177,7 +177,7 @@ def keeping_args(new: NewSchedule, stored: Mapping[str, str], same: Same) -> New
     return replaced(new, job=structs.replace(new.job, args=args.encode()))
 
 
-def _put(new: NewSchedule, clock: datetime, *, replace: bool) -> Steps[Change]:
+def _put(new: NewSchedule, clock: datetime, *, replace: bool) -> Steps[ScheduleChange]:
     job, timing = new.job, new.timing
     params = {name: getattr(timing, name) for name in _TIMING} | {
         "name": new.name,
@@ -199,9 +199,13 @@ def _put(new: NewSchedule, clock: datetime, *, replace: bool) -> Steps[Change]:
     }
     rows = yield Statement("schedules/put", params)
     if rows:
-        return Change.ADDED if rows[0][0] else Change.CHANGED
+        return ScheduleChange.ADDED if rows[0][0] else ScheduleChange.CHANGED
     owners = {row[0]: row[1] for row in (yield Statement("schedules/owners", {"names": [new.name]}))}
-    return Change.UNCHANGED if replace and owners.get(new.name, "") == new.module else Change.TAKEN
+    return (
+        ScheduleChange.UNCHANGED
+        if replace and owners.get(new.name, "") == new.module
+        else ScheduleChange.TAKEN
+    )
 
 
 def _remove(names: Sequence[str], modules: Sequence[str], declared: Sequence[str]) -> Steps[tuple[str, ...]]:
@@ -221,7 +225,7 @@ def timing_of(columns: Sequence[Any]) -> Timing:
     return Timing(**dict(zip(_TIMING, columns, strict=True)))
 
 
-def required(name: str, rows: Sequence[Row]) -> Row:
+def require_row(name: str, rows: Sequence[Row]) -> Row:
     """The first row.
 
     Raises:

@@ -2,7 +2,7 @@
 
 A tick fires once. A look at due schedules is one transaction: it locks their rows, notes their ticks, adds the jobs and
 moves the schedules on. A tick is a row of ``schedule_ticks``, unique by schedule and instant, and independent of its job.
-Which ticks are due is decided by pure rules (:mod:`pgqueue.values.schedules.due`). A schedule whose row makes no sense, or whose
+Which ticks are due is decided by pure rules (:mod:`pgqueue.values.schedules.due_ticks`). A schedule whose row makes no sense, or whose
 jobs the database refuses, is set aside with the error; one whose job would have to wait for another transaction is looked at
 again later. The others fire.
 """
@@ -15,10 +15,10 @@ import msgspec
 
 from pgqueue.errors import InvalidOption
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.store.schedules.schedules import required, timing_of
+from pgqueue.store.schedules.schedules import require_row, timing_of
 from pgqueue.values.jobs.options import check_text
-from pgqueue.values.schedules.due import FIRED, SKIPPED, WAITING, Looked, Noted, look, past
-from pgqueue.values.schedules.record import Run
+from pgqueue.values.schedules.due_ticks import FIRED, SKIPPED, WAITING, DecidedTick, ScheduleLook, look, past
+from pgqueue.values.schedules.record import ScheduleRun
 from pgqueue.values.schedules.rule import MICROSECOND
 
 TICKS_AT_ONCE = 1_000
@@ -30,7 +30,7 @@ LOOKED_AT = 100
 """Schedules of one look. Their ticks take 0.1 ms each to compute, in which the worker's event loop does nothing else."""
 
 
-class Fired(msgspec.Struct, frozen=True):
+class FiringResult(msgspec.Struct, frozen=True):
     """What a look at the due schedules did.
 
     Attributes:
@@ -45,7 +45,7 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 @plan(transaction=True)
-def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fired]:
+def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[FiringResult]:
     """Fire the ticks of schedules that are due; any number of workers may do so at once.
 
     Args:
@@ -54,8 +54,8 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
     """
     rows = yield Statement("schedules/due", {"now": now, "limit": limit})
     if not rows:
-        return Fired()
-    looks: list[Looked] = []
+        return FiringResult()
+    looks: list[ScheduleLook] = []
     count = 0
     for row in rows:
         looks.append(_look(row))
@@ -63,12 +63,12 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
         if count >= TICKS_AT_ONCE:
             break
     due = [tick for look in looks for tick in look.ticks]
-    answers = _Answers()
+    answers = _TickAnswers()
     if due:
         yield Statement("schedules/guard", {}, returns=False)
-        answers = _answers((yield Statement("schedules/fire_due", _noting(due, "tick", rows[0][0]))))
+        answers = _answers((yield Statement("schedules/fire_due", _note_parameters(due, "tick", rows[0][0]))))
     jobs = [job_id for _, _, job_id in answers.noted if job_id is not None]
-    looks = [_settled(look, row, answers) for look, row in zip(looks, rows, strict=False)]
+    looks = [_settle_look(look, row, answers) for look, row in zip(looks, rows, strict=False)]
     yield Statement(
         "schedules/settle",
         {
@@ -81,7 +81,7 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
         returns=False,
     )
     wrong = [(look.name, look.error) for look in looks if look.error is not None]
-    return Fired(jobs, wrong, len(rows) == limit or len(looks) < len(rows))
+    return FiringResult(jobs, wrong, len(rows) == limit or len(looks) < len(rows))
 
 
 @plan(transaction=True)
@@ -92,12 +92,14 @@ def fire(name: str, *, now: datetime | None = None) -> Steps[int | None]:
         UnknownSchedule: there is none of this name.
         InvalidOption: the database refuses the job.
     """
-    row = required(name, (yield Statement("schedules/lock", {"name": check_text("name", name), "now": now})))
+    row = require_row(
+        name, (yield Statement("schedules/lock", {"name": check_text("name", name), "now": now}))
+    )
     at = _beside_ticks(row)
-    answers = _Answers()
+    answers = _TickAnswers()
     while not answers.noted:  # another manual run may have this instant
-        tick = Noted(name, at, row[0], FIRED)
-        answers = _answers((yield Statement("schedules/fire", _noting([tick], "manual", row[0]))))
+        tick = DecidedTick(name, at, row[0], FIRED)
+        answers = _answers((yield Statement("schedules/fire", _note_parameters([tick], "manual", row[0]))))
         if name in answers.refused:
             raise InvalidOption(f"schedule {name!r}: the database refuses its job: {answers.refused[name]}")
         at += MICROSECOND
@@ -105,7 +107,9 @@ def fire(name: str, *, now: datetime | None = None) -> Steps[int | None]:
 
 
 @plan(transaction=True)
-def backfill(name: str, start: datetime, end: datetime, *, now: datetime | None = None) -> Steps[list[Run]]:
+def backfill(
+    name: str, start: datetime, end: datetime, *, now: datetime | None = None
+) -> Steps[list[ScheduleRun]]:
     """Fire the ticks of a stretch of the past that have not fired, in order.
 
     Args:
@@ -121,12 +125,14 @@ def backfill(name: str, start: datetime, end: datetime, *, now: datetime | None 
         UnknownSchedule: there is none of this name.
         InvalidOption: the stretch is not in the past, or has too many ticks; or the schedule makes no sense.
     """
-    row = required(name, (yield Statement("schedules/lock", {"name": check_text("name", name), "now": now})))
+    row = require_row(
+        name, (yield Statement("schedules/lock", {"name": check_text("name", name), "now": now}))
+    )
     clock, timing = row[0], timing_of(row[2:16])
     ticks = past(name, timing, start, end, clock)
     state = WAITING if timing.overlap == "queue" else FIRED
-    noting = [Noted(name, at, clock, state) for at in ticks]
-    answers = _answers((yield Statement("schedules/fire", _noting(noting, "backfill", clock))))
+    noting = [DecidedTick(name, at, clock, state) for at in ticks]
+    answers = _answers((yield Statement("schedules/fire", _note_parameters(noting, "backfill", clock))))
     if name in answers.refused:
         raise InvalidOption(f"schedule {name!r}: the database refuses its jobs: {answers.refused[name]}")
     if state == WAITING and answers.noted:
@@ -136,14 +142,14 @@ def backfill(name: str, start: datetime, end: datetime, *, now: datetime | None 
             returns=False,
         )
     return [
-        Run(at=at, fired_at=clock, kind="backfill", state=state if job_id or state == WAITING else SKIPPED, job_id=job_id,
+        ScheduleRun(at=at, fired_at=clock, kind="backfill", state=state if job_id or state == WAITING else SKIPPED, job_id=job_id,
             job_state=None)
         for _, at, job_id in sorted(answers.noted, key=lambda one: one[1])
     ]  # fmt: skip
 
 
 @plan
-def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Steps[list[Run]]:
+def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Steps[list[ScheduleRun]]:
     """The ticks of a schedule that were decided on, the latest first.
 
     Args:
@@ -153,7 +159,7 @@ def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Step
     """
     params = {"name": check_text("name", name), "before": before, "limit": limit}
     return [
-        Run(at=at, fired_at=fired_at, kind=kind, state=state, job_id=job_id, job_state=job_state)
+        ScheduleRun(at=at, fired_at=fired_at, kind=kind, state=state, job_id=job_id, job_state=job_state)
         for at, fired_at, kind, state, job_id, job_state in (yield Statement("schedules/runs", params))
     ]
 
@@ -168,24 +174,24 @@ def _beside_ticks(row: Row) -> datetime:
     return now + MICROSECOND if any(ticks) else now
 
 
-def _look(row: Row) -> Looked:
+def _look(row: Row) -> ScheduleLook:
     """Decide on one schedule's ticks; a row that makes no sense is an error, and fires none."""
     now, name = row[:2]
     settled, runs_now, waiting = row[16:19]
     try:
         return look(name, timing_of(row[2:16]), settled, now, runs_now=runs_now, waiting=waiting or ())
     except Exception as error:  # noqa: BLE001 - an error of this row must not keep the others from firing
-        return Looked(name, error=f"{type(error).__name__}: {error}")
+        return ScheduleLook(name, error=f"{type(error).__name__}: {error}")
 
 
-def _settled(look: Looked, row: Row, answers: "_Answers") -> Looked:
+def _settle_look(look: ScheduleLook, row: Row, answers: "_TickAnswers") -> ScheduleLook:
     """What is to be kept of a look after the database has answered."""
     if look.name in answers.busy:
-        return Looked(look.name, settled=row[16], next_at=row[0].astimezone(UTC) + BUSY_AGAIN)
+        return ScheduleLook(look.name, settled=row[16], next_at=row[0].astimezone(UTC) + BUSY_AGAIN)
     return look._replace(error=answers.refused.get(look.name, look.error))
 
 
-class _Answers(NamedTuple):
+class _TickAnswers(NamedTuple):
     """What became of ticks that were to be noted.
 
     Attributes:
@@ -199,7 +205,7 @@ class _Answers(NamedTuple):
     busy: Collection[str] = ()
 
 
-def _noting(ticks: Sequence[Noted], kind: str, now: datetime) -> dict[str, Any]:
+def _note_parameters(ticks: Sequence[DecidedTick], kind: str, now: datetime) -> dict[str, Any]:
     """The parameters of the statements that note ticks, each once, and add their jobs."""
     return {
         "names": [tick.name for tick in ticks],
@@ -211,8 +217,8 @@ def _noting(ticks: Sequence[Noted], kind: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def _answers(rows: Sequence[Row]) -> _Answers:
-    return _Answers(
+def _answers(rows: Sequence[Row]) -> _TickAnswers:
+    return _TickAnswers(
         [(name, at, job_id) for name, at, job_id, _, refused in rows if refused is None and at is not None],
         {name: refused for name, _, _, _, refused in rows if refused is not None},
         {name for name, _, _, state, _ in rows if state == BUSY},

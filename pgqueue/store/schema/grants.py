@@ -74,7 +74,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
 FOR_NAMED_QUEUES: Final = frozenset({"signals"})
 
 
-def granting(
+def grant_statements(
     role: Role,
     to: str,
     *,
@@ -97,7 +97,7 @@ def granting(
         InvalidOption: a name is none, or options contradict each other.
     """
     _check(role, to, queues, also, sql_alone=sql_alone)
-    name = quoted(to)
+    name = quote_name(to)
     if role == "owner":
         return [f"create schema if not exists {schema} authorization {name}"]
     rights = [*(_SQL_ALONE if sql_alone else RIGHTS[role]), *(right for one in also for right in EXTRAS[one])]
@@ -112,8 +112,8 @@ def granting(
     return statements
 
 
-def revoking(role: Role, to: str, *, schema: str = "pgqueue") -> list[str]:
-    """The statements that take all rights from a role; arguments as for :func:`granting`.
+def revoke_statements(role: Role, to: str, *, schema: str = "pgqueue") -> list[str]:
+    """The statements that take all rights from a role; arguments as for :func:`grant_statements`.
 
     Raises:
         InvalidOption: a name is none, or the role is the owner, whose rights are those of the tables.
@@ -123,14 +123,14 @@ def revoking(role: Role, to: str, *, schema: str = "pgqueue") -> list[str]:
         raise InvalidOption(
             "grants owner --revoke: the owner's rights come with the tables; give them away with `alter table ... owner to`"
         )
-    name = quoted(to)
+    name = quote_name(to)
     kinds = ("tables", "sequences", "functions")
     statements = [f"revoke all on all {kind} in schema {schema} from {name}" for kind in kinds]
     statements.append(f"revoke usage on schema {schema} from {name}")
     return [*statements, *(_unlimit(to, schema) if role == "producer" else ())]
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -191,8 +191,8 @@ def _names(to: str, schema: str) -> tuple[str, str]:
 
 def _limit(to: str, schema: str, queues: Collection[str]) -> list[str]:
     trigger, function = _names(to, schema)
-    role, named = f"to_regrole({literal(quoted(to))})::oid", sorted({*queues})
-    array = literal("{" + ",".join(f'"{_escaped(queue)}"' for queue in named) + "}")
+    role, named = f"to_regrole({literal(quote_name(to))})::oid", sorted({*queues})
+    array = literal("{" + ",".join(f'"{_escape(queue)}"' for queue in named) + "}")
     listed = literal(", ".join(named))
     session = "coalesce(nullif(current_setting('role'), 'none')::name, session_user)"
     tag = _tag(to, *queues)
@@ -219,7 +219,7 @@ end {tag}""",
     ]
 
 
-def _escaped(queue: str) -> str:
+def _escape(queue: str) -> str:
     """A name as a text of an array has it."""
     return queue.replace("\\", "\\\\").replace('"', '\\"')
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pgqueue.errors import ConfigurationError, DatabaseError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of, in_schema
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.store.schema import ahead
+from pgqueue.store.schema import build_ahead
 from pgqueue.store.schema_names import check_schema
 from pgqueue.store.shipped import shipped
 
@@ -177,7 +177,7 @@ def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> Non
 
     with psycopg.connect(dsn) as driver, _errors_in_words(revision):
         if (newest := REVISION if revision == "head" else revision) in KNOWN:
-            ahead.prepare(driver, schema=check_schema(schema), newest=newest)
+            build_ahead.prepare(driver, schema=check_schema(schema), newest=newest)
         engine = create_engine("postgresql+psycopg://", creator=lambda: driver, poolclass=NullPool)
         with engine.begin() as connection:
             if _is_below(connection, schema, revision):
@@ -237,7 +237,7 @@ def _config(schema: str, connection: Any) -> "Config":  # noqa: ANN401 - SQLAlch
     return config
 
 
-class _Newer(NamedTuple):
+class _NewerSchema(NamedTuple):
     """What is known of a schema that a later release has upgraded.
 
     Attributes:
@@ -259,7 +259,7 @@ class _Newer(NamedTuple):
         )
 
 
-def _newer(connection: "Connection", schema: str) -> _Newer | None:
+def _newer(connection: "Connection", schema: str) -> _NewerSchema | None:
     """The schema's revision, if a later release has upgraded it."""
     from sqlalchemy import text  # noqa: PLC0415 - only migrations need it
 
@@ -267,7 +267,7 @@ def _newer(connection: "Connection", schema: str) -> _Newer | None:
     if current is None or current <= REVISION:
         return None
     query = f"select coalesce(max(oldest_code), '') from {check_schema(schema)}.compatibility"
-    return _Newer(current, str(connection.execute(text(query)).scalar_one()))
+    return _NewerSchema(current, str(connection.execute(text(query)).scalar_one()))
 
 
 def _current(connection: "Connection", schema: str) -> str | None:

@@ -11,13 +11,13 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.plan import run
 from pgqueue.store.schema.schema import statements
 from pgqueue.store.shards import shards
-from pgqueue.store.shards.sharded import Sharded
+from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.shards import MOST_SHARDS, ShardState
 
 GUARD = "shard_guard"
 
 
-def declare(queue: Sharded) -> list[ShardState]:
+def declare(queue: ShardedDatabase) -> list[ShardState]:
     """Make the databases the shards 0, 1, … of a new queue, in the order of the list.
 
     Raises:
@@ -46,7 +46,7 @@ def declare(queue: Sharded) -> list[ShardState]:
     return _states(queue)
 
 
-def add(queue: Sharded) -> list[ShardState]:
+def add(queue: ShardedDatabase) -> list[ShardState]:
     """Add the one database of the list that is no shard yet, and let keys move to it.
 
     Raises:
@@ -82,7 +82,7 @@ def add(queue: Sharded) -> list[ShardState]:
     return _states(queue)
 
 
-def finish(queue: Sharded) -> dict[int, int]:
+def finish(queue: ShardedDatabase) -> dict[int, int]:
     """End the move where no key is left to move.
 
     Returns:
@@ -101,7 +101,7 @@ def finish(queue: Sharded) -> dict[int, int]:
     return left
 
 
-def _tell(queue: Sharded, members: Sequence[int]) -> None:
+def _tell(queue: ShardedDatabase, members: Sequence[int]) -> None:
     """The new shard first, so that what has left another is taken there."""
     known = [(one, one.run(shards.state())) for one in queue.databases]
     known.sort(key=lambda pair: pair[1] is None or pair[1].number != members[-1])
@@ -110,7 +110,7 @@ def _tell(queue: Sharded, members: Sequence[int]) -> None:
     queue.forget()
 
 
-def _states(queue: Sharded) -> list[ShardState]:
+def _states(queue: ShardedDatabase) -> list[ShardState]:
     queue.forget()
     found = [one.run(shards.state()) for one in queue.databases]
     return [one for one in found if one is not None]

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed, ShardDown, WrongShard
-from pgqueue.store.audit import doing
+from pgqueue.store.audit import unaudited
 from pgqueue.store.connections.database import Database
-from pgqueue.store.connections.joining import OWN_CONNECTION
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
 from pgqueue.store.shards import shards
-from pgqueue.store.shards.merging import MERGED
-from pgqueue.store.shards.places import Ask, Places, Route
+from pgqueue.store.shards.merge_answers import MERGED
+from pgqueue.store.shards.shard_databases import Route, ShardDatabases, ShardPlan
 from pgqueue.values.flows.flow import NewFlow
-from pgqueue.values.jobs.job import Enqueued, NewJob
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 from pgqueue.values.pattern import is_pattern
 from pgqueue.values.shards import ShardState, home_of, key_of, require_movable, shard_of_id
 from pgqueue.values.signals import id_of_target, id_of_token
@@ -34,18 +34,18 @@ TRIES = 4
 """How often a job's home is looked for again because its key has moved."""
 
 
-def route(places: Places, plan: Plan[Any]) -> Route[Any]:
+def route(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
     """The route of a plan that no connection of the caller's binds to a shard.
 
     Raises:
         ConfigurationError: it is not done over several shards.
     """
-    asked = doing(plan)  # also of a plan that the audit notes
+    asked = unaudited(plan)  # also of a plan that the audit notes
     found = ROUTES.get(asked.name)
     if found is not None:
         return found(places, plan)
     if asked.name in MERGED:
-        return _merged(places, plan)
+        return _merge_all(places, plan)
     arguments = asked.arguments
     for name in ("job_id", "flow_id"):
         if isinstance(arguments.get(name), int):
@@ -68,7 +68,7 @@ def on_callers(database: Database, plan: Plan[Any], connection: object) -> Route
             "committed at once"
         )
     if plan.name not in KEYED:
-        return (yield Ask(database, plan, connection))
+        return (yield ShardPlan(database, plan, connection))
     keys = _keys(plan.arguments)
     if isinstance(plan.arguments.get("jobs"), Iterable):
         jobs = list(plan.arguments["jobs"])
@@ -77,20 +77,20 @@ def on_callers(database: Database, plan: Plan[Any], connection: object) -> Route
     part: Plan[Any] = plan
     for key in sorted(keys):
         part = shards.enter(key, part)
-    answer = yield Ask(database, part, connection)
-    while isinstance(answer, shards.Entered):
+    answer = yield ShardPlan(database, part, connection)
+    while isinstance(answer, shards.KeyedEnqueue):
         if answer.verdict != "here":
             raise _wrong_shard(answer.verdict, keys)
         answer = answer.answer
     return answer
 
 
-def _merged(places: Places, plan: Plan[Any]) -> Route[Any]:
+def _merge_all(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
     """One answer of those of all shards."""
     answers, missing = [], []
     for one in (yield from places.known()):
         try:
-            answers.append((yield Ask(one.database, plan, OWN_CONNECTION)))
+            answers.append((yield ShardPlan(one.database, plan, OWN_CONNECTION)))
         except ConnectionFailed as error:
             missing.append((one.dsn, str(error)))
     if not answers:
@@ -102,14 +102,14 @@ def _merged(places: Places, plan: Plan[Any]) -> Route[Any]:
     return MERGED[plan.name](answers, plan.arguments)
 
 
-def _first(places: Places, plan: Plan[Any]) -> Route[Any]:
+def _first(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
     """Schedules live on the first shard, and none has jobs with keys, which may have to live on another."""
-    if (asked := doing(plan)).name == "schedules.put":
+    if (asked := unaudited(plan)).name == "schedules.put":
         require_movable(asked.arguments["new"])
     return (yield from places.on_shard((yield from places.map()).members[0], plan))
 
 
-def _everywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
+def _everywhere(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
     """What is said of queues and limits holds on every shard; all must answer, and it can be said again."""
     if plan.name in OF_PATTERNS and is_pattern(pattern := plan.arguments["queue"]):
         plan = plan.but(also=(yield from _names(places, pattern)))
@@ -119,7 +119,7 @@ def _everywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
     return answer
 
 
-def _of_each(places: Places, plan: Plan[Any]) -> Route[list[Any]]:
+def _of_each(places: ShardDatabases, plan: Plan[Any]) -> Route[list[Any]]:
     """The answer of each shard.
 
     Raises:
@@ -128,7 +128,7 @@ def _of_each(places: Places, plan: Plan[Any]) -> Route[list[Any]]:
     answers = []
     for one in (yield from places.known()):
         try:
-            answers.append((yield Ask(one.database, plan, OWN_CONNECTION)))
+            answers.append((yield ShardPlan(one.database, plan, OWN_CONNECTION)))
         except ConnectionFailed as error:
             raise ShardDown(
                 f"{one.dsn} does not answer, and what was stored is on the shards before it: repeat the call ({error})"
@@ -136,7 +136,7 @@ def _of_each(places: Places, plan: Plan[Any]) -> Route[list[Any]]:
     return answers
 
 
-def _names(places: Places, pattern: str) -> Route[list[str]]:
+def _names(places: ShardDatabases, pattern: str) -> Route[list[str]]:
     """The queues that a pattern stands for on any shard: on each of them jobs of these queues may be added later.
 
     Raises:
@@ -145,7 +145,7 @@ def _names(places: Places, pattern: str) -> Route[list[str]]:
     found: set[str] = set()
     for one in (yield from places.known()):
         try:
-            found |= {*(yield Ask(one.database, queues.names(pattern), OWN_CONNECTION))}
+            found |= {*(yield ShardPlan(one.database, queues.names(pattern), OWN_CONNECTION))}
         except ConnectionFailed as error:
             raise ShardDown(
                 f"{one.dsn} does not answer, so its queues are not known, and nothing was changed: {error}"
@@ -153,7 +153,7 @@ def _names(places: Places, pattern: str) -> Route[list[str]]:
     return sorted(found)
 
 
-def _signal(places: Places, plan: Plan[Any]) -> Route[Any]:
+def _signal(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
     """A signal to a job or a flow goes to its shard; one to a key goes to every shard, as jobs on any may wait for it.
 
     It is the first if it is so on any shard: a call that failed on one of them can be repeated.
@@ -165,7 +165,7 @@ def _signal(places: Places, plan: Plan[Any]) -> Route[Any]:
     return "first" if "first" in answers else answers[0]
 
 
-def _resolved(places: Places, plan: Plan[Any]) -> Route[Any]:
+def _resolve_callback(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
     """A callback's token names its job. Any shard refuses one that names none of ours."""
     number = id_of_token(plan.arguments["token"])
     if number is None or shard_of_id(number) not in (yield from places.map()).members:
@@ -173,18 +173,18 @@ def _resolved(places: Places, plan: Plan[Any]) -> Route[Any]:
     return (yield from _by_id(places, number, plan))
 
 
-def _by_id(places: Places, number: int, plan: Plan[Any]) -> Route[Any]:
+def _by_id(places: ShardDatabases, number: int, plan: Plan[Any]) -> Route[Any]:
     return (yield from places.on_shard(shard_of_id(number), plan))
 
 
-def _enqueued(places: Places, plan: Plan[Any]) -> Route[Enqueued]:
+def _enqueue_one(places: ShardDatabases, plan: Plan[Any]) -> Route[EnqueueAnswer]:
     """A new job, at the home of its key."""
     key = key_of(plan.arguments["job"])
-    done: Enqueued = yield from (_anywhere(places, plan) if key is None else _at_home(places, key, plan))
+    done: EnqueueAnswer = yield from (_anywhere(places, plan) if key is None else _at_home(places, key, plan))
     return done
 
 
-def _enqueued_many(places: Places, plan: Plan[Any]) -> Route[list[Enqueued]]:
+def _enqueued_many(places: ShardDatabases, plan: Plan[Any]) -> Route[list[EnqueueAnswer]]:
     """New jobs: those of each shard all or none; those of a key that moves one by one."""
     jobs: list[NewJob] = list(plan.arguments["jobs"])
     known: ShardState = yield from places.map()
@@ -199,7 +199,7 @@ def _enqueued_many(places: Places, plan: Plan[Any]) -> Route[list[Enqueued]]:
             moving.append(at)
         else:
             homes.setdefault(where[0], []).append(at)
-    answers: dict[int, Enqueued] = {}
+    answers: dict[int, EnqueueAnswer] = {}
     if plain and homes:
         homes[next(iter(homes))] += plain  # one transaction less
     elif plain:
@@ -215,7 +215,9 @@ def _enqueued_many(places: Places, plan: Plan[Any]) -> Route[list[Enqueued]]:
     return [answers[at] for at in range(len(jobs))]
 
 
-def _together(places: Places, number: int, plan: Plan[Any], jobs: Sequence[NewJob]) -> Route[list[Enqueued]]:
+def _together(
+    places: ShardDatabases, number: int, plan: Plan[Any], jobs: Sequence[NewJob]
+) -> Route[list[EnqueueAnswer]]:
     """Jobs of several keys of one shard, all or none; one by one, where a key has moved meanwhile."""
     first = next(key for job in jobs if (key := key_of(job)) is not None)
     try:
@@ -224,7 +226,7 @@ def _together(places: Places, number: int, plan: Plan[Any], jobs: Sequence[NewJo
         pass  # the guard has refused another key
     else:
         if entered.verdict == "here":
-            return cast("list[Enqueued]", entered.answer)
+            return cast("list[EnqueueAnswer]", entered.answer)
     places.forget()
     answers = []
     for job in jobs:
@@ -234,7 +236,7 @@ def _together(places: Places, number: int, plan: Plan[Any], jobs: Sequence[NewJo
     return answers
 
 
-def _flow(places: Places, plan: Plan[Any]) -> Route[Any]:
+def _flow(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
     """A flow lives on one shard: the home of its key, else of its jobs' first key."""
     flow: NewFlow = plan.arguments["flow"]
     keys = [flow.key] if flow.key is not None else []
@@ -254,7 +256,7 @@ def _flow(places: Places, plan: Plan[Any]) -> Route[Any]:
     return (yield from _at_home(places, keys[0], plan))
 
 
-def _at_home(places: Places, key: str, plan: Plan[Any]) -> Route[Any]:
+def _at_home(places: ShardDatabases, key: str, plan: Plan[Any]) -> Route[Any]:
     """Run a plan where a key lives, wherever that is by now."""
     verdict = "elsewhere"
     for _ in range(TRIES):
@@ -268,12 +270,12 @@ def _at_home(places: Places, key: str, plan: Plan[Any]) -> Route[Any]:
     raise _wrong_shard(verdict, {key})
 
 
-def _anywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
+def _anywhere(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
     """Run a plan on a shard that answers: each in turn."""
     failure: ConnectionFailed | None = None
     for one in (yield from places.in_turn()):
         try:
-            return (yield Ask(one.database, plan, OWN_CONNECTION))
+            return (yield ShardPlan(one.database, plan, OWN_CONNECTION))
         except ConnectionFailed as error:
             if error.maybe_done:
                 raise
@@ -334,13 +336,13 @@ FIRST = frozenset(
     }
 )
 """Plans about schedules."""
-Routing: TypeAlias = Callable[[Places, Plan[Any]], Route[Any]]
+Routing: TypeAlias = Callable[[ShardDatabases, Plan[Any]], Route[Any]]
 ROUTES: Mapping[str, Routing] = {
-    "enqueue.enqueue": _enqueued,
+    "enqueue.enqueue": _enqueue_one,
     "enqueue.enqueue_many": _enqueued_many,
     "flows.add": _flow,
     "signals.send": _signal,
-    "signals.resolve": _resolved,
+    "signals.resolve": _resolve_callback,
     **dict.fromkeys(EVERYWHERE, _everywhere),
     **dict.fromkeys(FIRST, _first),
 }

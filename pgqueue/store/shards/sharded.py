@@ -1,7 +1,7 @@
 """A queue over several databases.
 
-:class:`Sharded` stands where a :class:`~pgqueue.store.connections.database.Database` stands, so all above asks it the same plans. Where each
-plan goes is decided in :mod:`pgqueue.store.shards.routes`, and what is known of the databases is in :mod:`pgqueue.store.shards.places`.
+:class:`ShardedDatabase` stands where a :class:`~pgqueue.store.connections.database.Database` stands, so all above asks it the same plans. Where each
+plan goes is decided in :mod:`pgqueue.store.shards.routes`, and what is known of the databases is in :mod:`pgqueue.store.shards.shard_databases`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import connect_within
-from pgqueue.store.connections.joining import OWN_CONNECTION, open_transaction
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION, open_transaction
 from pgqueue.store.connections.session import NO_SETTINGS
 from pgqueue.store.plan import Plan
-from pgqueue.store.shards.places import Places, Route, Shard
 from pgqueue.store.shards.routes import on_callers, route
+from pgqueue.store.shards.shard_databases import Route, Shard, ShardDatabases
 from pgqueue.values.shards import shard_of_id
 
 T = TypeVar("T")
@@ -24,13 +24,13 @@ CONNECT_WITHIN = 5
 """Seconds that a call waits for a connection to a shard."""
 
 
-class Member(Database):
+class ShardMember(Database):
     """One of the databases."""
 
     dsn_settings = "PgQueue(shards=[...])"
 
 
-class Sharded(Database):
+class ShardedDatabase(Database):
     """The databases of one queue.
 
     Attributes:
@@ -48,10 +48,10 @@ class Sharded(Database):
         if not given or len({*given}) < len(given):
             raise ConfigurationError(f"shards={len(given)} DSNs: give each database once, and at least one")
         super().__init__(given[0], **options)
-        self.databases: list[Database] = [Member(dsn, **options) for dsn in given]
+        self.databases: list[Database] = [ShardMember(dsn, **options) for dsn in given]
         for one in self.databases:
             one.pools.hurry(CONNECT_WITHIN)
-        self._places = Places(self.databases)
+        self._places = ShardDatabases(self.databases)
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan on the shard or shards that it is about; see :meth:`Database.run`."""
@@ -169,7 +169,11 @@ class Sharded(Database):
 
     def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         """The same shards with other options; with a DSN, that one database."""
-        return Database(dsn, **options) if dsn else Sharded([one.dsn for one in self.databases], **options)
+        return (
+            Database(dsn, **options)
+            if dsn
+            else ShardedDatabase([one.dsn for one in self.databases], **options)
+        )
 
     def _drive(self, route: "Route[T]") -> T:
         try:

@@ -10,7 +10,7 @@ from pgqueue.values.shards import ShardState, first_id
 T = TypeVar("T")
 
 
-class Entered(NamedTuple):
+class KeyedEnqueue(NamedTuple):
     """What came of adding a job with a key.
 
     Attributes:
@@ -24,7 +24,7 @@ class Entered(NamedTuple):
 
 
 @plan(transaction=True)
-def enter(key: str, part: Plan[Any], *, arrives: bool = False) -> Steps[Entered]:
+def enter(key: str, part: Plan[Any], *, arrives: bool = False) -> Steps[KeyedEnqueue]:
     """Add what lives by a key, if it may be added here.
 
     Args:
@@ -34,8 +34,8 @@ def enter(key: str, part: Plan[Any], *, arrives: bool = False) -> Steps[Entered]
     """
     ((verdict,),) = yield Statement("shards/enter", {"key": key, "arrives": arrives})
     if verdict != "here":
-        return Entered(str(verdict), None)
-    return Entered("here", (yield from part))
+        return KeyedEnqueue(str(verdict), None)
+    return KeyedEnqueue("here", (yield from part))
 
 
 @plan
@@ -105,7 +105,7 @@ def declare(number: int, members: Sequence[int]) -> Steps[None]:
 @plan(transaction=True)
 def begin(members: Sequence[int]) -> Steps[None]:
     """From now on keys move from or to this shard: the last of the members is new."""
-    found = yield from _locked()
+    found = yield from _locked_state()
     if found.members != tuple(members):
         yield Statement("shards/set", _params(found.number, members, moving=True), returns=False)
 
@@ -120,14 +120,14 @@ def settle(*, newest: bool = False) -> Steps[int]:
     Returns:
         How many keys still live here; 0: the move has ended.
     """
-    found = yield from _locked()
+    found = yield from _locked_state()
     left = 0 if newest or not found.moving else (yield from remaining())
     if not left:
         yield Statement("shards/set", _params(found.number, found.members, moving=False), returns=False)
     return left
 
 
-def _locked() -> Steps[ShardState]:
+def _locked_state() -> Steps[ShardState]:
     yield from alone()
     found = _state((yield Statement("shards/lock", {})))
     if found is None:

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.workers.crashes import Begun
+from pgqueue.values.workers.crashes import CrashCount
 
 
 @plan
-def start(claim: Claim, *, now: datetime | None = None) -> Steps[Begun | None]:
+def start(claim: Claim, *, now: datetime | None = None) -> Steps[CrashCount | None]:
     """Note that an attempt starts; None: it no longer holds its job.
 
     Args:
@@ -20,4 +20,4 @@ def start(claim: Claim, *, now: datetime | None = None) -> Steps[Begun | None]:
     """
     params = {"id": claim.id, "worker": claim.worker_id, "fence": claim.fence, "now": now}
     rows = yield Statement("crashes/start", params)
-    return Begun(*rows[0]) if rows else None
+    return CrashCount(*rows[0]) if rows else None

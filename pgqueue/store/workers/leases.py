@@ -18,7 +18,7 @@ from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers.workers import asked_of
 from pgqueue.values.workers.health import WorkerHealth
-from pgqueue.values.workers.worker import Ask, Doing
+from pgqueue.values.workers.worker import WorkerReport, WorkerRequest
 
 NOT_SAID = WorkerHealth()
 
@@ -44,7 +44,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     version: str
     queues: Sequence[str] | None
     tasks: Sequence[str] | None = None
-    doing: Doing | None = None
+    doing: WorkerReport | None = None
 
     @classmethod
     def here(
@@ -54,7 +54,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         *,
         id: UUID | None = None,  # noqa: A002 - the field's name
         tasks: Sequence[str] | None = None,
-        doing: Doing | None = None,
+        doing: WorkerReport | None = None,
     ) -> "WorkerInfo":
         """A worker of this process, under this id or a new one."""
         from pgqueue.values.version import __version__  # noqa: PLC0415 - reads a file, which enqueuers do without
@@ -63,7 +63,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         return cls(id or uuid4(), host, pid, concurrency, __version__, queues, tasks, doing)
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
     """What a worker hears with a heartbeat.
 
     Attributes:
@@ -71,7 +71,7 @@ class Heard(msgspec.Struct, frozen=True):
         stacks: of which of its jobs a program asks for the stack.
     """
 
-    ask: Ask
+    ask: WorkerRequest
     stacks: Sequence[int] = ()
 
 
@@ -89,7 +89,7 @@ def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = Non
             "version": worker.version,
             "queues": None if worker.queues is None else list(worker.queues),
             "tasks": None if worker.tasks is None else list(worker.tasks),
-            **_said(worker.doing),
+            **_state_parameters(worker.doing),
             "now": now,
         },
         returns=False,
@@ -102,19 +102,19 @@ def renew(
     lease: timedelta,
     *,
     health: WorkerHealth = NOT_SAID,
-    doing: Doing | None = None,
+    doing: WorkerReport | None = None,
     now: datetime | None = None,
-) -> Steps[Ask | None]:
+) -> Steps[WorkerRequest | None]:
     """Extend a worker's lease, store how it is and what it does, and hear what it is asked to do.
 
     None: the lease is lost, and every claim with it.
     """
-    row = yield from _renewed(worker, lease, health, doing, now)
+    row = yield from _renew(worker, lease, health, doing, now)
     return None if row is None else asked_of(row[:-1])
 
 
-def _renewed(
-    worker: UUID, lease: timedelta, health: WorkerHealth, doing: Doing | None, now: datetime | None
+def _renew(
+    worker: UUID, lease: timedelta, health: WorkerHealth, doing: WorkerReport | None, now: datetime | None
 ) -> Steps[Row | None]:
     blocked = health.blocked
     rows = yield Statement(
@@ -132,7 +132,7 @@ def _renewed(
             "looked": _ago(health.looked),
             "look_within": health.look_within,
             "not_listening": _ago(health.not_listening),
-            **_said(doing),
+            **_state_parameters(doing),
             "maximum": doing and doing.bounds.maximum,
             "answer": doing and doing.answer,
             "now": now,
@@ -166,9 +166,9 @@ def beat(
     lease: timedelta,
     *,
     health: Callable[[], WorkerHealth] = WorkerHealth,
-    doing: Doing | None = None,
+    doing: WorkerReport | None = None,
     now: datetime | None = None,
-) -> Steps[Heard | None]:
+) -> Steps[HeartbeatAnswer | None]:
     """Renew the lease, and hear what there is to hear; None: the lease is lost, and every claim with it.
 
     It reads no job, so no lock on the jobs keeps a worker from its lease.
@@ -180,11 +180,11 @@ def beat(
         doing: what it does.
         now: the instant of the beat; the database's own by default.
     """
-    row = yield from _renewed(worker, lease, health(), doing, now)
+    row = yield from _renew(worker, lease, health(), doing, now)
     if row is None:
         return None
     *asked, stacks = row
-    return Heard(asked_of(asked), tuple(stacks))
+    return HeartbeatAnswer(asked_of(asked), tuple(stacks))
 
 
 @plan
@@ -198,7 +198,7 @@ def _ago(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)
 
 
-def _said(doing: Doing | None) -> dict[str, object]:
+def _state_parameters(doing: WorkerReport | None) -> dict[str, object]:
     """What a worker says that it does, as arguments of a statement."""
     return {
         "minimum": doing and doing.bounds.minimum,

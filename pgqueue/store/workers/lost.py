@@ -1,7 +1,7 @@
 """Plans that end the claims of lost workers, which no attempt will end.
 
 The jobs are taken over: their rows are locked, so that the attempt of the lost worker cannot record anything meanwhile, and are
-returned as claims. Pure rules judge them (:func:`pgqueue.values.jobs.verdict.lost`), and the plan that ends every attempt,
+returned as claims. Pure rules judge them (:func:`pgqueue.values.jobs.verdict.lost_verdict`), and the plan that ends every attempt,
 :func:`pgqueue.store.jobs.finish.finish`, ends them.
 """
 
@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.store.arrays import numbers
-from pgqueue.store.flows import following
+from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.jobs.finish import finish
 from pgqueue.store.plan import Statement, Steps, plan
@@ -25,7 +25,7 @@ AT_ONCE = 500
 """How many jobs are taken over and ended with one set of statements."""
 
 
-class TakenOver(msgspec.Struct, frozen=True):
+class LostClaim(msgspec.Struct, frozen=True):
     """A job whose row is locked, to be ended in this transaction.
 
     Attributes:
@@ -41,7 +41,7 @@ class TakenOver(msgspec.Struct, frozen=True):
     memory: int | None = None
 
 
-Judge: TypeAlias = Callable[[TakenOver], Verdict]
+Judge: TypeAlias = Callable[[LostClaim], Verdict]
 
 
 @plan(transaction=True)
@@ -80,9 +80,9 @@ def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) ->
     """
     workers = [*set(found.values())]
     rows = yield Statement("workers/take_over", {"ids": numbers([*found]), "workers": workers, "now": now})
-    taken = [TakenOver(Claim(*row[:-3]), *row[-3:]) for row in rows]
+    taken = [LostClaim(Claim(*row[:-3]), *row[-3:]) for row in rows]
     if in_flows := {one.claim.id for one in taken if JobFlags.FLOW & (one.claim.flags or 0)}:
-        free = (yield from following.lock_free(jobs=in_flows))[0]
+        free = (yield from flow_progress.lock_free(jobs=in_flows))[0]
         taken = [one for one in taken if one.claim.id in free or one.claim.id not in in_flows]
     if suspects := [one.claim.id for one in taken if not JobFlags.SUSPECT & (one.claim.flags or 0)]:
         yield Statement("crashes/suspect", {"ids": numbers(suspects)}, returns=False)
@@ -92,7 +92,7 @@ def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) ->
     return states
 
 
-def _by_worker(taken: list[TakenOver]) -> Iterator[tuple[UUID, list[TakenOver]]]:
+def _by_worker(taken: list[LostClaim]) -> Iterator[tuple[UUID, list[LostClaim]]]:
     taken.sort(key=lambda one: one.claim.worker_id)
     for worker, some in groupby(taken, key=lambda one: one.claim.worker_id):
         yield worker, list(some)

@@ -12,13 +12,12 @@ import msgspec
 
 from pgqueue.store.arrays import columns, texts
 from pgqueue.store.jobs.claim import NO_MARKS
-from pgqueue.store.jobs.waking import wake
+from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.workers import lost
 from pgqueue.store.workers.leases import WorkerInfo, register, renew
 from pgqueue.values.jobs.job import JobState, Mark
-from pgqueue.values.jobs.verdict import Verdict
-from pgqueue.values.jobs.verdict import lost as lost_verdict
+from pgqueue.values.jobs.verdict import Verdict, lost_verdict
 
 DAYS_AHEAD = 7
 NO_TIMEOUTS: Mapping[str, float] = MappingProxyType({})
@@ -26,7 +25,7 @@ PROMOTED_AT_ONCE = 5_000
 DELETED_AT_ONCE = 10_000
 
 
-class Polled(msgspec.Struct, frozen=True):
+class PollResult(msgspec.Struct, frozen=True):
     """What a poll did and saw.
 
     Attributes:
@@ -69,7 +68,7 @@ def poll(
     elsewhere: bool = False,
     seldom: bool = False,
     now: datetime | None = None,
-) -> Steps[Polled]:
+) -> Steps[PollResult]:
     """Promote due jobs, wake idle workers if there were any, and look what else there is to do.
 
     Args:
@@ -97,7 +96,7 @@ def poll(
     if count:
         yield from wake()
     timed, timeouts, limited, weighted, in_lanes, due = of_queues
-    return Polled(
+    return PollResult(
         *(count, next_in, lost, ready, all_refused, schedule_in, flow_work, wait_in),
         timeouts=dict(zip(timed, timeouts, strict=True)),
         limited=tuple(limited),
@@ -110,7 +109,7 @@ def poll(
 @plan
 def arrive(
     worker: WorkerInfo, lease: timedelta, *, seldom: bool = False, now: datetime | None = None
-) -> Steps[Polled]:
+) -> Steps[PollResult]:
     """Renew a worker's lease, or register it; then poll. A take or a drain does this before each look."""
     if not (yield from renew(worker.id, lease, now=now)):
         yield from register(worker, lease, now=now)
@@ -147,7 +146,7 @@ def find_lost_workers(*, now: datetime | None = None) -> Steps[list[UUID]]:
     return [row[0] for row in (yield Statement("workers/lost_workers", {"now": now}))]
 
 
-def judge_lost(one: lost.TakenOver) -> Verdict:
+def judge_lost(one: lost.LostClaim) -> Verdict:
     """What becomes of a lost worker's job."""
     return lost_verdict(one.claim, seconds=one.seconds, crashed=one.crashed, memory=one.memory)
 
@@ -196,7 +195,7 @@ def note_unlisted_workers() -> Steps[int]:
 @plan
 def keep_for(
     history: timedelta | None, dead: timedelta | None, *, history_args: int | None = None, said_by: str
-) -> Steps["Kept"]:
+) -> Steps["RetentionSettings"]:
     """Store for how long ended and dead jobs are kept, and with which arguments, where a value is given.
 
     Args:
@@ -208,10 +207,10 @@ def keep_for(
     params = {"history": history, "dead": dead, "history_args": history_args, "said_by": said_by}
     (row,) = yield Statement("retention/keep_for", params)
     history_now, dead_now, args_now = row[:3]
-    return Kept(history_now, dead_now, args_now, changed=row[:3] != row[3:])
+    return RetentionSettings(history_now, dead_now, args_now, changed=row[:3] != row[3:])
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RetentionSettings(msgspec.Struct, frozen=True):
     """What the database keeps, whichever program asks.
 
     Attributes:

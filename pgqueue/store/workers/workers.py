@@ -13,7 +13,7 @@ from pgqueue.store import audit
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.workers.load import Bounds
-from pgqueue.values.workers.worker import ALL, Ask, Steered, WorkerStatus, chosen
+from pgqueue.values.workers.worker import ALL, Steered, WorkerRequest, WorkerStatus, choose_workers
 
 
 @plan
@@ -27,11 +27,11 @@ def listed(*, now: datetime | None = None) -> Steps[list[WorkerStatus]]:
 
 
 @plan(transaction=True)
-def ask(which: str, what: Ask, *, now: datetime | None = None) -> Steps[Steered]:
+def ask(which: str, what: WorkerRequest, *, now: datetime | None = None) -> Steps[Steered]:
     """Ask workers to do something.
 
     Args:
-        which: as for :func:`pgqueue.values.workers.worker.chosen`.
+        which: as for :func:`pgqueue.values.workers.worker.choose_workers`.
         what: what they are to do, and who asks.
         now: the instant; the database's own by default.
 
@@ -40,7 +40,7 @@ def ask(which: str, what: Ask, *, now: datetime | None = None) -> Steps[Steered]
         InvalidOption: several may be meant, or the one that is cannot do this.
     """
     check_text("by", what.by or "")
-    found = chosen(which, (yield from listed(now=now)), what)
+    found = choose_workers(which, (yield from listed(now=now)), what)
     if not found.asked:
         return found
     rows = yield Statement(
@@ -89,9 +89,9 @@ def _status(row: Row) -> WorkerStatus:
     )
 
 
-def asked_of(row: Sequence[Any]) -> Ask:
+def asked_of(row: Sequence[Any]) -> WorkerRequest:
     """What a row says that a worker is asked to do: its columns ``ask_minimum`` to ``asked_by``."""
     least, most, draining, end, at, by = row
-    return Ask(
+    return WorkerRequest(
         bounds=None if least is None else Bounds(least, most), draining=draining, end=end, at=at, by=by
     )

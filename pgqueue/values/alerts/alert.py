@@ -12,7 +12,7 @@ import msgspec
 
 from pgqueue.errors import Duration, InvalidOption, as_duration, as_limit
 from pgqueue.values.jobs.options import check_number, check_text
-from pgqueue.values.workers.lease import spoken
+from pgqueue.values.workers.lease import duration_text
 
 MOST_DEAD = 20_000
 """The last dead jobs are counted, up to this number."""
@@ -26,7 +26,7 @@ CUT = 500
 Sign: TypeAlias = Literal["firing", "resolved"]
 
 
-class Condition(
+class AlertCondition(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True, forbid_unknown_fields=True
 ):
     """What an alert looks at. It holds while the value is above ``over``."""
@@ -73,7 +73,7 @@ class Condition(
         raise NotImplementedError
 
 
-class OldestReady(Condition, frozen=True, kw_only=True):
+class OldestReady(AlertCondition, frozen=True, kw_only=True):
     """For how long the job that waits longest has been ready. Paused queues are left out.
 
     Attributes:
@@ -93,10 +93,10 @@ class OldestReady(Condition, frozen=True, kw_only=True):
         """The value in words."""
         if value is None:
             return f"{_place(about)}: no job is ready"
-        return f"{_place(about)}: a job has been ready for {spoken(value)}, over {spoken(self.threshold)}"
+        return f"{_place(about)}: a job has been ready for {duration_text(value)}, over {duration_text(self.threshold)}"
 
 
-class Backlog(Condition, frozen=True, kw_only=True):
+class Backlog(AlertCondition, frozen=True, kw_only=True):
     """How many jobs are ready; of a large table an estimate. Jobs that wait for a limit are not ready.
 
     Attributes:
@@ -117,7 +117,7 @@ class Backlog(Condition, frozen=True, kw_only=True):
         return f"{_place(about)}: ready jobs: {_number(value)}, over {_number(self.over)}"
 
 
-class Failures(Condition, frozen=True, kw_only=True):
+class Failures(AlertCondition, frozen=True, kw_only=True):
     """How many attempts failed. Workers write this once a minute.
 
     Attributes:
@@ -139,13 +139,13 @@ class Failures(Condition, frozen=True, kw_only=True):
 
     def said(self, value: float | None, about: Mapping[str, str]) -> str:
         """The value in words."""
-        within = spoken(as_duration("within", self.within).total_seconds())
+        within = duration_text(as_duration("within", self.within).total_seconds())
         return (
             f"{_place(about)}: failed attempts within {within}: {_number(value)}, over {_number(self.over)}"
         )
 
 
-class DeadJobs(Condition, frozen=True, kw_only=True):
+class DeadJobs(AlertCondition, frozen=True, kw_only=True):
     """How many jobs are dead; of the last 20,000 that died.
 
     Attributes:
@@ -168,11 +168,11 @@ class DeadJobs(Condition, frozen=True, kw_only=True):
     def said(self, value: float | None, about: Mapping[str, str]) -> str:
         """The value in words."""
         within = as_duration("within", self.within)
-        lately = "" if within is None else f" within {spoken(within.total_seconds())}"
+        lately = "" if within is None else f" within {duration_text(within.total_seconds())}"
         return f"{_place(about)}: dead jobs{lately}: {_number(value)}, over {_number(self.over)}"
 
 
-class LateSchedule(Condition, frozen=True, kw_only=True):
+class LateSchedule(AlertCondition, frozen=True, kw_only=True):
     """For how long the next tick of a schedule has been due and has not fired; also of one that was set aside.
 
     Attributes:
@@ -192,10 +192,10 @@ class LateSchedule(Condition, frozen=True, kw_only=True):
         """The value in words."""
         if value is None:
             return f"{_place(about)}: no tick is due"
-        return f"{_place(about)}: a tick has been due for {spoken(value)}, over {spoken(self.threshold)}"
+        return f"{_place(about)}: a tick has been due for {duration_text(value)}, over {duration_text(self.threshold)}"
 
 
-class StalledWorkers(Condition, frozen=True, kw_only=True):
+class StalledWorkers(AlertCondition, frozen=True, kw_only=True):
     """How many live workers are stalled: they do not look for jobs, or their event loop has been blocked for 30 s.
 
     Attributes:
@@ -215,7 +215,7 @@ class StalledWorkers(Condition, frozen=True, kw_only=True):
         return f"stalled workers: {_number(value)}, over {_number(self.over)}{first}"
 
 
-class SaturatedLimit(Condition, frozen=True, kw_only=True):
+class SaturatedLimit(AlertCondition, frozen=True, kw_only=True):
     """How many jobs hold places of a limit; of a limit with keys, of the fullest key. It holds while no place is free.
 
     Attributes:
@@ -249,7 +249,7 @@ class Reading(msgspec.Struct, frozen=True):
     about: dict[str, str]
 
     @classmethod
-    def over(cls, rule: Condition, value: float | None, **about: str | None) -> "Reading":
+    def over(cls, rule: AlertCondition, value: float | None, **about: str | None) -> "Reading":
         """A value that is compared with the condition's own threshold."""
         named = rule.about | {name: given for name, given in about.items() if given is not None}
         return cls(value, rule.threshold, value is not None and value > rule.threshold, named)
@@ -295,17 +295,17 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name} is {self.state}: {self.summary}"
 
 
-def summary(rule: Condition, reading: Reading) -> str:
+def summary(rule: AlertCondition, reading: Reading) -> str:
     """What a look has found, in words."""
     return rule.said(reading.value, reading.about)[:CUT]
 
 
-def encoded(rule: Condition) -> str:
+def encode_condition(rule: AlertCondition) -> str:
     """A condition as it is stored."""
     return msgspec.json.encode(rule).decode()
 
 
-def decoded(stored: str) -> Rule:
+def decode_condition(stored: str) -> Rule:
     """A stored condition.
 
     Raises:
@@ -318,7 +318,7 @@ def decoded(stored: str) -> Rule:
     return rule
 
 
-def _set_length(condition: Condition, over: Duration) -> None:
+def _set_length(condition: AlertCondition, over: Duration) -> None:
     msgspec.structs.force_setattr(condition, "over", as_limit("over", over))
 
 

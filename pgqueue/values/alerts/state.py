@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from pgqueue.errors import Duration, as_delay, as_limit
-from pgqueue.values.alerts.alert import Condition, Sign
+from pgqueue.values.alerts.alert import AlertCondition, Sign
 
 EVERY = timedelta(seconds=15)
 """From one look at an alert to the next."""
@@ -80,7 +80,7 @@ class AlertState(msgspec.Struct, frozen=True):
 OK = AlertState()
 
 
-class Judged(NamedTuple):
+class AlertJudgement(NamedTuple):
     """What follows of a look.
 
     Attributes:
@@ -96,7 +96,9 @@ class Judged(NamedTuple):
     untold: AlertState = OK
 
 
-def judge(terms: Terms, state: AlertState, *, holds: bool, now: datetime, silenced: bool = False) -> Judged:
+def judge(
+    terms: Terms, state: AlertState, *, holds: bool, now: datetime, silenced: bool = False
+) -> AlertJudgement:
     """Decide what follows of a look.
 
     Args:
@@ -108,20 +110,22 @@ def judge(terms: Terms, state: AlertState, *, holds: bool, now: datetime, silenc
     """
     state = _not_after(state, now)
     return (
-        _held(terms, state, now, silenced=silenced) if holds else _clear(terms, state, now, silenced=silenced)
+        _judge_held(terms, state, now, silenced=silenced)
+        if holds
+        else _clear(terms, state, now, silenced=silenced)
     )
 
 
-def _held(terms: Terms, state: AlertState, now: datetime, *, silenced: bool) -> Judged:
+def _judge_held(terms: Terms, state: AlertState, now: datetime, *, silenced: bool) -> AlertJudgement:
     since = state.held_at or now
     fires = state.firing_at is not None or now - since >= terms.after
     state = msgspec.structs.replace(
         state, held_at=since, firing_at=(state.firing_at or now) if fires else None, clear_at=None
     )
     if not fires or silenced or not _due(terms, state, now):
-        return Judged(state, since=since)
+        return AlertJudgement(state, since=since)
     told = msgspec.structs.replace(state, told_at=now, told=state.told + 1)
-    return Judged(told, "firing", since, untold=state)
+    return AlertJudgement(told, "firing", since, untold=state)
 
 
 def _due(terms: Terms, state: AlertState, now: datetime) -> bool:
@@ -130,14 +134,14 @@ def _due(terms: Terms, state: AlertState, now: datetime) -> bool:
     return terms.repeat_every is not None and now - state.told_at >= terms.repeat_every
 
 
-def _clear(terms: Terms, state: AlertState, now: datetime, *, silenced: bool) -> Judged:
+def _clear(terms: Terms, state: AlertState, now: datetime, *, silenced: bool) -> AlertJudgement:
     if state.firing_at is None:
-        return Judged(OK)
+        return AlertJudgement(OK)
     state = msgspec.structs.replace(state, clear_at=state.clear_at or now)
     if state.clear_at is not None and now - state.clear_at < terms.clear_for:
-        return Judged(state, since=state.held_at)
+        return AlertJudgement(state, since=state.held_at)
     tells = terms.resolved and state.told > 0 and not silenced
-    return Judged(OK, "resolved" if tells else None, state.held_at, untold=state)
+    return AlertJudgement(OK, "resolved" if tells else None, state.held_at, untold=state)
 
 
 def _not_after(state: AlertState, now: datetime) -> AlertState:
@@ -167,7 +171,7 @@ class NewAlert(msgspec.Struct, frozen=True):
 
     name: str
     module: str
-    rule: Condition
+    rule: AlertCondition
     terms: Terms
     task: str
     argument: str

@@ -19,7 +19,7 @@ EXAMPLES = 10
 DONE, ASKED = "done", "asked"
 
 
-class Action(StrEnum):
+class BulkAction(StrEnum):
     """What is done to jobs."""
 
     CANCEL = "cancel"
@@ -32,14 +32,14 @@ class Action(StrEnum):
     @property
     def dead(self) -> bool:
         """Whether it is done to dead jobs; if not, to live ones."""
-        return self in {Action.RETRY_DEAD, Action.PURGE_DEAD}
+        return self in {BulkAction.RETRY_DEAD, BulkAction.PURGE_DEAD}
 
     @property
     def states(self) -> tuple[JobState, ...] | None:
         """The states of live jobs on which it acts; None: dead jobs have one."""
         if self.dead:
             return None
-        return LIVE if self is Action.CANCEL else WAITING
+        return LIVE if self is BulkAction.CANCEL else WAITING
 
 
 class SkipReason(StrEnum):
@@ -63,7 +63,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         without_key: whether dead jobs return without their unique keys.
     """
 
-    action: Action
+    action: BulkAction
     filter: JobFilter
     to: str | None = None
     priority: int | None = None
@@ -113,7 +113,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-class Counted(msgspec.Struct, frozen=True):
+class TaskCount(msgspec.Struct, frozen=True):
     """How many jobs of a queue and a task are in a state.
 
     Attributes:
@@ -140,12 +140,12 @@ class Preview(msgspec.Struct, frozen=True):
     """
 
     count: int
-    groups: tuple[Counted, ...] = ()
+    groups: tuple[TaskCount, ...] = ()
     left_alone: int = 0
     sample: tuple[Job, ...] = ()
 
     @classmethod
-    def of(cls, operation: Operation, groups: list[Counted], sample: tuple[Job, ...]) -> Self:
+    def of(cls, operation: Operation, groups: list[TaskCount], sample: tuple[Job, ...]) -> Self:
         """The preview of an operation, from the jobs that match apart from their state."""
         states = operation.states
         acted = tuple(one for one in groups if states is None or one.state in states)
@@ -154,7 +154,7 @@ class Preview(msgspec.Struct, frozen=True):
         return cls(sum(one.count for one in acted), acted, sum(alone), sample)
 
 
-class Skipped(msgspec.Struct, frozen=True):
+class SkippedJob(msgspec.Struct, frozen=True):
     """A job to which the operation was not done.
 
     Attributes:
@@ -181,19 +181,19 @@ class BulkResult(msgspec.Struct, frozen=True):
     """
 
     operation: int
-    action: Action
+    action: BulkAction
     done: int = 0
     asked: int = 0
     skipped: Mapping[SkipReason, int] = {}
-    examples: tuple[Skipped, ...] = ()
+    examples: tuple[SkippedJob, ...] = ()
 
     @classmethod
-    def counted(cls, operation: int, action: Action, counts: Mapping[str, int]) -> Self:
+    def counted(cls, operation: int, action: BulkAction, counts: Mapping[str, int]) -> Self:
         """A result from what is recorded of an operation."""
         skipped = {why: counts[why] for why in SkipReason if counts.get(why)}
         return cls(operation, action, counts.get(DONE, 0), counts.get(ASKED, 0), skipped)
 
-    def plus(self, counts: Mapping[str, int], examples: tuple[Skipped, ...]) -> Self:
+    def plus(self, counts: Mapping[str, int], examples: tuple[SkippedJob, ...]) -> Self:
         """The result after another portion."""
         skipped = {
             why: count for why in SkipReason if (count := self.skipped.get(why, 0) + counts.get(why, 0))

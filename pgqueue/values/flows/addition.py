@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgqueue.errors import FlowRefused, Superseded
-from pgqueue.values.flows.flow import EdgeRule, NodeKind, NodeState, Step
+from pgqueue.values.flows.flow import EdgeRule, GroupMember, NodeKind, NodeState
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.nearest import did_you_mean
 
@@ -23,7 +23,7 @@ class Addition:
         before: existing nodes that wait for them, by name.
     """
 
-    steps: Sequence[Step]
+    steps: Sequence[GroupMember]
     into: str | None = None
     after: Mapping[str | None, EdgeRule] | None = None
     before: Sequence[str] = ()

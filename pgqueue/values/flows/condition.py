@@ -75,7 +75,7 @@ class Condition:
         return sorted({*_names(self.form)})
 
 
-class Result:
+class NodeResult:
     """The result of a node, or an item of it, to be compared. Made by :func:`result`."""
 
     __slots__ = ("_form",)
@@ -85,9 +85,9 @@ class Result:
         """Made by :func:`result`."""
         self._form = form
 
-    def __getitem__(self, key: str | int) -> "Result":
+    def __getitem__(self, key: str | int) -> "NodeResult":
         """An item of it."""
-        return Result(["item", self._form, key])
+        return NodeResult(["item", self._form, key])
 
     def __eq__(self, other: object) -> Condition:  # type: ignore[override]  # a condition, not a truth value
         """It is equal to a JSON value."""
@@ -118,13 +118,13 @@ class Result:
         return Condition(["in", self._form, list(values)])
 
 
-def result(name: str) -> Result:
+def result(name: str) -> NodeResult:
     """The result of another node of the same workflow, for ``skip_if``; of a node without a result it is None.
 
     Args:
         name: which node.
     """
-    return Result(["result", name])
+    return NodeResult(["result", name])
 
 
 def holds(form: list[Any], results: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from pgqueue.values.flows.flow import EdgeRule, NodeState
-from pgqueue.values.flows.record import FlowRecord, NodeRecord, counted, shortened
+from pgqueue.values.flows.record import FlowRecord, NodeRecord, describe_counts, shorten_text
 
 WIDTH = 80
 """Columns of a terminal."""
@@ -34,17 +34,17 @@ NAMED = 5
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _.,:()-")
 
 
-def drawn(flow: FlowRecord) -> str:
+def draw_flow(flow: FlowRecord) -> str:
     """A flow for a terminal: a line for each node, its group's members below it, indented."""
     head = f"{flow.kind} {flow.id} {_line(flow.name)!r}: {flow.state}"
     head += "" if flow.key is None else f", key {_line(flow.key)!r}"
-    head += f"; its jobs: {counted(flow.counts or {}) or 'none'}"
+    head += f"; its jobs: {describe_counts(flow.counts or {}) or 'none'}"
     lines = textwrap.wrap(head, WIDTH, subsequent_indent="  ")
     children = members_of(flow.nodes)
     for root in children[None]:
         if root.why is not None and root.state is NodeState.WAITING:
-            lines += _wrapped(root.why, "  ")
-        lines += _drawn(root, children, "  ")
+            lines += _wrap_line(root.why, "  ")
+        lines += _draw_node(root, children, "  ")
     return "\n".join(lines)
 
 
@@ -104,31 +104,31 @@ def title(node: NodeRecord, *, listed: bool) -> str:
     return f"{label} ({sum(node.members.values()):,})"
 
 
-def _drawn(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]], indent: str) -> Iterator[str]:
+def _draw_node(
+    node: NodeRecord, children: Mapping[int | None, list[NodeRecord]], indent: str
+) -> Iterator[str]:
     members = children.get(node.id, [])
     if node.parent is not None:
-        yield from _wrapped(_node_line(node, listed=bool(members)), indent)
+        yield from _wrap_line(_node_line(node, listed=bool(members)), indent)
         indent += "  "
     elif node.members and not members:
-        yield from _wrapped(_node_line(node, listed=False), indent)
+        yield from _wrap_line(_node_line(node, listed=False), indent)
     for member in members:
-        yield from _drawn(member, children, indent)
+        yield from _draw_node(member, children, indent)
 
 
 def _node_line(node: NodeRecord, *, listed: bool) -> str:
     said = f"{MARKS[node.state]} {title(node, listed=listed)}"
     if node.after:
-        names = [shortened(_line(edge.label), 24) for edge in node.after[:NAMED]]
+        names = [shorten_text(_line(edge.label), 24) for edge in node.after[:NAMED]]
         more = f" and {len(node.after) - NAMED:,} others" if len(node.after) > NAMED else ""
         said += f" ← {', '.join(names)}{more}"
     if node.kind.is_group:
-        return (
-            f"{said}: {node.why if node.state is NodeState.WAITING else counted(node.members) or node.state}"
-        )
+        return f"{said}: {node.why if node.state is NodeState.WAITING else describe_counts(node.members) or node.state}"
     return f"{said}: {node.why or node.state}"
 
 
-def _wrapped(line: str, indent: str) -> list[str]:
+def _wrap_line(line: str, indent: str) -> list[str]:
     return textwrap.wrap(
         _line(line), max(WIDTH, len(indent) + 40), initial_indent=indent, subsequent_indent=f"{indent}    "
     )
@@ -136,7 +136,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 def _mermaid(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]], indent: str) -> Iterator[str]:
     members = children.get(node.id, [])
-    label = _escaped(title(node, listed=bool(members)))
+    label = _escape(title(node, listed=bool(members)))
     if members:
         yield f'{indent}subgraph n{node.id}["{label}"]'
         for member in members:
@@ -144,17 +144,17 @@ def _mermaid(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]], 
         yield f"{indent}end"
         yield f"{indent}class n{node.id} {node.state}"
     else:
-        said = counted(node.members) if node.kind.is_group else str(node.job_state or node.state)
-        yield f'{indent}n{node.id}["{label}: {_escaped(said)}"]:::{node.state}'
+        said = describe_counts(node.members) if node.kind.is_group else str(node.job_state or node.state)
+        yield f'{indent}n{node.id}["{label}: {_escape(said)}"]:::{node.state}'
 
 
 def _line(text: str) -> str:
     """A text in one line, with its control characters as escapes."""
-    return shortened(
+    return shorten_text(
         "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text), 200
     )
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """A text between quotes in Mermaid."""
-    return "".join(one if one in _PLAIN else f"#{ord(one)};" for one in shortened(text))
+    return "".join(one if one in _PLAIN else f"#{ord(one)};" for one in shorten_text(text))

@@ -73,7 +73,7 @@ class EdgeRule(StrEnum):
     """It runs only in that case, at the first failure; else it is skipped."""
 
 
-class Effect(StrEnum):
+class EdgeEffect(StrEnum):
     """What the end of a node means for a node that waits for it."""
 
     MEET = "meet"
@@ -82,20 +82,20 @@ class Effect(StrEnum):
     CANCEL = "cancel"
 
 
-def effect_of(rule: EdgeRule, state: NodeState) -> Effect | None:
+def effect_of(rule: EdgeRule, state: NodeState) -> EdgeEffect | None:
     """What an edge means when the node that it comes from has ended, or is failing; None: nothing yet.
 
     PostgreSQL decides the same in ``sql/flows/follow.sql``.
     """
     if state in {NodeState.SUCCEEDED, NodeState.SKIPPED}:
-        return Effect.SKIP if rule is EdgeRule.FAILURE else Effect.MEET
+        return EdgeEffect.SKIP if rule is EdgeRule.FAILURE else EdgeEffect.MEET
     if state is NodeState.FAILING:
-        return Effect.MEET if rule is EdgeRule.FAILURE else None
-    return {EdgeRule.CANCEL: Effect.CANCEL, EdgeRule.WAIT: None}.get(rule, Effect.MEET)
+        return EdgeEffect.MEET if rule is EdgeRule.FAILURE else None
+    return {EdgeRule.CANCEL: EdgeEffect.CANCEL, EdgeRule.WAIT: None}.get(rule, EdgeEffect.MEET)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GroupMember:
     """A member of a group.
 
     Attributes:
@@ -105,14 +105,14 @@ class Step:
         spec: what else is stored with it.
     """
 
-    what: "NewJob | Parts"
+    what: "NewJob | NodeGroup"
     name: str | None = None
     after: Sequence[tuple[int, EdgeRule]] = ()
     spec: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class NodeGroup:
     """A group: its members, in order.
 
     Attributes:
@@ -121,7 +121,7 @@ class Parts:
     """
 
     kind: NodeKind
-    steps: Sequence[Step]
+    steps: Sequence[GroupMember]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class NewFlow:
 
     kind: str
     name: str
-    parts: Parts
+    parts: NodeGroup
     key: str | None = None
     in_turn: bool = False
 
@@ -153,9 +153,9 @@ class NewFlow:
         return replace(self, parts=_with_jobs(self.parts, made))
 
 
-def _with_jobs(parts: Parts, made: Callable[[NewJob], NewJob]) -> Parts:
+def _with_jobs(parts: NodeGroup, made: Callable[[NewJob], NewJob]) -> NodeGroup:
     steps = [
-        replace(one, what=_with_jobs(one.what, made) if isinstance(one.what, Parts) else made(one.what))
+        replace(one, what=_with_jobs(one.what, made) if isinstance(one.what, NodeGroup) else made(one.what))
         for one in parts.steps
     ]
     return replace(parts, steps=steps)
@@ -189,7 +189,7 @@ class NewNode:
 Nodes: TypeAlias = list[NewNode]
 
 
-def nodes_of(parts: Parts) -> Nodes:
+def nodes_of(parts: NodeGroup) -> Nodes:
     """All nodes of a flow, each behind the group that it is in, in the order in which they were given.
 
     Raises:
@@ -200,14 +200,14 @@ def nodes_of(parts: Parts) -> Nodes:
     return nodes
 
 
-def _add_members(nodes: Nodes, group: Parts, *, parent: int, depth: int) -> None:
+def _add_members(nodes: Nodes, group: NodeGroup, *, parent: int, depth: int) -> None:
     if depth > DEEPEST:
         raise InvalidOption(f"flows are nested at most {DEEPEST} levels deep")
     members: list[NewNode] = []
     indexes: list[int] = []
     for place, step in enumerate(group.steps):
-        inner = step.what if isinstance(step.what, Parts) else None
-        job = None if isinstance(step.what, Parts) else step.what
+        inner = step.what if isinstance(step.what, NodeGroup) else None
+        job = None if isinstance(step.what, NodeGroup) else step.what
         node = NewNode(
             NodeKind.JOB if inner is None else inner.kind, parent, place, step.name, job, (), step.spec
         )

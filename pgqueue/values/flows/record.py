@@ -117,7 +117,7 @@ class FlowRecord(msgspec.Struct, frozen=True):
     nodes: tuple[NodeRecord, ...] = ()
 
 
-def explained(
+def explain_nodes(
     nodes: Sequence[NodeRecord], flow: FlowRecord, *, behind: int | None, around: NodeRecord | None = None
 ) -> tuple[NodeRecord, ...]:
     """Nodes with the reason why each waits.
@@ -137,7 +137,7 @@ def explained(
     )
 
 
-def counted(members: Mapping[NodeState, int]) -> str:
+def describe_counts(members: Mapping[NodeState, int]) -> str:
     """How many are in which state, in words."""
     return ", ".join(f"{members[state]:,} {state}" for state in NodeState if members.get(state))
 
@@ -145,7 +145,7 @@ def counted(members: Mapping[NodeState, int]) -> str:
 def _why(node: NodeRecord, parent: NodeRecord | None, flow: FlowRecord, behind: int | None) -> str | None:
     match node.state:
         case NodeState.RELEASED if node.kind.is_group:
-            return f"its parts: {counted(node.members)}"
+            return f"its parts: {describe_counts(node.members)}"
         case NodeState.RELEASED:
             return _runs(node)
         case NodeState.WAITING:
@@ -178,27 +178,27 @@ def _waits(node: NodeRecord, parent: NodeRecord | None, flow: FlowRecord, behind
         other = "another flow" if behind is None else f"flow {behind}"
         return f"waits for its turn, behind {other} of key {flow.key!r}"
     if unmet := [edge for edge in node.after if not edge.met]:
-        named = [_named(edge) for edge in unmet[:MOST_NAMED]]
+        named = [_edge_name(edge) for edge in unmet[:MOST_NAMED]]
         if len(unmet) > MOST_NAMED:
             named.append(f"{len(unmet) - MOST_NAMED:,} others")
         return "waits for " + " and ".join([", ".join(named[:-1]), named[-1]] if named[1:] else named)
     return (
-        f"waits for the start of {shortened(parent.label)!r}"
+        f"waits for the start of {shorten_text(parent.label)!r}"
         if parent is not None
         else "waits for the start of its group"
     )
 
 
-def _named(edge: EdgeRecord) -> str:
+def _edge_name(edge: EdgeRecord) -> str:
     retry = (
         "; waits for its retry"
         if edge.rule is EdgeRule.WAIT and edge.state in {"failed", "cancelled"}
         else ""
     )
     state = "running" if edge.state == NodeState.RELEASED else edge.state
-    return f"{shortened(edge.label)!r} ({state}{retry})"
+    return f"{shorten_text(edge.label)!r} ({state}{retry})"
 
 
-def shortened(text: str, most: int = LONGEST_NAMED) -> str:
+def shorten_text(text: str, most: int = LONGEST_NAMED) -> str:
     """A text of at most this many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -16,7 +16,7 @@ LARGEST_RESULTS = 64_000_000
 """Bytes of results, as PostgreSQL stores them, that an attempt is given: of each group's members, and of all single jobs."""
 
 
-class Returning(Protocol[R_co]):
+class NamedTask(Protocol[R_co]):
     """A task, as far as its result is concerned."""
 
     name: str
@@ -29,7 +29,7 @@ class Returning(Protocol[R_co]):
         """Call its function."""
 
 
-class Before(msgspec.Struct, frozen=True):
+class EarlierNode(msgspec.Struct, frozen=True):
     """A node before the job's own.
 
     Attributes:
@@ -61,7 +61,7 @@ class Before(msgspec.Struct, frozen=True):
     metas: Sequence[str | None] | None
 
 
-class Facts(msgspec.Struct, frozen=True):
+class FlowPosition(msgspec.Struct, frozen=True):
     """What is known of a job's place in its flow.
 
     Attributes:
@@ -76,7 +76,7 @@ class Facts(msgspec.Struct, frozen=True):
     flow_name: str
     name: str | None
     skip_if: list[Any] | None
-    before: Sequence[Before]
+    before: Sequence[EarlierNode]
 
 
 class Results(Mapping[str, Any]):
@@ -88,7 +88,7 @@ class Results(Mapping[str, Any]):
 
     __slots__ = ("_clear", "_named", "_nodes")
 
-    def __init__(self, nodes: Sequence[Before], clear: Callable[[str, str, str | None], str]) -> None:
+    def __init__(self, nodes: Sequence[EarlierNode], clear: Callable[[str, str, str | None], str]) -> None:
         """Made by the worker.
 
         Args:
@@ -128,7 +128,7 @@ class Results(Mapping[str, Any]):
         direct = [node for node in self._nodes if depths and node.depth == min(depths)]
         return self._value(direct[0]) if len(direct) == 1 else [self._value(node) for node in direct]
 
-    def of(self, task: Returning[Any], name: str | None = None) -> Any:  # noqa: ANN401 - as annotated
+    def of(self, task: NamedTask[Any], name: str | None = None) -> Any:  # noqa: ANN401 - as annotated
         """The result of the job of a task, as the task's annotation says.
 
         Args:
@@ -146,7 +146,7 @@ class Results(Mapping[str, Any]):
                 + ("give name=... to say which" if found else "ctx.results shows what there is")
             )
         (node,) = found
-        text = self._text(node.task, _given(node), node.meta)
+        text = self._text(node.task, _result_of_node(node), node.meta)
         return None if text is None else task.returns.decode(text)
 
     def state(self, name: str) -> str:
@@ -160,9 +160,9 @@ class Results(Mapping[str, Any]):
         """
         return str(self._named[name].state)
 
-    def _value(self, node: Before) -> Any:  # noqa: ANN401 - any JSON
+    def _value(self, node: EarlierNode) -> Any:  # noqa: ANN401 - any JSON
         if not node.kind.is_group:
-            return self._decoded(node.task, _given(node), node.meta)
+            return self._decoded(node.task, _result_of_node(node), node.meta)
         if node.results is None and node.bytes:
             raise ResultNotKept(
                 f"the results of node {node.name!r} take {node.bytes:,} bytes, over the limit of {LARGEST_RESULTS:,}; "
@@ -182,7 +182,7 @@ class Results(Mapping[str, Any]):
         return self._clear(task, stored, meta)
 
 
-def _given(node: Before) -> str | None:
+def _result_of_node(node: EarlierNode) -> str | None:
     """What the job of a node returned.
 
     Raises:

@@ -24,7 +24,7 @@ NAMED = 5
 """Parts that an error names, at most."""
 
 
-class NodeNow(msgspec.Struct, frozen=True):
+class StoredNode(msgspec.Struct, frozen=True):
     """A node as it is stored. The id of a group is lower than those of its members."""
 
     id: int
@@ -35,7 +35,7 @@ class NodeNow(msgspec.Struct, frozen=True):
     waits_for: int = 0
 
 
-class EdgeNow(msgspec.Struct, frozen=True):
+class StoredEdge(msgspec.Struct, frozen=True):
     """An edge as it is stored."""
 
     before: int
@@ -62,7 +62,7 @@ class Rerun(msgspec.Struct, frozen=True):
     counts: Mapping[tuple[int, int], tuple[int, int]]
 
 
-def rerun(nodes: Sequence[NodeNow], edges: Sequence[EdgeNow], what: What) -> Rerun:
+def rerun(nodes: Sequence[StoredNode], edges: Sequence[StoredEdge], what: What) -> Rerun:
     """What a retry changes.
 
     Args:
@@ -92,10 +92,10 @@ def rerun(nodes: Sequence[NodeNow], edges: Sequence[EdgeNow], what: What) -> Rer
 
 
 class _Graph:
-    def __init__(self, nodes: Sequence[NodeNow], edges: Sequence[EdgeNow]) -> None:
+    def __init__(self, nodes: Sequence[StoredNode], edges: Sequence[StoredEdge]) -> None:
         self.nodes = {node.id: node for node in nodes}
-        self.edges_to: dict[int, list[EdgeNow]] = defaultdict(list)
-        self.edges_from: dict[int, list[EdgeNow]] = defaultdict(list)
+        self.edges_to: dict[int, list[StoredEdge]] = defaultdict(list)
+        self.edges_from: dict[int, list[StoredEdge]] = defaultdict(list)
         self.members: dict[int, list[int]] = defaultdict(list)
         for node in nodes:
             if node.parent is not None:
@@ -152,7 +152,7 @@ class _Graph:
             if node.parent is not None and node.state in FAILURES and node.id not in again
         }
 
-    def is_met(self, edge: EdgeNow, again: set[int], failed: set[int]) -> bool:
+    def is_met(self, edge: StoredEdge, again: set[int], failed: set[int]) -> bool:
         """Whether an edge is met if these nodes run again, and these groups have failed all the same."""
         before = self.nodes[edge.before]
         if edge.before not in again and before.state in OPEN:
@@ -184,7 +184,7 @@ class _Graph:
     def state(self, node: int, states: Mapping[int, NodeState]) -> NodeState:
         return states.get(node, self.nodes[node].state)
 
-    def _failed_above(self, node: NodeNow) -> Iterable[int]:
+    def _failed_above(self, node: StoredNode) -> Iterable[int]:
         while node.parent is not None and (node := self.nodes[node.parent]).state in FAILURES:
             yield node.id
 

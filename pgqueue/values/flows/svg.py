@@ -6,7 +6,7 @@ from html import escape
 
 from pgqueue.values.flows.drawing import COLOURS, levels_of, members_of, title
 from pgqueue.values.flows.flow import EdgeRule, NodeState
-from pgqueue.values.flows.record import FlowRecord, NodeRecord, counted, shortened
+from pgqueue.values.flows.record import FlowRecord, NodeRecord, describe_counts, shorten_text
 
 BOX_WIDTH, BOX_HEIGHT = 190, 44
 GAP_ACROSS, GAP_DOWN = 50, 14
@@ -48,7 +48,7 @@ def svg(flow: FlowRecord) -> str:
             HEADER.format(*size),
             f"<title>{_text(f'{flow.kind} {flow.id} {flow.name}: {flow.state}')}</title>",
             ARROW,
-            *(_drawn(box, name=flow.name if box is root else None) for box in boxes.values()),
+            *(_draw_box(box, name=flow.name if box is root else None) for box in boxes.values()),
             *_edges(boxes),
             "</svg>",
         ]
@@ -90,19 +90,19 @@ def _all(box: _Box) -> Iterator[_Box]:
         yield from _all(one)
 
 
-def _drawn(box: _Box, *, name: str | None) -> str:
+def _draw_box(box: _Box, *, name: str | None) -> str:
     node = box.node
     label = name if name is not None else title(node, listed=bool(box.inside))
-    said = counted(node.members) if node.kind.is_group else str(node.job_state or node.state)
+    said = describe_counts(node.members) if node.kind.is_group else str(node.job_state or node.state)
     tip = f"{label}: {node.why or said}"
     fill = "#fafafa" if box.inside else COLOURS[node.state]
     line = COLOURS[node.state] if box.inside and node.state is not NodeState.WAITING else "#607d8b"
     words = [
-        f'<text x="{box.x + 8:.0f}" y="{box.y + 17:.0f}">{_text(shortened(label, LONGEST_LABEL))}</text>'
+        f'<text x="{box.x + 8:.0f}" y="{box.y + 17:.0f}">{_text(shorten_text(label, LONGEST_LABEL))}</text>'
     ]
     if not box.inside:
         words.append(
-            f'<text x="{box.x + 8:.0f}" y="{box.y + 34:.0f}" fill="#455a64" font-size="10">{_text(shortened(said, 34))}</text>'
+            f'<text x="{box.x + 8:.0f}" y="{box.y + 34:.0f}" fill="#455a64" font-size="10">{_text(shorten_text(said, 34))}</text>'
         )
     return (
         f'<g><title>{_text(tip)}</title><rect x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" '

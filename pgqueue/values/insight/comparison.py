@@ -33,7 +33,7 @@ _BAD: Final = frozenset({"slower", "fails more", "waits longer", "gone"})
 _ONE_PERCENT: Final = 0.01
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ComparisonLine(msgspec.Struct, frozen=True):
     """A task, or a queue, in two windows.
 
     Attributes:
@@ -81,12 +81,12 @@ class Comparison(msgspec.Struct, frozen=True):
     before_until: datetime
     after_since: datetime
     after_until: datetime
-    lines: tuple[Compared, ...]
+    lines: tuple[ComparisonLine, ...]
 
 
-def compared(
+def compare_windows(
     before: Mapping[str | None, Figures], after: Mapping[str | None, Figures]
-) -> tuple[Compared, ...]:
+) -> tuple[ComparisonLine, ...]:
     """What changed, by name; those that became worse first.
 
     Args:
@@ -98,21 +98,21 @@ def compared(
     return tuple(sorted(filter(_ran, lines), key=_worst_first))
 
 
-def _ran(line: Compared) -> bool:
-    return any(one.started or _ended(one) for one in (line.before, line.after))
+def _ran(line: ComparisonLine) -> bool:
+    return any(one.started or _count_ended(one) for one in (line.before, line.after))
 
 
-def _line(name: str | None, before: Figures, after: Figures) -> Compared:
+def _line(name: str | None, before: Figures, after: Figures) -> ComparisonLine:
     few = min(before.started, after.started) < FEW
-    return Compared(
+    return ComparisonLine(
         name=name,
         changes=tuple(_changes(before, after, few=few)),
         few=few and min(before.started, after.started) > 0,
         run_ratio=_ratio(before.run, after.run, "p50"),
         run_p95_ratio=_ratio(before.run, after.run, "p95"),
         wait_ratio=_ratio(before.wait, after.wait, "p95"),
-        failed_before=_failed(before),
-        failed_after=_failed(after),
+        failed_before=_failed_share(before),
+        failed_after=_failed_share(after),
         before=before,
         after=after,
     )
@@ -128,7 +128,7 @@ def _changes(before: Figures, after: Figures, *, few: bool) -> Iterable[Change]:
     run = max(_shift(before.run, after.run, "p50"), _shift(before.run, after.run, "p95"), key=abs)
     if run:
         yield "slower" if run > 0 else "faster"
-    failing = _failing(before, after)
+    failing = _failed_distance(before, after)
     if failing:
         yield "fails more" if failing > 0 else "fails less"
     if after.wait is not None and after.wait.p95 >= FELT and _shift(before.wait, after.wait, "p95") > 0:
@@ -148,9 +148,9 @@ def _shift(before: Spread | None, after: Spread | None, which: Literal["p50", "p
     return errors if abs(errors) > SURE else 0.0
 
 
-def _failing(before: Figures, after: Figures) -> float:
+def _failed_distance(before: Figures, after: Figures) -> float:
     """By how many standard errors the share of failed attempts differs; 0: not beyond chance."""
-    first, second = _ended(before), _ended(after)
+    first, second = _count_ended(before), _count_ended(after)
     if min(first, second) < FEW:
         return 0.0
     both = (before.failed + after.failed) / (first + second)
@@ -161,12 +161,12 @@ def _failing(before: Figures, after: Figures) -> float:
     return errors if abs(errors) > SURE else 0.0
 
 
-def _ended(figures: Figures) -> int:
+def _count_ended(figures: Figures) -> int:
     return figures.succeeded + figures.failed
 
 
-def _failed(figures: Figures) -> float | None:
-    ended = _ended(figures)
+def _failed_share(figures: Figures) -> float | None:
+    ended = _count_ended(figures)
     return figures.failed / ended if ended else None
 
 
@@ -177,7 +177,7 @@ def _ratio(before: Spread | None, after: Spread | None, which: str) -> float | N
     return ratio
 
 
-def _worst_first(line: Compared) -> tuple[bool, float, int, str]:
+def _worst_first(line: ComparisonLine) -> tuple[bool, float, int, str]:
     """The key by which lines are sorted: how many times as slow, or as often failed, it is where that is a change."""
     grown = 1.0
     if "slower" in line.changes:

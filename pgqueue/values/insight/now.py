@@ -56,7 +56,7 @@ class Running(msgspec.Struct, frozen=True):
     complete: bool
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchPage(msgspec.Struct, frozen=True):
     """Jobs that match a search, newest first, each with its last error only.
 
     Attributes:
@@ -175,7 +175,7 @@ class IndexHealth(msgspec.Struct, frozen=True):
     scans: int
 
 
-class Horizon(msgspec.Struct, frozen=True):
+class VacuumHorizon(msgspec.Struct, frozen=True):
     """What keeps vacuum from removing dead rows: the oldest snapshot that the server has to serve.
 
     Attributes:
@@ -223,7 +223,7 @@ class StoreHealth(msgspec.Struct, frozen=True):
     bytes: int
     tables: tuple[TableHealth, ...]
     indices: tuple[IndexHealth, ...]
-    horizon: tuple[Horizon, ...]
+    horizon: tuple[VacuumHorizon, ...]
     history_days: int
     history_from: datetime | None
     history_to: datetime | None

@@ -70,7 +70,7 @@ class Figures(msgspec.Struct, frozen=True):
     run: Spread | None = None
 
 
-class Point(msgspec.Struct, frozen=True):
+class SeriesPoint(msgspec.Struct, frozen=True):
     """The figures of one step.
 
     Attributes:
@@ -82,7 +82,7 @@ class Point(msgspec.Struct, frozen=True):
     figures: Figures
 
 
-class Line(msgspec.Struct, frozen=True):
+class SeriesLine(msgspec.Struct, frozen=True):
     """The figures of one queue or task over time, or of all jobs.
 
     Attributes:
@@ -91,7 +91,7 @@ class Line(msgspec.Struct, frozen=True):
     """
 
     name: str | None
-    points: tuple[Point, ...]
+    points: tuple[SeriesPoint, ...]
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class Series(msgspec.Struct, frozen=True):
     since: datetime
     until: datetime
     step: float
-    lines: tuple[Line, ...]
+    lines: tuple[SeriesLine, ...]
     estimated: bool = False
 
 
@@ -150,6 +150,6 @@ def floor(instant: datetime, step: timedelta) -> datetime:
     return instant - (instant - EPOCH) % step
 
 
-def ceiling(instant: datetime, step: timedelta) -> datetime:
+def ceil_to_step(instant: datetime, step: timedelta) -> datetime:
     """The first beginning of a step from an instant on."""
     return instant + (EPOCH - instant) % step

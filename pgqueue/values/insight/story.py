@@ -27,7 +27,7 @@ class Neighbour(msgspec.Struct, frozen=True):
     met: bool
 
 
-class Place(msgspec.Struct, frozen=True):
+class FlowPlace(msgspec.Struct, frozen=True):
     """Where a job stands in its flow.
 
     Attributes:
@@ -80,6 +80,6 @@ class Story(msgspec.Struct, frozen=True):
         notes: the steps that it has done, and its checkpoint; at most 200. They are removed some time after its end.
     """
 
-    place: Place | None
+    place: FlowPlace | None
     notes: tuple[NoteLine, ...]
     stack: Stack | None = None

@@ -74,7 +74,7 @@ def in_steps(start: datetime, end: datetime, step: timedelta | None, *, least: t
     Raises:
         InvalidOption: a step is no whole number of minutes, or there are more than 1,500.
     """
-    step = _fitting(end - start, least) if step is None else _checked(step)
+    step = _fitting_step(end - start, least) if step is None else _check_step(step)
     start = floor(start, step)
     steps = -(-(end - start) // step)
     if steps > MOST_STEPS:
@@ -84,11 +84,11 @@ def in_steps(start: datetime, end: datetime, step: timedelta | None, *, least: t
     return Stretch(start, start + step * steps, step)
 
 
-def _fitting(length: timedelta, least: timedelta) -> timedelta:
+def _fitting_step(length: timedelta, least: timedelta) -> timedelta:
     return next((step for step in STEPS if step >= least and length <= ABOUT * 1.5 * step), STEPS[-1])
 
 
-def _checked(step: timedelta) -> timedelta:
+def _check_step(step: timedelta) -> timedelta:
     if step % MINUTE or step < MINUTE:
         raise InvalidOption(f"step={step}: use whole minutes")
     return step

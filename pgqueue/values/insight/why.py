@@ -9,20 +9,20 @@ from typing import Any
 
 import msgspec
 
-from pgqueue.values.insight.why_facts import Facts
+from pgqueue.values.insight.why_facts import WhyFacts
 from pgqueue.values.insight.why_words import (
     Cause,
     Reason,
     ahead,
-    blocked,
+    blocked_cause,
+    failures_text,
     obstacles,
-    retried,
-    running,
-    served,
-    suspected,
+    running_cause,
+    suspect_text,
+    workers_text,
 )
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.workers.lease import spoken
+from pgqueue.values.workers.lease import duration_text
 
 NO_RECORD = "it was not committed (yet), or was rolled back, or its history has been dropped"
 
@@ -46,7 +46,7 @@ class Why(msgspec.Struct, frozen=True):
     evidence: dict[str, Any] = {}
 
 
-def explain(job_id: int, facts: Facts | None) -> Why:
+def explain(job_id: int, facts: WhyFacts | None) -> Why:
     """Say why a job does not run.
 
     Args:
@@ -56,9 +56,9 @@ def explain(job_id: int, facts: Facts | None) -> Why:
     if facts is None:
         return Why(job_id, None, "no record", "there is no record of it: " + NO_RECORD)
     state = JobState(facts.state)
-    causes, sentence = _said(job_id, facts, state)
+    causes, sentence = _causes_and_sentence(job_id, facts, state)
     if not state.ended:
-        sentence += suspected(facts)
+        sentence += suspect_text(facts)
         if facts.expires_in is not None and state is not JobState.RUNNING:
             sentence += _expires(facts, facts.expires_in)
     found = msgspec.to_builtins(facts)
@@ -66,7 +66,7 @@ def explain(job_id: int, facts: Facts | None) -> Why:
     return Why(job_id, state, causes[0], sentence, {"causes": [*dict.fromkeys(causes)], **evidence})
 
 
-def is_free(facts: Facts) -> bool:
+def is_free(facts: WhyFacts) -> bool:
     """Whether a job waits, and nothing that is known keeps it from its start."""
     waits = facts.state in ("scheduled", "ready") or facts.in_lane
     return waits and not facts.in_memory and next(obstacles(facts), None) is None
@@ -81,50 +81,50 @@ def retold(why: Why, hide: Callable[[dict[str, Any]], dict[str, Any]]) -> Why:
     """
     if not why.evidence:
         return why
-    return explain(why.job_id, msgspec.convert(hide(why.evidence), Facts))
+    return explain(why.job_id, msgspec.convert(hide(why.evidence), WhyFacts))
 
 
-def _said(job_id: int, facts: Facts, state: JobState) -> tuple[list[Reason], str]:
+def _causes_and_sentence(job_id: int, facts: WhyFacts, state: JobState) -> tuple[list[Reason], str]:
     """The causes, the first one at the front; and the sentence."""
     match state:
         case JobState.RUNNING:
-            reason, sentence = running(job_id, facts)
+            reason, sentence = running_cause(job_id, facts)
             return [reason], sentence
         case JobState.SCHEDULED | JobState.READY:
-            return _waiting(facts, facts.due_in > 0)
+            return _causes_of_waiting(facts, facts.due_in > 0)
         case JobState.BLOCKED if facts.in_lane:
-            return _waiting(facts, is_early=False)
+            return _causes_of_waiting(facts, is_early=False)
         case JobState.BLOCKED:
-            reason, sentence = blocked(job_id, facts)
+            reason, sentence = blocked_cause(job_id, facts)
             return [reason, *(cause.reason for cause in obstacles(facts))], sentence
         case _:
-            return ["ended"], _ended(facts, state)
+            return ["ended"], _how_it_ended(facts, state)
 
 
-def _ended(facts: Facts, state: JobState) -> str:
+def _how_it_ended(facts: WhyFacts, state: JobState) -> str:
     since = facts.since or 0.0
-    length, instant = spoken(since), facts.instant(-since)
+    length, instant = duration_text(since), facts.instant(-since)
     if state is not JobState.DEAD:
         did = "was cancelled" if state is JobState.CANCELLED else str(state)
         return f"it {did} {length} ago, at {instant}"
     why = f" ({facts.reason})" if facts.reason else ""
-    return f"it has been dead{why} for {length}, since {instant}{retried(facts)}"
+    return f"it has been dead{why} for {length}, since {instant}{failures_text(facts)}"
 
 
-def _waiting(facts: Facts, is_early: bool) -> tuple[list[Reason], str]:  # noqa: FBT001 - called here only
+def _causes_of_waiting(facts: WhyFacts, is_early: bool) -> tuple[list[Reason], str]:  # noqa: FBT001 - called here only
     causes = [*obstacles(facts)]
-    first = causes[0] if causes else Cause("waiting", served(facts))
+    first = causes[0] if causes else Cause("waiting", workers_text(facts))
     reasons = [cause.reason for cause in causes] or [first.reason]
     if is_early:
-        due = f"it is due in {spoken(facts.due_in)}, at {facts.instant(facts.due_in)}{retried(facts)}"
+        due = f"it is due in {duration_text(facts.due_in)}, at {facts.instant(facts.due_in)}{failures_text(facts)}"
         return ["not due", *(cause.reason for cause in causes)], f"{due}; {first.words}"
     stands = "it waits in its lane" if facts.in_lane else f"it is {facts.state}"
     behind = "" if causes else ahead(facts)
-    since = f"{stands}{retried(facts)}, and has been due for {spoken(max(0.0, -facts.due_in))}{behind}"
+    since = f"{stands}{failures_text(facts)}, and has been due for {duration_text(max(0.0, -facts.due_in))}{behind}"
     return reasons, f"{since}; {first.words}"
 
 
-def _expires(facts: Facts, seconds: float) -> str:
+def _expires(facts: WhyFacts, seconds: float) -> str:
     if seconds <= 0:
         return "; it has expired: a worker moves it to the dead jobs at its next sweep"
-    return f"; it expires in {spoken(seconds)}, at {facts.instant(seconds)}, if it is not started"
+    return f"; it expires in {duration_text(seconds)}, at {facts.instant(seconds)}, if it is not started"

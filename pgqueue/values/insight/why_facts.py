@@ -99,7 +99,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     message: str | None = None
 
 
-class Facts(msgspec.Struct, frozen=True):
+class WhyFacts(msgspec.Struct, frozen=True):
     """The facts that decide whether a job runs: the columns of ``sql/insight/why.sql``, in its order, and what other statements add.
 
     Attributes:
@@ -245,4 +245,4 @@ def opens_in(rate: tuple[int, int], tat: int, now: datetime, cost: int) -> float
         cost: of the start.
     """
     micros = (now - _EPOCH) // timedelta(microseconds=1)
-    return (gcra.earliest(gcra.settled(tat, micros, rate), micros, rate, cost) - micros) / 1_000_000
+    return (gcra.earliest(gcra.settle_tat(tat, micros, rate), micros, rate, cost) - micros) / 1_000_000

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import Literal, NamedTuple, TypeAlias
 
-from pgqueue.values.flows.record import shortened
-from pgqueue.values.insight.why_facts import MOST_AHEAD, MOST_NAMED, Facts, LimitFacts, NodeFacts
+from pgqueue.values.flows.record import shorten_text
+from pgqueue.values.insight.why_facts import MOST_AHEAD, MOST_NAMED, LimitFacts, NodeFacts, WhyFacts
 from pgqueue.values.signals import spoken_reason
-from pgqueue.values.workers.lease import spoken
+from pgqueue.values.workers.lease import duration_text
 
 Reason: TypeAlias = Literal[
     "no record",
@@ -44,13 +44,13 @@ class Cause(NamedTuple):
     words: str
 
 
-def obstacles(facts: Facts) -> Iterator[Cause]:
+def obstacles(facts: WhyFacts) -> Iterator[Cause]:
     """The causes of a job that waits, the first one that has to go at the front."""
     if facts.paused:
         by = f" by {facts.paused_by}" if facts.paused_by else ""
         why = f" ({facts.paused_why})" if facts.paused_why else ""
         seconds = max(0.0, facts.paused_for or 0.0)
-        since = f"queue {facts.queue!r} has been paused for {spoken(seconds)}, since {facts.instant(-seconds)},{by}{why}"
+        since = f"queue {facts.queue!r} has been paused for {duration_text(seconds)}, since {facts.instant(-seconds)},{by}{why}"
         yield Cause("paused", f"{since.rstrip(',')}: run `pgqueue queues resume {quote(facts.queue)}`")
     if facts.in_memory:
         yield from _limits(facts)
@@ -59,10 +59,10 @@ def obstacles(facts: Facts) -> Iterator[Cause]:
         yield from _workers(facts)
         yield from _limits(facts)
         if facts.locked_by is not None:
-            yield Cause("locked", _locked(facts))
+            yield Cause("locked", _locked_text(facts))
 
 
-def _workers(facts: Facts) -> Iterator[Cause]:
+def _workers(facts: WhyFacts) -> Iterator[Cause]:
     queue = repr(facts.queue)
     if facts.alive == 0:
         yield Cause("no worker", "no worker is alive: start one with `pgqueue worker`")
@@ -74,10 +74,10 @@ def _workers(facts: Facts) -> Iterator[Cause]:
             f"no live worker of queue {queue} has task {facts.task!r}: is its module imported by the worker's --app?",
         )
     else:
-        yield from _knowing(facts)
+        yield from _causes_at_workers(facts)
 
 
-def _knowing(facts: Facts) -> Iterator[Cause]:
+def _causes_at_workers(facts: WhyFacts) -> Iterator[Cause]:
     """Why the workers that serve the queue and may know the task do not take the job."""
     unable = facts.blocked_workers + facts.not_looking
     if unable >= facts.knowing:
@@ -85,17 +85,17 @@ def _knowing(facts: Facts) -> Iterator[Cause]:
     if facts.unknown_for is not None:
         yield Cause(
             "task unknown",
-            f"for {spoken(facts.unknown_for)} workers without task {facts.task!r} have put it back: are some of an older release?",
+            f"for {duration_text(facts.unknown_for)} workers without task {facts.task!r} have put it back: are some of an older release?",
         )
     if unable < facts.knowing <= unable + facts.busy:
-        yield _taken(facts, unable)
+        yield _no_free_slot(facts, unable)
         if unable:
             yield _unable(facts)
 
 
-def _taken(facts: Facts, unable: int) -> Cause:
+def _no_free_slot(facts: WhyFacts, unable: int) -> Cause:
     """No worker that can claim jobs has a free slot."""
-    jobs = _listed([str(job) for job in facts.running or ()])
+    jobs = _list_names([str(job) for job in facts.running or ()])
     held = f", by jobs {jobs}" if jobs else ""
     able = "worker that serves" if facts.knowing == 1 else "workers that serve"
     which = f"{facts.busy:,} of the {facts.knowing:,}" if unable else f"the {facts.knowing:,}"
@@ -109,11 +109,11 @@ def _taken(facts: Facts, unable: int) -> Cause:
     )
 
 
-def _loop(facts: Facts) -> str:
+def _loop(facts: WhyFacts) -> str:
     return f"the event loop of {facts.blocked_host}, process {facts.blocked_pid}, has been blocked {facts.blocked}"
 
 
-def _not_served(facts: Facts) -> str:
+def _not_served(facts: WhyFacts) -> str:
     if not facts.draining and not facts.stopping:
         queue = repr(facts.queue)
         none = (
@@ -133,7 +133,7 @@ def _not_served(facts: Facts) -> str:
     return f"of queue {facts.queue!r} {' and '.join(said)}, and no other serves it"
 
 
-def _unable(facts: Facts) -> Cause:
+def _unable(facts: WhyFacts) -> Cause:
     """No worker that knows the task claims jobs: their event loops are blocked, or they do not look for jobs."""
     serve = f"{_many(facts.knowing, 'worker')} serve{'s' if facts.knowing == 1 else ''} queue {facts.queue!r}"
     if facts.blocked is None:
@@ -145,7 +145,7 @@ def _unable(facts: Facts) -> Cause:
     return Cause("worker blocked", f"{serve}, and none claims jobs now: {_loop(facts)}{more}")
 
 
-def _limits(facts: Facts) -> Iterator[Cause]:
+def _limits(facts: WhyFacts) -> Iterator[Cause]:
     for one in facts.limits:
         if one.is_unknown:
             yield Cause(
@@ -159,7 +159,7 @@ def _limits(facts: Facts) -> Iterator[Cause]:
     )
     if closed is not None:
         seconds = closed.opens_in or 0.0
-        opens = f"rate {closed.name!r} opens in {spoken(seconds)}, at {facts.instant(seconds)}"
+        opens = f"rate {closed.name!r} opens in {duration_text(seconds)}, at {facts.instant(seconds)}"
         first = f", for {_jobs(facts.ahead_in_lane)} of its lane first" if facts.ahead_in_lane else ""
         yield Cause("rate", f"{opens}{first}")
     if facts.in_lane and (facts.ahead_in_lane or facts.in_other_lanes):
@@ -173,26 +173,26 @@ def _full(limit: LimitFacts) -> str:
         f"{one.job} ({f'on {one.worker}' if one.worker else 'lost, or it waits for its retry'})"
         for one in limit.held_by
     ]
-    jobs = f": held by job{'' if len(held) == 1 else 's'} {_listed(held)}" if held else ""
+    jobs = f": held by job{'' if len(held) == 1 else 's'} {_list_names(held)}" if held else ""
     return f"limit {limit.name!r} is full, {limit.running:,} of {limit.most:,}{jobs}"
 
 
-def _turn(facts: Facts) -> str:
+def _turn(facts: WhyFacts) -> str:
     before = f"behind {_jobs(facts.ahead_in_lane)} of its key" if facts.ahead_in_lane else ""
     others = f"in turn with {_jobs(facts.in_other_lanes)} of other keys" if facts.in_other_lanes else ""
     return f"it is next {others}" if not before else ", and ".join(filter(None, (f"it is {before}", others)))
 
 
-def _locked(facts: Facts) -> str:
+def _locked_text(facts: WhyFacts) -> str:
     named = f" ({facts.locked_by_application})" if facts.locked_by_application else ""
-    since = "" if facts.locked_for is None else f", which has been open for {spoken(facts.locked_for)}"
+    since = "" if facts.locked_for is None else f", which has been open for {duration_text(facts.locked_for)}"
     return (
         f"its row is locked by a transaction of session {facts.locked_by}{named}{since}: workers skip locked jobs. "
         f"End that transaction, or run select pg_terminate_backend({facts.locked_by})"
     )
 
 
-def blocked(job_id: int, facts: Facts) -> Cause:
+def blocked_cause(job_id: int, facts: WhyFacts) -> Cause:
     """What a blocked job outside of a lane waits for: other nodes of its flow, a signal, a time, or what has been named."""
     if facts.flow_behind is not None:
         return Cause(
@@ -202,7 +202,7 @@ def blocked(job_id: int, facts: Facts) -> Cause:
         dead = next((node for node in facts.nodes if node.state == "failed"), None)
         if dead is not None:
             return Cause("dead node", _dead(dead))
-        named = _listed([_node(node) for node in facts.nodes])
+        named = _list_names([_node(node) for node in facts.nodes])
         return Cause("blocked", f"it is blocked, and waits for {named}, of flow {facts.flow}")
     if facts.flow is not None:
         return Cause("blocked", f"it is blocked, and waits for the start of its group, of flow {facts.flow}")
@@ -221,7 +221,7 @@ def blocked(job_id: int, facts: Facts) -> Cause:
 def _node(node: NodeFacts) -> str:
     job = "" if node.job is None else f"job {node.job}, "
     state = node.job_state or ("running" if node.state == "released" else node.state)
-    return f"{shortened(node.label)!r} ({job}{state})"
+    return f"{shorten_text(node.label)!r} ({job}{state})"
 
 
 def _dead(node: NodeFacts) -> str:
@@ -232,21 +232,21 @@ def _dead(node: NodeFacts) -> str:
     error = f": {_error(node.error, node.message)}" if node.error else ""
     gone = "" if node.is_dead else "; the dead job has been deleted"
     runs = f"retry it with `pgqueue dead retry {node.job}`" if node.is_dead else "cancel the flow"
-    return f"it waits for {shortened(node.label)!r}{job}, which {failed}{inside}{why}{error}{gone}; {runs}"
+    return f"it waits for {shorten_text(node.label)!r}{job}, which {failed}{inside}{why}{error}{gone}; {runs}"
 
 
-def _at_most(facts: Facts, seconds: float | None) -> str:
+def _at_most(facts: WhyFacts, seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds <= 0:
         return ", whose deadline has passed"
-    return f", for {spoken(seconds)} at most, until {facts.instant(seconds)}"
+    return f", for {duration_text(seconds)} at most, until {facts.instant(seconds)}"
 
 
-def running(job_id: int, facts: Facts) -> Cause:
+def running_cause(job_id: int, facts: WhyFacts) -> Cause:
     """How a job runs."""
     since = facts.since or 0.0
-    attempt = f"attempt {facts.attempts} of {facts.max_attempts} has been running for {spoken(since)}"
+    attempt = f"attempt {facts.attempts} of {facts.max_attempts} has been running for {duration_text(since)}"
     if facts.in_memory:
         return Cause("running", f"{attempt}, since {facts.instant(-since)}")
     if facts.lease_left is None or facts.lease_left < 0:
@@ -258,19 +258,19 @@ def running(job_id: int, facts: Facts) -> Cause:
     if loop.job == job_id:
         return Cause(
             "running",
-            f"{said}; it has blocked its worker's event loop for {spoken(loop.seconds)} at {loop.where}",
+            f"{said}; it has blocked its worker's event loop for {duration_text(loop.seconds)} at {loop.where}",
         )
     return Cause("running", f"{said}; the event loop of its worker has been blocked {loop}")
 
 
-def _taken_over(facts: Facts) -> str:
+def _taken_over(facts: WhyFacts) -> str:
     """Which worker takes over a job whose worker is gone."""
     if facts.alive:
         return "another worker takes the job over at its next sweep"
     return "no worker is alive that could take the job over: start one with `pgqueue worker`"
 
 
-def retried(facts: Facts) -> str:
+def failures_text(facts: WhyFacts) -> str:
     """How many attempts failed, and the last error."""
     if not facts.attempts:
         return ""
@@ -280,7 +280,7 @@ def retried(facts: Facts) -> str:
     )
 
 
-def suspected(facts: Facts) -> str:
+def suspect_text(facts: WhyFacts) -> str:
     """What is said of a job whose workers died."""
     if not facts.suspect:
         return ""
@@ -288,7 +288,7 @@ def suspected(facts: Facts) -> str:
     return f"; {died} died with it: after as many deaths as its task's crashes= says (by default 3) it runs in quarantine"
 
 
-def ahead(facts: Facts) -> str:
+def ahead(facts: WhyFacts) -> str:
     """How many jobs are before a ready job, where nothing else is in its way."""
     if not facts.ahead:
         return ""
@@ -296,7 +296,7 @@ def ahead(facts: Facts) -> str:
     return f", behind {about}{facts.ahead:,} ready job{'s' if facts.ahead > 1 else ''}"
 
 
-def served(facts: Facts) -> str:
+def workers_text(facts: WhyFacts) -> str:
     """Which workers a job waits for that nothing else keeps from its start."""
     next_one = "it is next, and " if facts.ahead == 0 else ""
     serves = "serves" if facts.serving == 1 else "serve"
@@ -305,7 +305,7 @@ def served(facts: Facts) -> str:
 
 def _error(kind: str | None, message: str | None) -> str:
     line = next(iter((message or "").strip().splitlines()), "")
-    return f"{kind}: {shortened(line, LONGEST_MESSAGE)}" if line else str(kind)
+    return f"{kind}: {shorten_text(line, LONGEST_MESSAGE)}" if line else str(kind)
 
 
 def _jobs(number: int | None) -> str:
@@ -313,7 +313,7 @@ def _jobs(number: int | None) -> str:
     return f"{number:,}{more} job{'' if number == 1 else 's'}"
 
 
-def _listed(named: Sequence[str]) -> str:
+def _list_names(named: Sequence[str]) -> str:
     """Up to five of them, and whether there are more."""
     shown = [*named[:MOST_NAMED], *(["more"] if len(named) > MOST_NAMED else [])]
     return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))

@@ -136,7 +136,7 @@ class JobFlags:
     """A lost worker had claimed it: the worker notes, before it starts an attempt, that it does."""
 
 
-class Enqueued(msgspec.Struct, frozen=True, gc=False):
+class EnqueueAnswer(msgspec.Struct, frozen=True, gc=False):
     """What the database said to an enqueue.
 
     Attributes:

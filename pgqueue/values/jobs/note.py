@@ -44,7 +44,7 @@ class Progress(msgspec.Struct, frozen=True):
         return 1.0 if self.done >= self.total else max(0.0, self.done / self.total)
 
 
-class Report(msgspec.Struct, frozen=True):
+class ProgressReport(msgspec.Struct, frozen=True):
     """How far an attempt says that its job is: ``done``, ``total`` and ``message`` as in :class:`Progress`."""
 
     done: int | float
@@ -52,7 +52,7 @@ class Report(msgspec.Struct, frozen=True):
     message: Any = None
 
 
-class Reported(msgspec.Struct, frozen=True):
+class StoredReport(msgspec.Struct, frozen=True):
     """A report as it is to be stored.
 
     Attributes:
@@ -64,7 +64,7 @@ class Reported(msgspec.Struct, frozen=True):
     value: str
 
 
-def checked_report(done: float, total: float | None, message: str | None) -> Report:
+def checked_report(done: float, total: float | None, message: str | None) -> ProgressReport:
     """A report of an attempt. What cannot be stored of the message is replaced, so that no job fails because of its words.
 
     Raises:
@@ -74,13 +74,13 @@ def checked_report(done: float, total: float | None, message: str | None) -> Rep
     if total is not None:
         _check_number("total", total)
     if message is None:
-        return Report(done, total)
+        return ProgressReport(done, total)
     if not isinstance(message, str):
         raise InvalidOption(f"progress(message={message!r:.80}): use a string")
-    return Report(done, total, storable_text(message[:LONGEST_WORDS]))
+    return ProgressReport(done, total, storable_text(message[:LONGEST_WORDS]))
 
 
-def encoded_report(codec: Codec | None, claim: Claim, report: Report) -> str:
+def encoded_report(codec: Codec | None, claim: Claim, report: ProgressReport) -> str:
     """A report as it is to be stored.
 
     Raises:
@@ -92,10 +92,10 @@ def encoded_report(codec: Codec | None, claim: Claim, report: Report) -> str:
     return msgspec.json.encode(report).decode()
 
 
-def report_of(text: str) -> Report | None:
+def report_of(text: str) -> ProgressReport | None:
     """A stored report, its message as it is stored; None: another program wrote it, and it cannot be read."""
     try:
-        return msgspec.json.decode(text, type=Report)
+        return msgspec.json.decode(text, type=ProgressReport)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
@@ -115,10 +115,12 @@ def _check_number(what: str, value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidOption(f"progress({what}={value!r:.80}): use a number")
     if not 0 <= value <= LARGEST_NUMBER:  # neither NaN nor infinity is
-        raise InvalidOption(f"progress({what}={_shown(value)}): use a number from 0 to {LARGEST_NUMBER:,}")
+        raise InvalidOption(
+            f"progress({what}={_show_value(value)}): use a number from 0 to {LARGEST_NUMBER:,}"
+        )
 
 
-def _shown(value: float) -> str:
+def _show_value(value: float) -> str:
     try:
         return f"{value!r:.80}"
     except ValueError:  # Python shows no whole number of more than 4,300 digits

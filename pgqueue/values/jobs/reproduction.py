@@ -28,7 +28,7 @@ _ESCAPED: Final = r"\\x23"
 _DIRECTIVE: Final = re.compile(r"#(?=\s*(?:noqa|[\w-]+\s*:))", re.IGNORECASE)
 
 
-class Place(msgspec.Struct, frozen=True):
+class QueueImport(msgspec.Struct, frozen=True):
     """Where the app's queue is: ``from shop.jobs import queue``."""
 
     module: str
@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"from {self.module} import {self.name}{renamed}"
 
 
-def source_of(job: Job, place: Place | None, *, hidden: str | None = None, known: bool = True) -> str:
+def source_of(job: Job, place: QueueImport | None, *, hidden: str | None = None, known: bool = True) -> str:
     """The file of a test.
 
     Args:
@@ -136,7 +136,7 @@ def _comment(line: str) -> Iterator[str]:
     yield f"# | {_DIRECTIVE.sub(_ESCAPED, shown)}{more}".rstrip()
 
 
-def _imports(place: Place | None, *, needs_json: bool) -> Iterator[str]:
+def _imports(place: QueueImport | None, *, needs_json: bool) -> Iterator[str]:
     if needs_json:
         yield from ("import json", "")
     ours = "from pgqueue.testing import replay"
@@ -150,7 +150,7 @@ def _imports(place: Place | None, *, needs_json: bool) -> Iterator[str]:
         yield from (ours, "", place.line, "")  # ruff puts what is the project's own last
 
 
-def _test(job: Job, place: Place | None, *, with_meta: bool) -> Iterator[str]:
+def _test(job: Job, place: QueueImport | None, *, with_meta: bool) -> Iterator[str]:
     task = re.sub(r"\W+", "_", job.task.rpartition(".")[2], flags=re.ASCII).strip("_")[:NAME] or "task"
     queue, given = ("pgqueue_app", "pgqueue_app") if place is None else (place.used, "")
     yield f"def test_job_{_number(job)}_of_{task}({given}):"
@@ -162,6 +162,6 @@ def _number(job: Job) -> str:
     return str(job.id).replace("-", "minus_")
 
 
-def is_importable(place: Place) -> bool:
+def is_importable(place: QueueImport) -> bool:
     """Whether an import statement can name it."""
     return all(part.isidentifier() and not iskeyword(part) for part in (*place.module.split("."), place.name))

@@ -16,8 +16,8 @@ from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze, Waiting, Wai
 from pgqueue.values.jobs.job import AttemptError, Claim, Job, JobState
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.payloads.storable import storable_text
-from pgqueue.values.signals import Awaited
-from pgqueue.values.workers.lease import spoken, spoken_bytes
+from pgqueue.values.signals import SignalWait
+from pgqueue.values.workers.lease import duration_text, spoken_bytes
 
 Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown", "expired", "crashed"]
 
@@ -77,7 +77,7 @@ class Waits(msgspec.Struct, frozen=True):
     """The job is blocked until what it waits for has happened, or its deadline has passed; its attempt is not counted."""
 
     claim: Claim
-    awaited: Awaited
+    awaited: SignalWait
 
 
 class Cancelled(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -
     match error:
         case Snooze():
             return Returned(claim, error.delay)
-        case Waiting(awaited=Awaited() as awaited):  # of another job, where a take is left by it
+        case Waiting(awaited=SignalWait() as awaited):  # of another job, where a take is left by it
             return Waits(claim, awaited) if awaited.job_id == claim.id else Returned(claim)
         case Dead():
             return Died(claim, seconds, "asked", described)
@@ -131,7 +131,7 @@ def _after_failure(
             return Again(claim, retry.delay(error, claim.attempt, age), described)
 
 
-def lost(
+def lost_verdict(
     claim: Claim,
     *,
     seconds: float,
@@ -161,7 +161,7 @@ def lost(
     return Again(claim, None, error)
 
 
-def expired(claim: Claim, now: float) -> Died | None:
+def expired_verdict(claim: Claim, now: float) -> Died | None:
     """What becomes of a claim whose attempt is about to start, if that is too late; None: it is not.
 
     Args:
@@ -170,7 +170,7 @@ def expired(claim: Claim, now: float) -> Died | None:
     """
     if claim.expires_in is None or (late := now - claim.asked_at - claim.expires_in) < 0:
         return None
-    said = f"it was to be started {spoken(late)} before a worker could start it, and was not started"
+    said = f"it was to be started {duration_text(late)} before a worker could start it, and was not started"
     return Died(claim, None, "expired", AttemptError(claim.attempt - 1, "Expired", said))
 
 
@@ -183,7 +183,9 @@ def given_up(verdict: Unknown) -> Died:
     """What becomes of a job whose task no worker has known for as long as the verdict says."""
     claim = verdict.claim
     known = f"no worker that serves queue {claim.queue} has known task {claim.task}"
-    error = AttemptError(claim.attempt, "UnknownTask", f"{known} for {spoken(verdict.after.total_seconds())}")
+    error = AttemptError(
+        claim.attempt, "UnknownTask", f"{known} for {duration_text(verdict.after.total_seconds())}"
+    )
     return Died(claim, None, "unknown", error)
 
 
@@ -214,14 +216,17 @@ def fallbacks(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
         a failure that does not quote it. A failure spends the attempt, so that the job cannot run again for ever.
     """
     claim = verdict.claim
-    failures = [failed(claim, describe(refusal, claim.attempt)), failed(claim, _untold(claim.attempt))]
+    failures = [
+        failed_verdict(claim, describe(refusal, claim.attempt)),
+        failed_verdict(claim, _untold(claim.attempt)),
+    ]
     if not isinstance(verdict, Succeeded) or (verdict.result is None and verdict.error is None):
         return failures
     silent = without_result(claim, verdict.seconds, f"the database refused it: {text_of(refusal)}")
     return [silent, Succeeded(claim, verdict.seconds), *failures]
 
 
-def failed(
+def failed_verdict(
     claim: Claim, error: AttemptError, *, delay: timedelta = timedelta(minutes=1), seconds: float = 0.0
 ) -> Verdict:
     """An attempt that failed and is not judged by the retry policy: again after a delay, or dead if it was the last."""
@@ -254,7 +259,7 @@ def note_logged(error: BaseException) -> None:
         setattr(error, _LOGGED, True)
 
 
-def unlogged(error: BaseException) -> BaseException | None:
+def error_to_log(error: BaseException) -> BaseException | None:
     """The error, for its traceback to be logged; None: that is done."""
     return None if getattr(error, _LOGGED, False) else error
 

@@ -21,7 +21,7 @@ LAST = 2**63 - 1
 """The last tat that PostgreSQL stores."""
 
 
-def settled(tat: int, now: int, rate: tuple[int, int]) -> int:
+def settle_tat(tat: int, now: int, rate: tuple[int, int]) -> int:
     """A stored tat as it counts now.
 
     No claim leaves a tat later than ``now + HORIZON + burst * every``. A later one was stored before the clock was set back,
@@ -41,19 +41,19 @@ def earliest(tat: int, now: int, rate: tuple[int, int], cost: int = 1) -> int:
         cost: of the start.
     """
     every, burst = rate
-    return max(now, max(tat, now) + (_counted(cost, burst) - burst) * every)
+    return max(now, max(tat, now) + (_counted_cost(cost, burst) - burst) * every)
 
 
-def advanced(tat: int, at: int, rate: tuple[int, int], cost: int = 1) -> int:
+def advance_tat(tat: int, at: int, rate: tuple[int, int], cost: int = 1) -> int:
     """The state after a start at this time; arguments as for :func:`earliest`."""
     every, burst = rate
-    return min(LAST, max(tat, at) + _counted(cost, burst) * every)
+    return min(LAST, max(tat, at) + _counted_cost(cost, burst) * every)
 
 
 def count(tat: int, now: int, rate: tuple[int, int], *, cost: int = 1, horizon: int = HORIZON) -> int:
     """How many jobs of the same cost may start by ``now + horizon``; other arguments as for :func:`earliest`."""
     every, burst = rate
-    return max(0, ((now + horizon - max(tat, now)) // every + burst) // _counted(cost, burst))
+    return max(0, ((now + horizon - max(tat, now)) // every + burst) // _counted_cost(cost, burst))
 
 
 def starts(
@@ -68,16 +68,16 @@ def starts(
         costs: of the jobs, in their order.
         horizon: how far to look ahead.
     """
-    tat = settled(tat, now, rate)
+    tat = settle_tat(tat, now, rate)
     found: list[int] = []
     for cost in costs:
         at = earliest(tat, now, rate, cost)
         if at > now + horizon:
             break
         found.append(at)
-        tat = advanced(tat, at, rate, cost)
+        tat = advance_tat(tat, at, rate, cost)
     return found, tat
 
 
-def _counted(cost: int, burst: int) -> int:
+def _counted_cost(cost: int, burst: int) -> int:
     return max(1, min(cost, burst))

@@ -1,10 +1,10 @@
 """How many jobs each lane may start: never more than its limits leave free, by weights, and no place stays empty. Pure rules.
 
-A lane is where jobs with the same keys wait (:mod:`pgqueue.values.limits.limiting`). Places are given one at a time, each to the lane
+A lane is where jobs with the same keys wait (:mod:`pgqueue.values.limits.task_limits`). Places are given one at a time, each to the lane
 whose *share* would then have the lowest *pass*: what it was given so far, divided by its weight. A lane that cannot take one more (its jobs
 are few, or a key has no free place) is out, so what it leaves goes to the others at once.
 
-:class:`Turns` remembers the passes from claim to claim, so that weights hold for claims that are smaller than their sum, too.
+:class:`LaneShares` remembers the passes from claim to claim, so that weights hold for claims that are smaller than their sum, too.
 """
 
 from collections import deque
@@ -48,12 +48,12 @@ def quotas(
         free: how many jobs may start of each key.
         room: how many may start in all.
         first: at which lane to begin, where lanes have the same pass: each begins in turn, so none is always last.
-        passes: what shares were given before, by name: see :class:`Turns`.
+        passes: what shares were given before, by name: see :class:`LaneShares`.
     """
-    return _given(lanes, free, room, first, _begun(lanes, passes))[0]
+    return _give_lanes(lanes, free, room, first, _begin_passes(lanes, passes))[0]
 
 
-class Turns:
+class LaneShares:
     """What the shares were given in former claims.
 
     It remembers the shares of the last claim only: one that had no job then begins with the others, and does not claim later
@@ -68,8 +68,8 @@ class Turns:
 
     def quotas(self, lanes: Sequence[Lane], free: Mapping[str, int], room: int) -> dict[int, int]:
         """As :func:`quotas`; another lane begins at each call."""
-        self._passes = _begun(lanes, self._passes)
-        given, self._out = _given(lanes, free, room, self._first, self._passes)
+        self._passes = _begin_passes(lanes, self._passes)
+        given, self._out = _give_lanes(lanes, free, room, self._first, self._passes)
         self._first += 1
         return given
 
@@ -97,13 +97,13 @@ class Turns:
         )
 
 
-def _begun(lanes: Sequence[Lane], passes: Mapping[str, float]) -> dict[str, float]:
+def _begin_passes(lanes: Sequence[Lane], passes: Mapping[str, float]) -> dict[str, float]:
     """The pass of each share of these lanes; a new one begins with the lowest, which is 0."""
     get = passes.get
     return {lane.share: get(lane.share, 0.0) for lane in lanes}
 
 
-def _given(
+def _give_lanes(
     lanes: Sequence[Lane], free: Mapping[str, int], room: int, first: int, passes: Mapping[str, float]
 ) -> tuple[dict[int, int], set[str]]:
     """What each lane is given, and the shares that could take no more."""

@@ -2,7 +2,7 @@
 
 A limit has a name, under which the database and operators know it: ``task:shop.send:customer_id`` for one of a task by an
 argument, ``task:shop.send:per-minute`` for a rate, ``name:api`` for one with a name, ``queue:mail`` for a queue as a whole.
-How a job's arguments become keys is decided in :mod:`pgqueue.values.limits.limiting`.
+How a job's arguments become keys is decided in :mod:`pgqueue.values.limits.task_limits`.
 """
 
 import re
@@ -35,7 +35,7 @@ _SECONDS: Final = {
 _RATE: Final = re.compile(r"([0-9]{1,12})/(second|minute|hour|day|([0-9]{1,9})([smhd]))", re.ASCII)
 
 
-class Numbers(NamedTuple):
+class LimitNumbers(NamedTuple):
     """What a limit says; either ``most``, or ``every`` and ``burst``.
 
     Attributes:
@@ -65,7 +65,7 @@ class Numbers(NamedTuple):
         return f"one each {self.every / 1_000_000:g} s{burst}"
 
 
-class Key(msgspec.Struct, frozen=True, gc=False):
+class LimitKey(msgspec.Struct, frozen=True, gc=False):
     """A key of a lane: the name of a limit, and the values of the arguments that it is by, if it is by any.
 
     Attributes:
@@ -87,8 +87,8 @@ class LaneKeys(msgspec.Struct, frozen=True, gc=False):
         share: the text of the one that is a share; "": there is none.
     """
 
-    all: tuple[Key, ...]
-    limiting: tuple[Key, ...]
+    all: tuple[LimitKey, ...]
+    limiting: tuple[LimitKey, ...]
     texts: tuple[str, ...]
     share: str
 
@@ -96,13 +96,13 @@ class LaneKeys(msgspec.Struct, frozen=True, gc=False):
 @lru_cache(maxsize=50_000)
 def lane_keys(lane: str) -> LaneKeys:
     """What the name of a lane says."""
-    found = tuple([Key(text, text.partition(" ")[0]) for text in lane.split("\n")]) if lane else ()
+    found = tuple([LimitKey(text, text.partition(" ")[0]) for text in lane.split("\n")]) if lane else ()
     limiting = tuple([key for key in found if key.limit])
     share = next((key.text for key in found if not key.limit), "")
     return LaneKeys(found, limiting, tuple([key.text for key in limiting]), share)
 
 
-def keys_of(lane: str) -> tuple[Key, ...]:
+def keys_of(lane: str) -> tuple[LimitKey, ...]:
     """The keys of a lane."""
     return lane_keys(lane).all
 
@@ -112,9 +112,9 @@ def share_of(lane: str) -> str:
     return lane_keys(lane).share
 
 
-def key_of_queue(queue: str) -> Key:
+def key_of_queue(queue: str) -> LimitKey:
     """The key of the limit of a queue as a whole."""
-    return Key(f"{QUEUE}{queue}", f"{QUEUE}{queue}")
+    return LimitKey(f"{QUEUE}{queue}", f"{QUEUE}{queue}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,10 @@ class Limit:
             )
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> LimitNumbers:
         """What the database stores of it."""
         order = ", in order" if self.ordered else ""
-        return Numbers(self.most, None, None, f"{self.most:,} at once{order}{_by(self.by)}")
+        return LimitNumbers(self.most, None, None, f"{self.most:,} at once{order}{_by(self.by)}")
 
     @property
     def kind(self) -> str:
@@ -212,11 +212,11 @@ class Rate:
         self._check_cost()
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> LimitNumbers:
         """What the database stores of it."""
         rate = self.rate if self.every is None else f"every {self.every}"
         burst = "" if self.burst == 1 else f", burst {self.burst:,}"
-        return Numbers(None, self._interval(), self.burst, f"{rate}{burst}{_by(self.by)}")
+        return LimitNumbers(None, self._interval(), self.burst, f"{rate}{burst}{_by(self.by)}")
 
     @property
     def kind(self) -> str:

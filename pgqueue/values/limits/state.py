@@ -10,10 +10,10 @@ import msgspec
 
 from pgqueue.values.limits import gcra
 from pgqueue.values.limits.lanes import Lane
-from pgqueue.values.limits.limit import Key, Numbers, key_of_queue, lane_keys
+from pgqueue.values.limits.limit import LimitKey, LimitNumbers, key_of_queue, lane_keys
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False):
+class WaitingLane(msgspec.Struct, frozen=True, gc=False):
     """A lane in which jobs wait.
 
     Attributes:
@@ -31,7 +31,7 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     limited: bool = False
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
+class LaneLine(msgspec.Struct, frozen=True, gc=False):
     """A lane as a claim looks at it.
 
     Attributes:
@@ -40,12 +40,12 @@ class Line(msgspec.Struct, frozen=True, gc=False):
         lane: the same for the rules of turns.
     """
 
-    waiting: Waiting
-    keys: tuple[Key, ...]
+    waiting: WaitingLane
+    keys: tuple[LimitKey, ...]
     lane: Lane
 
 
-def line_of(one: Waiting, room: int, *, weights: Mapping[str, int]) -> Line:
+def line_of(one: WaitingLane, room: int, *, weights: Mapping[str, int]) -> LaneLine:
     """The line of a lane.
 
     Args:
@@ -59,8 +59,8 @@ def line_of(one: Waiting, room: int, *, weights: Mapping[str, int]) -> Line:
         key = key_of_queue(one.queue)
         keys, texts = (*keys, key), (*texts, key.text)
     if said.share:
-        return Line(one, keys, Lane(said.share, texts, room, weights.get(said.share, 1)))
-    return Line(one, keys, Lane(f"{one.queue} {one.lane}", texts, room))
+        return LaneLine(one, keys, Lane(said.share, texts, room, weights.get(said.share, 1)))
+    return LaneLine(one, keys, Lane(f"{one.queue} {one.lane}", texts, room))
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class LimitState:
         has_rates: whether one of the limits is a rate.
     """
 
-    said: Mapping[str, Numbers]
+    said: Mapping[str, LimitNumbers]
     horizon: int
     now: int = 0
     running: dict[str, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class LimitState:
         """Take note of jobs that run under a key."""
         self.running[key] = self.running.get(key, 0) + running
 
-    def free(self, lines: Iterable[Line]) -> dict[str, int]:
+    def free(self, lines: Iterable[LaneLine]) -> dict[str, int]:
         """How many jobs of each key may start; of the costs of a key's first jobs, the highest counts."""
         free: dict[str, int] = {}
         for line in lines:
@@ -106,13 +106,13 @@ class LimitState:
                     free[text] = max(0, (said.most or 0) - self.running.get(text, 0))
         return free
 
-    def take(self, line: Line, jobs: int) -> None:
+    def take(self, line: LaneLine, jobs: int) -> None:
         """Take note of jobs that start at once, where no limit is a rate."""
         running = self.running
         for text in line.lane.keys:
             running[text] = running.get(text, 0) + jobs
 
-    def start(self, line: Line, cost: int) -> int | None:
+    def start(self, line: LaneLine, cost: int) -> int | None:
         """When the next job of this lane starts, in microseconds since 1970; None: not soon. If so, it is counted from now on."""
         at = self._start(line, cost)
         if at > self.now + self.horizon:
@@ -122,24 +122,24 @@ class LimitState:
             if one.every is None:
                 self.count(key.text, 1)
             else:
-                self.tats[key.text] = gcra.advanced(self._tat(key.text, one), at, one.rate, cost)
+                self.tats[key.text] = gcra.advance_tat(self._tat(key.text, one), at, one.rate, cost)
                 self.advanced.add(key.text)
         return at
 
-    def next_in(self, lines: Iterable[Line]) -> float | None:
+    def next_in(self, lines: Iterable[LaneLine]) -> float | None:
         """In how many seconds a job of these lanes may be claimed that waits for a rate; None: there is none."""
         if not self.has_rates:
             return None
         found = (self._start(line, line.waiting.cost) - self.horizon - self.now for line in lines)
         return min((pause / 1_000_000 for pause in found if pause > 0), default=None)
 
-    def _free_of_rate(self, text: str, said: Numbers, cost: int) -> int:
+    def _free_of_rate(self, text: str, said: LimitNumbers, cost: int) -> int:
         return gcra.count(self._tat(text, said), self.now, said.rate, cost=cost, horizon=self.horizon)
 
-    def _tat(self, text: str, said: Numbers) -> int:
-        return gcra.settled(self.tats.get(text, 0), self.now, said.rate)
+    def _tat(self, text: str, said: LimitNumbers) -> int:
+        return gcra.settle_tat(self.tats.get(text, 0), self.now, said.rate)
 
-    def _start(self, line: Line, cost: int) -> int:
+    def _start(self, line: LaneLine, cost: int) -> int:
         at = self.now
         for key in line.keys:
             one = self.said[key.limit]

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from pgqueue.values.limits.limit import Key, Numbers, key_of_queue, keys_of
+from pgqueue.values.limits.limit import LimitKey, LimitNumbers, key_of_queue, keys_of
 
 
 class LaneCount(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class LimitStatus(msgspec.Struct, frozen=True):
     """
 
     name: str
-    numbers: Numbers
+    numbers: LimitNumbers
     set_at: datetime | None
     set_by: str | None
     running: int = 0
@@ -55,7 +55,7 @@ class KeyStatus(msgspec.Struct, frozen=True, gc=False):
     next_start: datetime | None
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LimitHolder(msgspec.Struct, frozen=True):
     """A job that holds a place of a limit: under which keys, on which worker, and since when.
 
     No worker: the job is lost, or, where there is no time either, it keeps its place while it waits for its retry.
@@ -74,10 +74,10 @@ class LimitDetail(msgspec.Struct, frozen=True):
 
     limit: LimitStatus
     keys: Sequence[KeyStatus]
-    holders: Sequence[Holder]
+    holders: Sequence[LimitHolder]
 
 
-def counted(limits: Iterable[LimitStatus], lanes: Sequence[LaneCount]) -> list[LimitStatus]:
+def count_limits(limits: Iterable[LimitStatus], lanes: Sequence[LaneCount]) -> list[LimitStatus]:
     """The limits with the numbers of their jobs."""
     running, waiting, lost = Counter[str](), Counter[str](), Counter[str]()
     for lane in lanes:
@@ -93,7 +93,7 @@ def counted(limits: Iterable[LimitStatus], lanes: Sequence[LaneCount]) -> list[L
     ]
 
 
-def keys_under(queue: str, lane: str) -> tuple[Key, ...]:
+def keys_under(queue: str, lane: str) -> tuple[LimitKey, ...]:
     """The keys under which a job counts; its queue's, too, which may be limited as a whole."""
     return (*keys_of(lane), key_of_queue(queue))
 

@@ -22,9 +22,9 @@ from pgqueue.errors import InvalidOption, PayloadNotDecodable, PayloadNotEncodab
 from pgqueue.values.jobs.job import AttemptError, Claim, Job, NewJob
 from pgqueue.values.jobs.options import check_key, check_text
 from pgqueue.values.jobs.verdict import Verdict, text_of
-from pgqueue.values.limits.limiting import encoded_lane
+from pgqueue.values.limits.task_limits import encoded_lane
 from pgqueue.values.payloads.readable import SHOWN, UNREADABLE, object_of, value_of
-from pgqueue.values.payloads.storable import refuse_unstorable, settled
+from pgqueue.values.payloads.storable import refuse_unstorable, storable_json
 
 ENVELOPE: Final = "$encoded"
 """The one key of an encoded value."""
@@ -137,7 +137,7 @@ def same_args(codec: Codec, stored: str, job: NewJob) -> bool:
     """
     try:
         text = _envelope.decode(stored).text
-        return _decoded(codec, text, JobPart("args", job.task, job.meta)).encode() == job.args
+        return _decode_text(codec, text, JobPart("args", job.task, job.meta)).encode() == job.args
     except (msgspec.MsgspecError, ValueError, RecursionError, PayloadNotDecodable):
         return False
 
@@ -226,7 +226,7 @@ def note_text(codec: Codec | None, claim: Claim, text: str) -> str:
     return text if codec is None else _decode(codec, text, JobPart("note", claim.task, claim.meta))
 
 
-def opened(codec: Codec | None, job: Job) -> Job:
+def decode_job(codec: Codec | None, job: Job) -> Job:
     """A record with everything decoded; what cannot be decoded is shown as unreadable, with the reason."""
     if codec is None:
         return job
@@ -244,7 +244,7 @@ def opened_value(codec: Codec | None, value: Any, part: JobPart) -> Any:  # noqa
     """A stored value, decoded if it is an envelope. Never raises."""
     if codec is None or not isinstance(value, dict) or value.keys() != {ENVELOPE}:
         return value
-    return _readable(lambda: value_of(_decoded(codec, value[ENVELOPE], part)))
+    return _readable(lambda: value_of(_decode_text(codec, value[ENVELOPE], part)))
 
 
 def opened_errors(codec: Codec | None, errors: object, part: JobPart) -> object:
@@ -263,7 +263,7 @@ def _opened_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptEr
     if error.encoded is None:
         return error
     try:
-        said = _said.decode(_decoded(codec, error.encoded, part))
+        said = _said.decode(_decode_text(codec, error.encoded, part))
     except (PayloadNotDecodable, msgspec.MsgspecError) as failure:
         return msgspec.structs.replace(error, message=f"{ENCODED[:-1]}: {failure})")
     return msgspec.structs.replace(error, message=said.message, traceback=said.traceback, encoded=None)
@@ -273,18 +273,18 @@ class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str = msgspec.field(name=ENVELOPE)
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _ErrorText(msgspec.Struct, frozen=True):
     message: str
     traceback: str | None = None
 
 
 _envelope = msgspec.json.Decoder(_Envelope)
-_said = msgspec.json.Decoder(_Said)
+_said = msgspec.json.Decoder(_ErrorText)
 
 
 def _encode(codec: Codec, data: bytes, part: JobPart) -> bytes:
     """What is stored of arguments, a result or a note."""
-    stored = _encoded(codec, data, part)
+    stored = _encode_part(codec, data, part)
     if isinstance(stored, str):
         return msgspec.json.encode(_Envelope(stored))
     if part.kind == "args" and not stored.startswith(b"{"):
@@ -292,14 +292,14 @@ def _encode(codec: Codec, data: bytes, part: JobPart) -> bytes:
     return stored
 
 
-def _encoded(codec: Codec, data: bytes, part: JobPart) -> str | bytes:
+def _encode_part(codec: Codec, data: bytes, part: JobPart) -> str | bytes:
     """What the codec returns, checked to be storable."""
     try:
         stored = codec.encode(data, part)
         if isinstance(stored, str):
             return check_text("Codec.encode()", str(stored))
         if stored is not data:
-            stored = settled(stored)
+            stored = storable_json(stored)
             refuse_unstorable(stored)
     except KeyboardInterrupt:
         raise
@@ -319,7 +319,7 @@ def _with_encoded_error(codec: Codec, verdict: Verdict) -> Verdict:
 def _encoded_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptError:
     replaced = partial(msgspec.structs.replace, error)
     try:
-        stored = _encoded(codec, msgspec.json.encode(_Said(error.message, error.traceback)), part)
+        stored = _encode_part(codec, msgspec.json.encode(_ErrorText(error.message, error.traceback)), part)
         if not isinstance(stored, str):
             said = _said.decode(stored)
             return replaced(message=said.message, traceback=said.traceback)
@@ -339,10 +339,10 @@ def _decode(codec: Codec, stored: str, part: JobPart) -> str:
         text = _envelope.decode(stored).text
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return stored
-    return _decoded(codec, text, part)
+    return _decode_text(codec, text, part)
 
 
-def _decoded(codec: Codec, text: str, part: JobPart) -> str:
+def _decode_text(codec: Codec, text: str, part: JobPart) -> str:
     try:
         data = str(codec.decode(text, part), "utf-8")
     except KeyboardInterrupt:

@@ -76,10 +76,10 @@ def too_deep(value: object) -> bool:
 def text(value: str) -> str:
     """A string as Python source: in double quotes, unless others need fewer escapes. What cannot be printed is escaped."""
     quote = "'" if value.count('"') > value.count("'") else '"'
-    return quote + _UNQUOTED.sub(_escaped, value).replace(quote, f"\\{quote}") + quote
+    return quote + _UNQUOTED.sub(_escape, value).replace(quote, f"\\{quote}") + quote
 
 
-def _escaped(part: re.Match[str]) -> str:
+def _escape(part: re.Match[str]) -> str:
     return repr(part[0])[1:-1]
 
 

@@ -15,7 +15,7 @@ from pgqueue.values.payloads.storable import (
     has_line_ends,
     refuse_non_finite,
     refuse_unstorable,
-    settled,
+    storable_json,
 )
 
 SCHEDULE, SCHEDULED_FOR = "pgqueue_schedule", "pgqueue_scheduled_for"
@@ -32,19 +32,19 @@ def encode_meta(meta: Mapping[str, Any]) -> bytes:
             more than :data:`LARGEST` bytes.
     """
     if not isinstance(meta, Mapping) or not all(isinstance(name, str) for name in meta):
-        raise _refused(meta, "use a dict with strings as keys")
+        raise _refusal(meta, "use a dict with strings as keys")
     try:
         data = msgspec.json.encode(dict(meta))
         if has_line_ends(data):
-            data = settled(data)
+            data = storable_json(data)
         refuse_unstorable(data)
         msgspec.json.decode(data)
         if data.find(NULL) >= 0:
             refuse_non_finite(msgspec.to_builtins(dict(meta)))
     except (PayloadNotEncodable, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise _refused(meta, error) from error
+        raise _refusal(meta, error) from error
     if len(data) > LARGEST:
-        raise _refused(
+        raise _refusal(
             meta,
             f"it takes {len(data):,} bytes as JSON, more than {LARGEST:,}; "
             "store what is larger elsewhere and send a reference along",
@@ -52,7 +52,7 @@ def encode_meta(meta: Mapping[str, Any]) -> bytes:
     return data
 
 
-def _refused(meta: object, reason: object) -> InvalidOption:
+def _refusal(meta: object, reason: object) -> InvalidOption:
     try:
         shown = f"{meta!r:.60}"
     except (ValueError, RecursionError):  # numbers of over 4,300 digits, thousands of levels

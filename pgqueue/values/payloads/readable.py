@@ -23,7 +23,7 @@ def object_of(text: str | bytes) -> dict[str, Any]:
     found = value_of(text)
     if isinstance(found, str):  # what jsonb cannot hold, as pgqueue.as_jsonb() gives it
         return {UNREADABLE: found[:SHOWN]}
-    return found if isinstance(found, dict) else _shown(text)
+    return found if isinstance(found, dict) else _show_unreadable(text)
 
 
 def value_of(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -31,7 +31,7 @@ def value_of(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return _shown(text)
+        return _show_unreadable(text)
 
 
 def errors_of(text: str) -> tuple[AttemptError, ...]:
@@ -42,5 +42,5 @@ def errors_of(text: str) -> tuple[AttemptError, ...]:
         return (AttemptError(attempt=0, type=UNREADABLE, message=text[:SHOWN]),)
 
 
-def _shown(text: str | bytes) -> dict[str, Any]:
+def _show_unreadable(text: str | bytes) -> dict[str, Any]:
     return {UNREADABLE: (text if isinstance(text, str) else text.decode(errors="replace"))[:SHOWN]}

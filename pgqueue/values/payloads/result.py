@@ -108,7 +108,7 @@ def returned_by(function: Callable[..., Any], last: ReturnType | None = None) ->
     while isinstance(function, partial):
         function = function.func
     if isinstance(function, type):
-        return ReturnType(_making(function))
+        return ReturnType(_function_returning(function))
     if not inspect.isroutine(function):
         function = type(function).__call__
     function = getattr(function, "__func__", function)
@@ -119,7 +119,7 @@ def returned_by(function: Callable[..., Any], last: ReturnType | None = None) ->
     return last if last is not None and last.function is function else ReturnType(function)
 
 
-def _making(kind: type) -> Callable[[], Any]:
+def _function_returning(kind: type) -> Callable[[], Any]:
     """A function whose annotation says that it returns this type."""
 
     def made() -> None: ...

@@ -15,7 +15,7 @@ from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
 from pgqueue.values.hints import option_hint
-from pgqueue.values.payloads.arriving import watch_over
+from pgqueue.values.payloads.argument_check import watch_over
 from pgqueue.values.payloads.codec import ENVELOPE
 from pgqueue.values.payloads.models import refuse_models, remedy_for
 from pgqueue.values.payloads.storable import (
@@ -25,7 +25,7 @@ from pgqueue.values.payloads.storable import (
     has_line_ends,
     refuse_non_finite,
     refuse_unstorable,
-    settled,
+    storable_json,
 )
 
 DEFAULT_LIMIT = 1 << 20
@@ -118,7 +118,7 @@ class Signature:
                 payload = _at_defaults(payload, exact)
             data = self._encoder.encode(payload)
             if self._holds_raw or (self._is_open and has_line_ends(data)):
-                data = settled(data)
+                data = storable_json(data)
             if len(data) > SURELY_STORABLE or data.find(NUL) >= 0:  # short JSON pays for no call
                 refuse_unstorable(data)
             arrived = self._decoder.decode(data)
@@ -219,7 +219,7 @@ def encode_result(value: object) -> bytes | None:
     try:
         data = msgspec.json.encode(value, enc_hook=_encode_other)
         if isinstance(value, msgspec.Raw):  # JSON as it came, which has no NaN
-            data = settled(data)
+            data = storable_json(data)
         refuse_unstorable(data)
         if data.find(NULL) >= 0 and not isinstance(value, msgspec.Raw):
             refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other))

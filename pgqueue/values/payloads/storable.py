@@ -68,7 +68,7 @@ def has_line_ends(data: bytes) -> bool:
     return data.find(b"\n") >= 0 or data.find(b"\r") >= 0 or data.find(b"\t") >= 0
 
 
-def settled(data: bytes) -> bytes:
+def storable_json(data: bytes) -> bytes:
     """JSON of which a part was encoded elsewhere (``msgspec.Raw``), written as msgspec writes it.
 
     Raises:

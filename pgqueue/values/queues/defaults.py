@@ -1,6 +1,6 @@
 """What jobs have where neither their enqueue nor their task says it: the settings of their queue, or the package's.
 
-:class:`Known` is what a process remembers of them, for a second, so that an enqueue does not look them up.
+:class:`QueueCache` is what a process remembers of them, for a second, so that an enqueue does not look them up.
 """
 
 import time
@@ -61,14 +61,14 @@ class QueueDefaults:
         """
         default = self._of_queue.get(job.queue, PACKAGE)
         if default.drained and self._refuses:
-            raise drained(job.queue)
+            raise drained_error(job.queue)
         return (
             default.priority if job.priority is None else job.priority,
             default.max_attempts if job.max_attempts is None else job.max_attempts,
         )
 
 
-class Known:
+class QueueCache:
     """What a process remembers of queues that are not drained."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -146,7 +146,7 @@ class Known:
 MOST_REMEMBERED: Final = 10_000
 
 
-def drained(queue: str) -> QueueDrained:
+def drained_error(queue: str) -> QueueDrained:
     """The error that refuses a job."""
     return QueueDrained(
         f"queue {queue!r} is drained: it takes no new jobs; `pgqueue queues show` says who drained it and why, "

@@ -78,9 +78,9 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
         if "timeout" in values:
             values["timeout"] = as_limit("timeout", values["timeout"])
         if "keep_dead" in values:
-            values["keep_dead"] = _kept(values["keep_dead"])
+            values["keep_dead"] = _check_kept(values["keep_dead"])
         if "ageing" in values:
-            values["ageing"] = _ageing(values["ageing"])
+            values["ageing"] = _check_ageing(values["ageing"])
         if not isinstance(values.get("keep_history", True), bool):
             raise InvalidOption(
                 f"keep_history={values['keep_history']!r}: use True or False. The history is dropped by whole days of all "
@@ -168,14 +168,14 @@ class KnownQueue(msgspec.Struct, frozen=True, kw_only=True):
     settings: QueueSettings = NO_SETTINGS
 
 
-def _kept(value: Any) -> timedelta:  # noqa: ANN401 - what a caller gave
+def _check_kept(value: Any) -> timedelta:  # noqa: ANN401 - what a caller gave
     kept: timedelta = as_duration("keep_dead", value)
     if kept < timedelta(0):
         raise InvalidOption(f"keep_dead={value!r}: use zero or more")
     return kept
 
 
-def _ageing(value: Any) -> timedelta:  # noqa: ANN401 - what a caller gave
+def _check_ageing(value: Any) -> timedelta:  # noqa: ANN401 - what a caller gave
     every: timedelta = as_duration("ageing", value)
     if not timedelta(seconds=1) <= every <= LONGEST_AGEING:
         raise InvalidOption(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
 from typing import Any, Final, TypeAlias, TypeVar
 
-from pgqueue.values.queues.serving import Serving
+from pgqueue.values.queues.served_queues import ServedQueues
 
 T = TypeVar("T")
 MOST_ASKED: Final = 100
@@ -100,7 +100,7 @@ class Shares:
             self._empty &= self._passes.keys()
 
 
-class Strict:
+class StrictOrder:
     """A queue gives only what those before it leave."""
 
     def __init__(self, place: Callable[[str], tuple[int, str]]) -> None:
@@ -130,7 +130,7 @@ class Strict:
         """Nothing is remembered."""
 
 
-Split: TypeAlias = Shares | Strict
+Split: TypeAlias = Shares | StrictOrder
 
 
 def in_turn(split: Split, claims: Iterable[T], queue_of: Callable[[T], str]) -> list[T]:
@@ -145,7 +145,7 @@ def in_turn(split: Split, claims: Iterable[T], queue_of: Callable[[T], str]) -> 
     return [one for _, _, one in turns]
 
 
-def split_of(served: Serving, first: Callable[[int], float] = lambda _: 0.0) -> Split | None:
+def split_of(served: ServedQueues, first: Callable[[int], float] = lambda _: 0.0) -> Split | None:
     """How a worker divides its room among its queues; None: equally.
 
     Args:
@@ -154,4 +154,4 @@ def split_of(served: Serving, first: Callable[[int], float] = lambda _: 0.0) -> 
     """
     if served.is_plain:
         return None
-    return Strict(served.place) if served.strict else Shares(served.weight, first)
+    return StrictOrder(served.place) if served.strict else Shares(served.weight, first)

@@ -66,7 +66,7 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     unknown_since: datetime | None = None
 
 
-class UnknownTask(msgspec.Struct, frozen=True):
+class UnknownTaskJobs(msgspec.Struct, frozen=True):
     """Jobs of a task that no worker knew when they came to their turn: the fields of ``sql/insight/unknown_tasks.sql``, in its order.
 
     Attributes:
@@ -82,7 +82,7 @@ class UnknownTask(msgspec.Struct, frozen=True):
     since: datetime
 
 
-class Head(msgspec.Struct, frozen=True):
+class QueueHead(msgspec.Struct, frozen=True):
     """A queue that has ready jobs: the fields of ``sql/insight/standing_heads.sql``, in its order."""
 
     queue: str
@@ -90,7 +90,7 @@ class Head(msgspec.Struct, frozen=True):
     ready: int
 
 
-class Sample(msgspec.Struct, frozen=True):
+class StandingSample(msgspec.Struct, frozen=True):
     """Jobs on the sampled pages: the fields of ``sql/insight/standing_sample.sql``, in its order."""
 
     queue: str
@@ -106,13 +106,13 @@ def share(pages: int, sampled: int, *, whole: int) -> float:
 def standings(
     *,
     now: datetime,
-    heads: Iterable[Head],
-    samples: Iterable[Sample],
+    heads: Iterable[QueueHead],
+    samples: Iterable[StandingSample],
     live_percent: float,
     dead_percent: float,
     rates: Mapping[str, float],
     known: Iterable[KnownQueue],
-    unknown: Sequence[UnknownTask] = (),
+    unknown: Sequence[UnknownTaskJobs] = (),
 ) -> list[QueueStanding]:
     """Every queue that was met, in the order of names.
 
@@ -137,7 +137,7 @@ def standings(
             numbers[head.queue]["ready"] = head.ready
         elif numbers[head.queue].get("ready", 0) < COUNTED:
             numbers[head.queue]["ready"] = COUNTED
-    unknown_of: dict[str, list[UnknownTask]] = defaultdict(list)
+    unknown_of: dict[str, list[UnknownTaskJobs]] = defaultdict(list)
     for task in unknown:
         unknown_of[task.queue].append(task)
         numbers[task.queue]["scheduled"] = max(task.jobs, numbers[task.queue].get("scheduled", 0))
@@ -152,14 +152,14 @@ def standings(
             unknown=sum(task.jobs for task in unknown_of[queue]),
             unknown_tasks=tuple(sorted(task.task for task in unknown_of[queue])),
             unknown_since=min((task.since for task in unknown_of[queue]), default=None),
-            **_stored(rows.get(queue), queue),
+            **_stored_fields(rows.get(queue), queue),
             **dict[str, Any]({state: numbers[queue].get(state, 0) for state in WAITING}),
         )
         for queue in sorted({*numbers, *rates, *rows})
     ]
 
 
-def _stored(row: KnownQueue | None, queue: str) -> dict[str, Any]:
+def _stored_fields(row: KnownQueue | None, queue: str) -> dict[str, Any]:
     return msgspec.structs.asdict(row or KnownQueue(queue=queue))
 
 

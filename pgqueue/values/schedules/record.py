@@ -10,7 +10,7 @@ import msgspec
 from pgqueue.values.schedules.schedule import Timing
 
 
-class Change(StrEnum):
+class ScheduleChange(StrEnum):
     """What became of a schedule that was to be stored."""
 
     ADDED = "added"
@@ -72,7 +72,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return "active" if self.next is not None else "ended"
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleRun(msgspec.Struct, frozen=True, kw_only=True):
     """A tick that was decided on.
 
     Attributes:
@@ -108,10 +108,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     taken: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, changes: Mapping[str, Change], removed: Iterable[str]) -> Self:
+    def of(cls, changes: Mapping[str, ScheduleChange], removed: Iterable[str]) -> Self:
         """What became of each by its name, sorted by what it is."""
         added, changed, taken = (
             tuple(name for name, change in changes.items() if change is kind)
-            for kind in (Change.ADDED, Change.CHANGED, Change.TAKEN)
+            for kind in (ScheduleChange.ADDED, ScheduleChange.CHANGED, ScheduleChange.TAKEN)
         )
         return cls(added=added, changed=changed, removed=tuple(sorted(removed)), taken=taken)

@@ -1,7 +1,7 @@
 """When a schedule's ticks are: cron expressions in a time zone, intervals, single instants. Pure: the instant is given.
 
 A rule answers two questions, :meth:`Rule.after` and :meth:`Rule.before`, with ticks in UTC. What becomes of a tick that was
-missed is decided in :mod:`pgqueue.values.schedules.due`, and how a schedule is stored in :mod:`pgqueue.store.schedules.schedules`.
+missed is decided in :mod:`pgqueue.values.schedules.due_ticks`, and how a schedule is stored in :mod:`pgqueue.store.schedules.schedules`.
 
 ``cronsim`` parses expressions and finds the wall times that match; it is imported when the first expression is met. What
 a clock change does to the wall times is decided here. The time line is cut into segments of one UTC offset
@@ -58,7 +58,7 @@ FIELDS = {
 """What the parser calls each field: its place, its name and its values."""
 
 
-class Note(StrEnum):
+class ClockChange(StrEnum):
     """What a clock change does to a tick."""
 
     SHIFTED = "shifted: this time does not exist"
@@ -69,7 +69,7 @@ class Note(StrEnum):
     REPEATED = "not again: the clock has gone back"
 
 
-NOT_RUN = frozenset({Note.SKIPPED, Note.REPEATED})
+NOT_RUN = frozenset({ClockChange.SKIPPED, ClockChange.REPEATED})
 
 
 class Tick(NamedTuple):
@@ -83,7 +83,7 @@ class Tick(NamedTuple):
 
     at: datetime
     wall: datetime
-    note: Note | None = None
+    note: ClockChange | None = None
 
     @property
     def runs(self) -> bool:
@@ -219,11 +219,11 @@ class Cron:
                 yield Tick(segment.instant(wall), wall, self._note(segment, wall))
         return None
 
-    def _note(self, segment: Segment, wall: datetime) -> Note | None:
+    def _note(self, segment: Segment, wall: datetime) -> ClockChange | None:
         if wall < segment.wall(segment.start) + max(segment.before - segment.offset, timedelta(0)):
-            return Note.SECOND if self.repeat == "twice" else Note.REPEATED
+            return ClockChange.SECOND if self.repeat == "twice" else ClockChange.REPEATED
         if wall >= segment.wall(segment.end) - max(segment.offset - segment.behind, timedelta(0)):
-            return Note.FIRST if self.repeat == "twice" else Note.ONCE
+            return ClockChange.FIRST if self.repeat == "twice" else ClockChange.ONCE
         return None
 
     def _in_gap(self, segment: Segment) -> Tick | None:
@@ -234,7 +234,7 @@ class Cron:
         wall = next(self._walls(first - (segment.offset - segment.before) - SECOND), None)
         if wall is None or wall >= first:
             return None
-        return Tick(segment.start, wall, Note.SHIFTED if self.gap == "shift" else Note.SKIPPED)
+        return Tick(segment.start, wall, ClockChange.SHIFTED if self.gap == "shift" else ClockChange.SKIPPED)
 
     def _walls(self, wall: datetime, *, reverse: bool = False) -> Iterator[datetime]:
         """The matching wall times after one, or before one; none in fifty years ends it."""

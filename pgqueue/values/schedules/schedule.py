@@ -1,6 +1,6 @@
 """A schedule: its options, checked.
 
-When ticks are is decided in :mod:`pgqueue.values.schedules.rule`, which of them a look fires in :mod:`pgqueue.values.schedules.due`; how a
+When ticks are is decided in :mod:`pgqueue.values.schedules.rule`, which of them a look fires in :mod:`pgqueue.values.schedules.due_ticks`; how a
 schedule is stored in :mod:`pgqueue.store.schedules.schedules`.
 """
 

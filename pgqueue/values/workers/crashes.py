@@ -61,7 +61,7 @@ class Crashes:
 DEFAULT_CRASHES = Crashes()
 
 
-class Begun(msgspec.Struct, frozen=True):
+class CrashCount(msgspec.Struct, frozen=True):
     """What the database says when an attempt of a suspect starts.
 
     Attributes:
@@ -87,8 +87,8 @@ def as_crashes(given: Crashes | int | None) -> Crashes:
     return Crashes(given)
 
 
-def crashed(
-    claim: Claim, begun: Begun, seconds: float | None, how: str = "", memory: int | None = None
+def crash_verdict(
+    claim: Claim, begun: CrashCount, seconds: float | None, how: str = "", memory: int | None = None
 ) -> Died:
     """The verdict on a job that has killed too many workers.
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import msgspec
 
-from pgqueue.values.workers.lease import spoken
+from pgqueue.values.workers.lease import duration_text
 
 BLOCKED_FOR_LONG = 30.0
 """Seconds: as long as the lease of a worker, by default."""
@@ -38,7 +38,7 @@ class BlockedLoop(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """Like ``for 45 s by task shop.report (job 12) at /srv/shop/jobs.py:31 in report``."""
         what = f"asyncio task {self.task}" if self.job is None else f"task {self.task} (job {self.job})"
-        return f"for {spoken(self.seconds)} by {what} at {self.where}"
+        return f"for {duration_text(self.seconds)} by {what} at {self.where}"
 
 
 class WorkerHealth(msgspec.Struct, frozen=True):
@@ -169,7 +169,7 @@ def not_ready(now: Vitals) -> tuple[str, ...]:
         return ("it stops",)
     said = [] if now.beats else ["the thread that renews its lease has ended"]
     if now.renewed >= now.lease:
-        said.append(f"its lease has not been renewed for {spoken(now.renewed)}")
+        said.append(f"its lease has not been renewed for {duration_text(now.renewed)}")
     if now.blocked is not None:
         said.append(f"its event loop has been blocked {now.blocked}")
     elif now.looked > now.look_within:
@@ -180,11 +180,11 @@ def not_ready(now: Vitals) -> tuple[str, ...]:
 
 
 def _not_looked(seconds: float) -> str:
-    return f"it has claimed no job, and asked for none, for {spoken(seconds)}; it opens its connection again"
+    return f"it has claimed no job, and asked for none, for {duration_text(seconds)}; it opens its connection again"
 
 
 def _not_listening(seconds: float) -> str:
-    return f"notifications have not arrived for {spoken(seconds)}; it looks for jobs at every poll, and listens again"
+    return f"notifications have not arrived for {duration_text(seconds)}; it looks for jobs at every poll, and listens again"
 
 
 def storable(text: str, *, end: bool = False) -> str:

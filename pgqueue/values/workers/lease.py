@@ -27,7 +27,7 @@ def spoken_bytes(number: int) -> str:
     return f"{number / 10**6:,.0f} MB" if number < 10**10 else f"{number / 10**9:,.1f} GB"
 
 
-def spoken(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A length of time with its unit, with about three digits."""
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:

@@ -57,7 +57,7 @@ class Bounds(msgspec.Struct, frozen=True):
         return max(self.minimum, min(size, self.maximum))
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker measured in the last second.
 
     Attributes:
@@ -92,7 +92,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def next_size(now: Load, size: int, bounds: Bounds) -> int:
+def next_size(now: WorkerLoad, size: int, bounds: Bounds) -> int:
     """How many slots to have for the next second.
 
     Args:

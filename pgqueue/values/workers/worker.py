@@ -23,7 +23,7 @@ CANNOT_RESTART = (
 )
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is asked to do; what is None is not asked.
 
     Attributes:
@@ -50,7 +50,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         return "set"
 
 
-class Doing(msgspec.Struct, frozen=True):
+class WorkerReport(msgspec.Struct, frozen=True):
     """What a worker says with a heartbeat that it does.
 
     Attributes:
@@ -104,7 +104,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     supervised: bool = False
     blocked_since: datetime | None = None
     not_looked: float | None = None
-    asked: Ask = Ask()
+    asked: WorkerRequest = WorkerRequest()
     answer: str | None = None
 
     @property
@@ -142,7 +142,7 @@ class Steered(msgspec.Struct, frozen=True):
     refused: tuple[str, ...] = ()
 
 
-def chosen(which: str, known: Sequence[WorkerStatus], ask: Ask) -> Steered:
+def choose_workers(which: str, known: Sequence[WorkerStatus], ask: WorkerRequest) -> Steered:
     """Which workers a name means, and whether they can do what is asked.
 
     Args:
@@ -187,19 +187,19 @@ def find(which: str, known: Sequence[WorkerStatus]) -> WorkerStatus:
         return found[0]
     if found:
         raise InvalidOption(
-            f"worker {which!r:.80} may be any of {_listed(found)}: give more characters of the id"
+            f"worker {which!r:.80} may be any of {_list_workers(found)}: give more characters of the id"
         )
-    there = f"there are {_listed(known)}" if known else "no worker is known"
+    there = f"there are {_list_workers(known)}" if known else "no worker is known"
     raise UnknownWorker(f"there is no worker {which!r:.80}; {there}; `pgqueue workers list` shows them")
 
 
-def _cannot(worker: WorkerStatus, ask: Ask) -> str | None:
+def _cannot(worker: WorkerStatus, ask: WorkerRequest) -> str | None:
     if not worker.listens:
         return "it is a take, and cannot be asked; signal its process"
     return CANNOT_RESTART if ask.end == "restart" and not worker.supervised else None
 
 
-def _listed(workers: Iterable[WorkerStatus]) -> str:
+def _list_workers(workers: Iterable[WorkerStatus]) -> str:
     names = [str(one) for one in workers]
     more = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

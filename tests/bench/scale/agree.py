@@ -49,7 +49,7 @@ class Exact(msgspec.Struct, frozen=True):
     run: list[float] | None
 
 
-class Sketched(NamedTuple):
+class SketchedHour(NamedTuple):
     """A row of the pipeline's hours, without its key.
 
     Attributes:
@@ -89,7 +89,7 @@ class Agreement:
         return not self.miscounted and not self.lost and self.missed <= MAY_MISS * max(self.percentiles, 1)
 
 
-def compare(exact: Iterable[Exact], sketched: Mapping[Key, Sketched]) -> Agreement:
+def compare(exact: Iterable[Exact], sketched: Mapping[Key, SketchedHour]) -> Agreement:
     """Compare the pipeline's roll-up with an exact one, made with :data:`RANKS`."""
     examples: list[str] = []
     seen: set[Key] = set()

@@ -17,7 +17,7 @@ import click
 import msgspec
 from bench.plots import COLOURS, INK, STYLE, short
 from bench.scale.measure import parent
-from bench.scale.scale import Ground, Scaled, Step
+from bench.scale.scale import ScaleResult, ScaleSetup, TimedStep
 from bench.scale.scale import scale as measure
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ BYTES_A_ROW = 600
 """Disk space that a row needs for a time: in the tables, the write-ahead log and the lake."""
 
 
-class Figures(msgspec.Struct, frozen=True):
+class ScaleFigures(msgspec.Struct, frozen=True):
     """The contents of ``figures.json``.
 
     Attributes:
@@ -62,7 +62,7 @@ class Figures(msgspec.Struct, frozen=True):
     pgqueue: str
     spark: str
     cores: int
-    sizes: list[Scaled]
+    sizes: list[ScaleResult]
 
 
 def sizes(value: str) -> list[int]:
@@ -134,7 +134,7 @@ def scale(
         click.get_current_context().exit(1)
 
 
-def _measured(given: str | None, wishes: Sequence[Wish], out: Path | None) -> Figures:
+def _measured(given: str | None, wishes: Sequence[Wish], out: Path | None) -> ScaleFigures:
     """Measure each size in turn; the figures so far are in the folder as soon as a size has ended."""
     date = datetime.now(UTC).isoformat(timespec="seconds")
     with ExitStack() as opened, end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
@@ -142,7 +142,7 @@ def _measured(given: str | None, wishes: Sequence[Wish], out: Path | None) -> Fi
         _require_room(folder, max(wish.rows for wish in wishes))
         dsn = given or opened.enter_context(embedded_server())
         progress = opened.enter_context(bar(STEPS * len(wishes)))
-        found: list[Scaled] = []
+        found: list[ScaleResult] = []
         for wish in wishes:
             place = folder / str(len(found))
 
@@ -151,16 +151,16 @@ def _measured(given: str | None, wishes: Sequence[Wish], out: Path | None) -> Fi
 
             with _database(dsn) as database:
                 server = None if given else _server(database)
-                ground = Ground(session(), database, place, server)
+                ground = ScaleSetup(session(), database, place, server)
                 found.append(measure(ground, replace(wish, until=last_closed_day(database)), tell))
             shutil.rmtree(place)
-            figures = Figures(date, __version__, session().version, os.cpu_count() or 1, found)
+            figures = ScaleFigures(date, __version__, session().version, os.cpu_count() or 1, found)
             if out is not None:
                 _keep(figures, out / "figures.json")
         return figures
 
 
-def _keep(figures: Figures, file: Path) -> None:
+def _keep(figures: ScaleFigures, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
 
@@ -192,7 +192,7 @@ def _require_room(folder: Path, rows: int) -> None:
         )
 
 
-def _show(found: Sequence[Scaled]) -> None:
+def _show(found: Sequence[ScaleResult]) -> None:
     rows = [
         (
             f"{size.rows:,}",
@@ -214,7 +214,7 @@ def _show(found: Sequence[Scaled]) -> None:
         )
 
 
-def draw(sizes: Sequence[Scaled], folder: Path) -> Iterator[Path]:
+def draw(sizes: Sequence[ScaleResult], folder: Path) -> Iterator[Path]:
     """Draw the steps' times by size; yields the files as they are written."""
     yield _drawn(folder / "pipeline.svg", sizes, PIPELINE, "seconds", lambda step: step.seconds)
     yield _drawn(folder / "engines.svg", sizes, SAME, "seconds", lambda step: step.seconds)
@@ -222,7 +222,11 @@ def draw(sizes: Sequence[Scaled], folder: Path) -> Iterator[Path]:
 
 
 def _drawn(
-    path: Path, sizes: Sequence[Scaled], names: Sequence[str], unit: str, of: Callable[[Step], float]
+    path: Path,
+    sizes: Sequence[ScaleResult],
+    names: Sequence[str],
+    unit: str,
+    of: Callable[[TimedStep], float],
 ) -> Path:
     with rc_context(STYLE):
         sheet = Figure(figsize=(6.4, 3.6), layout="constrained")

@@ -1,6 +1,6 @@
 """The same roll-up with DuckDB, over the lake's Parquet files, in a separate process, so that its memory is measured alone.
 
-Run as a program it reads a :class:`Task` as JSON, and writes an :class:`Answer`. Hours are
+Run as a program it reads a :class:`DuckdbTask` as JSON, and writes an :class:`DuckdbAnswer`. Hours are
 counted from 1970, because DuckDB returns times with a zone only where pytz is installed.
 """
 
@@ -32,14 +32,14 @@ from (
 group by all"""
 
 
-class Task(msgspec.Struct, frozen=True):
+class DuckdbTask(msgspec.Struct, frozen=True):
     """What to compute: the files, and the ranks of the percentiles."""
 
     files: list[str]
     ranks: list[float]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class DuckdbAnswer(msgspec.Struct, frozen=True):
     """DuckDB's rows, and the seconds it took, without its start."""
 
     rows: list[Exact]
@@ -57,20 +57,20 @@ def start() -> "subprocess.Popen[bytes]":
     )
 
 
-def finish(process: "subprocess.Popen[bytes]", files: Sequence[str], ranks: Sequence[float]) -> Answer:
+def finish(process: "subprocess.Popen[bytes]", files: Sequence[str], ranks: Sequence[float]) -> DuckdbAnswer:
     """Send the task, and wait for the answer."""
-    out, _ = process.communicate(msgspec.json.encode(Task(list(files), list(ranks))))
+    out, _ = process.communicate(msgspec.json.encode(DuckdbTask(list(files), list(ranks))))
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, process.args)
-    return msgspec.json.decode(out, type=Answer)
+    return msgspec.json.decode(out, type=DuckdbAnswer)
 
 
-def _answer(task: Task) -> Answer:
+def _answer(task: DuckdbTask) -> DuckdbAnswer:
     connection = duckdb.connect()
     since = perf_counter()
     rows = connection.execute(ROLLUP, {"files": task.files, "ranks": task.ranks}).fetchall()
     seconds = perf_counter() - since
-    return Answer([_exact(row) for row in rows], seconds, duckdb.__version__)
+    return DuckdbAnswer([_exact(row) for row in rows], seconds, duckdb.__version__)
 
 
 def _exact(row: Sequence[Any]) -> Exact:
@@ -80,5 +80,5 @@ def _exact(row: Sequence[Any]) -> Exact:
 
 if __name__ == "__main__":
     sys.stdout.buffer.write(
-        msgspec.json.encode(_answer(msgspec.json.decode(sys.stdin.buffer.read(), type=Task)))
+        msgspec.json.encode(_answer(msgspec.json.decode(sys.stdin.buffer.read(), type=DuckdbTask)))
     )

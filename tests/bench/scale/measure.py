@@ -12,7 +12,7 @@ EVERY = 0.2
 PROC = Path("/proc")
 
 
-class Took(NamedTuple):
+class StepUsage(NamedTuple):
     """The time and the memory of a step.
 
     Attributes:
@@ -25,7 +25,7 @@ class Took(NamedTuple):
     megabytes: int
 
 
-def measured(step: Callable[[], T], *, root: int | None = None) -> tuple[T, Took]:
+def measure_step(step: Callable[[], T], *, root: int | None = None) -> tuple[T, StepUsage]:
     """Run a step, and measure the memory of processes meanwhile.
 
     Args:
@@ -51,7 +51,7 @@ def measured(step: Callable[[], T], *, root: int | None = None) -> tuple[T, Took
     finally:
         over.set()
         watching.join()
-    return result, Took(seconds, peak // 1000)
+    return result, StepUsage(seconds, peak // 1000)
 
 
 def memory(root: int) -> int:

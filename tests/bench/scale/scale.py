@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from bench.scale import in_duckdb
-from bench.scale.agree import MIDDLES, RANKS, Agreement, Exact, Key, Sketched, compare
-from bench.scale.measure import Took, measured
+from bench.scale.agree import MIDDLES, RANKS, Agreement, Exact, Key, SketchedHour, compare
+from bench.scale.measure import StepUsage, measure_step
 from pyspark.sql import Row, SparkSession
 
 from pgqueue.spark.config import Config, Slo
@@ -34,7 +34,7 @@ ASKED = ("p50", "p90", "p99")
 CONFIG = Config(tenant="$.tenant", slos=(Slo(queue="mail", wait=timedelta(seconds=30), objective=0.99),))
 
 
-class Step(msgspec.Struct, frozen=True):
+class TimedStep(msgspec.Struct, frozen=True):
     """A step that was timed.
 
     Attributes:
@@ -48,7 +48,7 @@ class Step(msgspec.Struct, frozen=True):
     megabytes: int
 
 
-class Scaled(msgspec.Struct, frozen=True, kw_only=True):
+class ScaleResult(msgspec.Struct, frozen=True, kw_only=True):
     """The measurements at one size.
 
     Attributes:
@@ -67,7 +67,7 @@ class Scaled(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     days: int
     skew: float | None
-    steps: list[Step]
+    steps: list[TimedStep]
     lake_files: int
     lake_bytes: int
     groups: int
@@ -80,7 +80,7 @@ class Scaled(msgspec.Struct, frozen=True, kw_only=True):
         return next((step.seconds for step in self.steps if step.name == name), None)
 
 
-class Ground(NamedTuple):
+class ScaleSetup(NamedTuple):
     """Where to measure.
 
     Attributes:
@@ -96,7 +96,7 @@ class Ground(NamedTuple):
     server: int | None
 
 
-def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: None) -> Scaled:
+def scale(ground: ScaleSetup, wish: Wish, told: Callable[[str], object] = lambda _: None) -> ScaleResult:
     """Measure everything at one size.
 
     Args:
@@ -105,12 +105,12 @@ def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: 
         told: called with the name of each step before it runs.
     """
     lake = Lake(ground.place)
-    steps: list[Step] = []
+    steps: list[TimedStep] = []
 
     def timed(name: str, do: Callable[[], T], *, root: int | None = None) -> T:
         told(name)
-        result, took = measured(do, root=root)
-        steps.append(Step(name, round(took.seconds, 3), took.megabytes))
+        result, took = measure_step(do, root=root)
+        steps.append(TimedStep(name, round(took.seconds, 3), took.megabytes))
         return result
 
     timed("generate", lambda: generate(ground.database, wish), root=ground.server)
@@ -122,10 +122,10 @@ def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: 
     answers = {"pipeline": _of_lake(lake, ground.spark), "Spark": by_spark}
     told("same in DuckDB")
     answer, took = _by_duckdb([str(ground.place / file.path) for file in files])
-    steps.append(Step("same in DuckDB", round(answer.seconds, 3), took.megabytes))
+    steps.append(TimedStep("same in DuckDB", round(answer.seconds, 3), took.megabytes))
     answers["DuckDB"] = _as_sketched(answer.rows)
     agreed = {name: compare(in_sql, rows) for name, rows in answers.items()}
-    return Scaled(
+    return ScaleResult(
         rows=wish.rows,
         days=wish.days,
         skew=wish.skew,
@@ -154,7 +154,7 @@ def by_sql(database: Database, ranks: Sequence[float]) -> list[Exact]:
     ]
 
 
-def _pipeline(ground: Ground, lake: Lake) -> Iterator[tuple[str, Callable[[], object]]]:
+def _pipeline(ground: ScaleSetup, lake: Lake) -> Iterator[tuple[str, Callable[[], object]]]:
     """The steps of a user's pipeline."""
     spark, database = ground.spark, ground.database
     yield "export", lambda: export(spark, database, lake)
@@ -162,7 +162,7 @@ def _pipeline(ground: Ground, lake: Lake) -> Iterator[tuple[str, Callable[[], ob
     yield "rollup", lambda: rollup(spark, database, lake, CONFIG)
 
 
-def _by_spark(lake: Lake, spark: SparkSession) -> dict[Key, Sketched]:
+def _by_spark(lake: Lake, spark: SparkSession) -> dict[Key, SketchedHour]:
     """The same roll-up with Spark's sketches, read from the lake."""
     engine = InSpark(lake, spark)
     none = engine.small(PROMISES.empty_table())
@@ -170,36 +170,36 @@ def _by_spark(lake: Lake, spark: SparkSession) -> dict[Key, Sketched]:
     names = [f"{what}_{name}" for what in ("wait", "run") for name in ASKED]
     judged = engine.run("judged", sums=own, promises=none)
     found = judged.selectExpr("queue", "task", "unix_seconds(hour) as hour", *COUNTED, *names)
-    return {_key(row): _sketched(row) for row in found.toLocalIterator()}
+    return {_key(row): _sketched_hour(row) for row in found.toLocalIterator()}
 
 
-def _of_lake(lake: Lake, spark: SparkSession) -> dict[Key, Sketched]:
+def _of_lake(lake: Lake, spark: SparkSession) -> dict[Key, SketchedHour]:
     """The pipeline's roll-up, without hours in which no job ended: the other answers lack these."""
     names = [f"{what}_{name}" for what in ("wait", "run") for name in ASKED]
     hours = lake.day_table(spark, "rollup/hours").where("jobs > 0")
     found = hours.selectExpr("queue", "task", "unix_seconds(hour) as hour", *COUNTED, *names)
-    return {_key(row): _sketched(row) for row in found.collect()}
+    return {_key(row): _sketched_hour(row) for row in found.collect()}
 
 
-def _by_duckdb(files: Sequence[str]) -> tuple[in_duckdb.Answer, Took]:
+def _by_duckdb(files: Sequence[str]) -> tuple[in_duckdb.DuckdbAnswer, StepUsage]:
     with in_duckdb.start() as process:
-        return measured(lambda: in_duckdb.finish(process, files, RANKS), root=process.pid)
+        return measure_step(lambda: in_duckdb.finish(process, files, RANKS), root=process.pid)
 
 
-def _as_sketched(rows: Iterable[Exact]) -> dict[Key, Sketched]:
+def _as_sketched(rows: Iterable[Exact]) -> dict[Key, SketchedHour]:
     """Exact percentiles, as answers to compare."""
     return {
-        (row.queue, row.task, row.hour): Sketched(
+        (row.queue, row.task, row.hour): SketchedHour(
             row.counts, row.wait and row.wait[MIDDLES], row.run and row.run[MIDDLES]
         )
         for row in rows
     }
 
 
-def _sketched(row: Row) -> Sketched:
+def _sketched_hour(row: Row) -> SketchedHour:
     values: dict[str, Any] = row.asDict()
     waits, runs = ([values[f"{what}_{name}"] for name in ASKED] for what in ("wait", "run"))
-    return Sketched(
+    return SketchedHour(
         tuple(values[name] for name in COUNTED),
         None if waits[0] is None else waits,
         None if runs[0] is None else runs,

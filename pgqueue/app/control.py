@@ -1,0 +1,334 @@
+"""What operators change: ``queue.control``. What they look at is ``queue.insight``.
+
+What settings mean and which hold is decided in :mod:`pgqueue.values.queues.settings`, what is stored in
+:mod:`pgqueue.store.queues.queues`, what is done to many jobs in :mod:`pgqueue.app.bulk`.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any, TypedDict, Unpack
+
+from pgqueue.app import stacks
+from pgqueue.app.bulk import (
+    BulkQueue,
+    DeadSelection,
+    LiveSelection,
+    OnProgress,
+    ago_on,
+    checked_filter,
+    go_on,
+)
+from pgqueue.app.limits import LimitControl
+from pgqueue.app.operator import operator_name
+from pgqueue.app.stacks import WITHIN
+from pgqueue.errors import Duration, InvalidOption, as_limit
+from pgqueue.store import audit
+from pgqueue.store.bulk import bulk
+from pgqueue.store.insight import series
+from pgqueue.store.jobs import control
+from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
+from pgqueue.store.plan import Plan
+from pgqueue.store.queues import queues
+from pgqueue.values.bulk.filter import DeadCriteria, LiveCriteria
+from pgqueue.values.bulk.operation import BulkResult
+from pgqueue.values.jobs.options import check_one_queue
+from pgqueue.values.queues.settings import Existing, QueueSettings, WhenFull
+from pgqueue.values.workers.stack import Stack
+
+
+class QueueSettingOptions(TypedDict, total=False):
+    """Settings of a queue.
+
+    Attributes:
+        priority: of jobs whose enqueue and task name none.
+        max_attempts: of jobs whose enqueue and task name none.
+        timeout: how long an attempt may take whose task names no timeout; seconds, or a timedelta.
+        keep_history: False: jobs that succeed are not kept.
+        keep_dead: for how long its dead jobs are kept; seconds, or a timedelta.
+        backlog: from how many ready jobs on it is full, 1…1,000,000.
+        when_full: ``refuse``: an enqueue to a full queue raises ``BacklogFull``; ``warn``, as without a value: it logs a warning.
+        ageing: the wait that is worth one priority; seconds, or a timedelta.
+        ageing_to: the highest priority that waiting jobs get so, 1…100; 100 where nothing is said.
+    """
+
+    priority: int
+    max_attempts: int
+    timeout: Duration
+    keep_history: bool
+    keep_dead: Duration
+    backlog: int
+    when_full: WhenFull
+    ageing: Duration
+    ageing_to: int
+
+
+class QueueControl:
+    """What an operator changes. The audit, ``queue.insight.audit()``, tells who did what. Each method has an awaited twin with an ``a``.
+
+    Attributes:
+        limits: changes the limits of tasks and queues.
+    """
+
+    def __init__(self, queue: BulkQueue) -> None:
+        """Steer the queues of this app."""
+        self._queue = queue
+        self.limits = LimitControl(queue)
+
+    def declare(
+        self,
+        queue: str,
+        *,
+        existing: Existing = "keep",
+        by: str | None = None,
+        **settings: Unpack[QueueSettingOptions],
+    ) -> QueueSettings:
+        """Give a queue its settings (:class:`QueueSettingOptions`), all of them: those that are left out have no value.
+
+        Args:
+            queue: its name.
+            existing: what is done if it has other settings: ``keep`` leaves them, ``replace`` stores these, ``fail`` raises
+                an error and changes nothing.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            What holds now.
+
+        Raises:
+            InvalidOption: a value is out of its range.
+            UnknownQueue: it is not one of the declared names.
+            QueueExists: it has other settings, and ``existing`` is ``fail``.
+        """
+        return self._queue.database.run(self._declaring(queue, existing, by, settings))
+
+    async def adeclare(
+        self,
+        queue: str,
+        *,
+        existing: Existing = "keep",
+        by: str | None = None,
+        **settings: Unpack[QueueSettingOptions],
+    ) -> QueueSettings:
+        """As :meth:`declare`, awaited."""
+        return await self._queue.database.arun(self._declaring(queue, existing, by, settings))
+
+    def set(
+        self,
+        queue: str,
+        *,
+        unset: Collection[str] = (),
+        by: str | None = None,
+        **settings: Unpack[QueueSettingOptions],
+    ) -> QueueSettings:
+        """Change some settings (:class:`QueueSettingOptions`) of a queue; the others stay.
+
+        Args:
+            queue: its name.
+            unset: the names of settings to take away.
+            by: as for :meth:`declare`.
+
+        Returns:
+            What holds now.
+
+        Raises:
+            InvalidOption: a value is out of its range, or a setting is given and taken away.
+            UnknownQueue: it is not one of the declared names.
+        """
+        return self._queue.database.run(self._setting(queue, unset, by, settings))
+
+    async def aset(
+        self,
+        queue: str,
+        *,
+        unset: Collection[str] = (),
+        by: str | None = None,
+        **settings: Unpack[QueueSettingOptions],
+    ) -> QueueSettings:
+        """As :meth:`set`, awaited."""
+        return await self._queue.database.arun(self._setting(queue, unset, by, settings))
+
+    def pause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """Stop queues from being claimed from, by every worker, until they are resumed; what runs goes on.
+
+        Args:
+            queue: a name, or a pattern such as ``mail-*``: then the queues that there are now, not later ones.
+            why: why, for people to read.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: it was paused, or no queue matches.
+        """
+        return bool(self._queue.database.run(queues.pause(queue, why=why, by=operator_name(by))))
+
+    async def apause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """As :meth:`pause`, awaited."""
+        return bool(await self._queue.database.arun(queues.pause(queue, why=why, by=operator_name(by))))
+
+    def resume(self, queue: str, *, by: str | None = None) -> bool:
+        """Let queues be claimed from again, and take jobs again where they were drained.
+
+        Args:
+            queue: a name, or a pattern.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: none was paused or drained.
+        """
+        return bool(self._queue.database.run(queues.resume(queue, by=operator_name(by))))
+
+    async def aresume(self, queue: str, *, by: str | None = None) -> bool:
+        """As :meth:`resume`, awaited."""
+        return bool(await self._queue.database.arun(queues.resume(queue, by=operator_name(by))))
+
+    def drain(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """Refuse enqueues to queues, with ``QueueDrained``, until they are resumed; their jobs run, so they become empty.
+
+        Args:
+            queue: a name, or a pattern such as ``mail-*``: then the queues that there are now.
+            why: why, for people to read.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: it was drained, or no queue matches.
+        """
+        self._queue.database.known.forget()
+        return bool(self._queue.database.run(queues.drain(queue, why=why, by=operator_name(by))))
+
+    async def adrain(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """As :meth:`drain`, awaited."""
+        self._queue.database.known.forget()
+        return bool(await self._queue.database.arun(queues.drain(queue, why=why, by=operator_name(by))))
+
+    def jobs(self, **criteria: Unpack[LiveCriteria]) -> LiveSelection:
+        """Live jobs that match every criterion given, to cancel, purge, move or reprioritise them.
+
+        Raises:
+            InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
+        """
+        return LiveSelection(self._queue, checked_filter(self._queue, criteria, dead=False))
+
+    def dead(self, **criteria: Unpack[DeadCriteria]) -> DeadSelection:
+        """Dead jobs that match every criterion given, to retry or to delete them.
+
+        Raises:
+            InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
+        """
+        return DeadSelection(self._queue, checked_filter(self._queue, criteria, dead=True))
+
+    def run_now(self, job_id: int, *, by: str | None = None) -> bool:
+        """Make a scheduled job ready before its time, also one that waits for its next attempt. ``queue.retry`` is for dead jobs.
+
+        Args:
+            job_id: which.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: no scheduled job has this id.
+        """
+        return again_after_deadlock(self._queue.database.run)(_running_now(job_id, by))
+
+    async def arun_now(self, job_id: int, *, by: str | None = None) -> bool:
+        """As :meth:`run_now`, awaited."""
+        return await aagain_after_deadlock(self._queue.database.arun)(_running_now(job_id, by))
+
+    def stack(self, job_id: int, *, timeout: Duration = WITHIN, by: str | None = None) -> Stack:
+        """Ask the worker that runs a job where it is in its code, and wait for the answer.
+
+        Args:
+            job_id: of which job.
+            timeout: how long to wait; seconds, or a timedelta. Without an answer in time, the stack says so.
+            by: who asks; by default the user and the host of this process.
+
+        Raises:
+            JobNotFound: there is no record of the job.
+            InvalidOption: it does not run, or its worker cannot be asked: a take.
+        """
+        return stacks.stack(self._queue, job_id, timeout, by)
+
+    async def astack(self, job_id: int, *, timeout: Duration = WITHIN, by: str | None = None) -> Stack:  # noqa: ASYNC109 - as the blocking one
+        """As :meth:`stack`, awaited."""
+        return await stacks.astack(self._queue, job_id, timeout, by)
+
+    def resume_operation(
+        self, operation: int, *, by: str | None = None, progress: OnProgress | None = None
+    ) -> BulkResult:
+        """Continue an operation on many jobs that was interrupted.
+
+        Args:
+            operation: its id, as in the result or in ``queue.insight.audit()``.
+            by: who continues it; by default the user and the host of this process.
+            progress: is called after each portion, with the result so far.
+
+        Raises:
+            InvalidOption: there is no such operation, or it has ended.
+        """
+        database = self._queue.database
+        return go_on(database, database.run(bulk.take_up(operation, by=operator_name(by))), progress)
+
+    async def aresume_operation(
+        self, operation: int, *, by: str | None = None, progress: OnProgress | None = None
+    ) -> BulkResult:
+        """As :meth:`resume_operation`, awaited."""
+        database = self._queue.database
+        return await ago_on(
+            database, await database.arun(bulk.take_up(operation, by=operator_name(by))), progress
+        )
+
+    def keep_series(
+        self, *, minutes: Duration | None = None, hours: Duration | None = None, by: str | None = None
+    ) -> tuple[timedelta, timedelta]:
+        """Say for how long the figures over time are kept, of minutes and of hours; at first 48 hours and 400 days.
+
+        Args:
+            minutes: 3 hours or longer; None: as before.
+            hours: None: as before.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            What holds now.
+
+        Raises:
+            InvalidOption: neither is given, or one is out of its range.
+        """
+        return self._queue.database.run(_keep_plan(minutes, hours, by))
+
+    async def akeep_series(
+        self, *, minutes: Duration | None = None, hours: Duration | None = None, by: str | None = None
+    ) -> tuple[timedelta, timedelta]:
+        """As :meth:`keep_series`, awaited."""
+        return await self._queue.database.arun(_keep_plan(minutes, hours, by))
+
+    def _declaring(
+        self, queue: str, existing: Existing, by: str | None, given: Mapping[str, Any]
+    ) -> Plan[QueueSettings]:
+        self._queue.require_queue(check_one_queue("queue", queue))
+        self._queue.database.known.forget()
+        return queues.declare(queue, QueueSettings.checked(given), existing=existing, by=operator_name(by))
+
+    def _setting(
+        self, queue: str, unset: Collection[str], by: str | None, given: Mapping[str, Any]
+    ) -> Plan[QueueSettings]:
+        self._queue.require_queue(check_one_queue("queue", queue))
+        settings = QueueSettings.checked(given)
+        QueueSettings.checked(dict.fromkeys(unset))  # refuses unknown names
+        if both := sorted(name for name in unset if given.get(name) is not None):
+            raise InvalidOption(f"unset={both}: these settings are given, too; give or unset each")
+        self._queue.database.known.forget()
+        return queues.change(queue, settings, unset=[*unset], by=operator_name(by))
+
+
+def _running_now(job_id: int, by: str | None) -> Plan[bool]:
+    return audit.audited(control.run_now(job_id), "run now", f"job {job_id}", by=operator_name(by), jobs=int)
+
+
+def _keep_plan(
+    minutes: Duration | None, hours: Duration | None, by: str | None
+) -> Plan[tuple[timedelta, timedelta]]:
+    if minutes is None and hours is None:
+        raise InvalidOption("keep_series(): say minutes=timedelta(...), hours=timedelta(...) or both")
+    kept = None if minutes is None else as_limit("minutes", minutes)
+    if kept is not None and kept < timedelta(hours=3):
+        raise InvalidOption(
+            f"minutes={minutes!r}: hours are made of minutes, so keep them for 3 hours or longer"
+        )
+    done = series.keep(kept, None if hours is None else as_limit("hours", hours))
+    return audit.audited(done, "keep series", "*", by=operator_name(by), minutes=minutes, hours=hours)

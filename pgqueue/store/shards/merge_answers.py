@@ -1,0 +1,128 @@
+"""How the answers of several shards to one look become one answer."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from pgqueue.errors import InvalidOption
+from pgqueue.values.insight.now import ErrorGroup, Errors, Running, SearchPage
+from pgqueue.values.jobs.job import QueueCount
+from pgqueue.values.queues.settings import NO_SETTINGS
+from pgqueue.values.queues.standing import WAITING, QueueStanding
+
+DIGITS = re.compile(r"\d+")
+Merge = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+
+
+def _search(answers: Sequence[SearchPage], arguments: Mapping[str, Any]) -> SearchPage:
+    """The newest of all: ids of several shards are in no order, so the time of the enqueue decides."""
+    if arguments["before"] is not None:
+        raise InvalidOption(
+            "before: ids of several shards are in no order; page through one shard, queue.shard(n)"
+        )
+    found = sorted((job for one in answers for job in one.jobs), key=lambda job: job.created_at, reverse=True)
+    looked_to = min((one.looked_to for one in answers if one.looked_to is not None), default=None)
+    return SearchPage(tuple(found[: arguments["limit"]]), looked_to)
+
+
+def _counts(
+    answers: Sequence[tuple[list[QueueCount], list[str]]], _: Mapping[str, Any]
+) -> tuple[list[QueueCount], list[str]]:
+    ordered = sorted((one for counts, _ in answers for one in counts), key=lambda one: (one.queue, one.state))
+    grouped = [[*same] for _, same in groupby(ordered, key=lambda one: (one.queue, one.state))]
+    return [_count(same) for same in grouped], sorted({name for _, paused in answers for name in paused})
+
+
+def _count(same: list[QueueCount]) -> QueueCount:
+    return msgspec.structs.replace(same[0], count=sum(one.count for one in same), **_unknown(same))
+
+
+def _unknown(same: Sequence[QueueCount] | Sequence[QueueStanding]) -> dict[str, Any]:
+    """The jobs of a queue whose tasks no worker knew."""
+    return {
+        "unknown": sum(one.unknown for one in same),
+        "unknown_tasks": tuple(sorted({name for one in same for name in one.unknown_tasks})),
+        "unknown_since": min(
+            (one.unknown_since for one in same if one.unknown_since is not None), default=None
+        ),
+    }
+
+
+def _standings(answers: Sequence[Sequence[QueueStanding]], _: Mapping[str, Any]) -> list[QueueStanding]:
+    ordered = sorted((one for found in answers for one in found), key=lambda one: one.queue)
+    return [_merge_standings([*same]) for _, same in groupby(ordered, key=lambda one: one.queue)]
+
+
+def _merge_standings(same: list[QueueStanding]) -> QueueStanding:
+    """The queue on all shards. One that is paused, drained or has settings on one shard only is shown so: its jobs there wait."""
+    paused = next((one for one in same if one.paused_at is not None), same[0])
+    drained = next((one for one in same if one.drained_at is not None), same[0])
+    return QueueStanding(
+        queue=same[0].queue,
+        paused_at=paused.paused_at,
+        paused_by=paused.paused_by,
+        paused_why=paused.paused_why,
+        drained_at=drained.drained_at,
+        drained_by=drained.drained_by,
+        drained_why=drained.drained_why,
+        settings=next((one.settings for one in same if one.settings != NO_SETTINGS), NO_SETTINGS),
+        **{name: sum(getattr(one, name) for one in same) for name in (*WAITING, "dead")},
+        rate=sum(one.rate for one in same),
+        oldest_ready=max((one.oldest_ready for one in same if one.oldest_ready is not None), default=None),
+        estimated=any(one.estimated for one in same),
+        **_unknown(same),
+    )
+
+
+def _merge_running(answers: Sequence[Running], arguments: Mapping[str, Any]) -> Running:
+    jobs = sorted((job for one in answers for job in one.jobs), key=lambda job: -job.seconds)
+    return Running(tuple(jobs[: arguments["limit"]]), all(one.complete for one in answers))
+
+
+def _errors(answers: Sequence[Errors], arguments: Mapping[str, Any]) -> Errors:
+    """The groups of one task, error and reason are one, if their messages differ in digits only."""
+    same: dict[tuple[object, ...], list[ErrorGroup]] = {}
+    for one in (group for answer in answers for group in answer.groups):
+        said = None if one.message is None else DIGITS.sub("", one.message)
+        same.setdefault((one.task, one.type, one.reason, said), []).append(one)
+    groups = sorted(map(_error_group, same.values()), key=lambda group: -group.jobs)
+    return Errors(
+        tuple(groups[: arguments["limit"]]),
+        sum(one.jobs for one in answers),
+        all(one.complete for one in answers),
+    )
+
+
+def _error_group(same: list[ErrorGroup]) -> ErrorGroup:
+    last = max(same, key=lambda group: group.last_at)
+    return msgspec.structs.replace(
+        last,
+        jobs=sum(one.jobs for one in same),
+        queues=tuple(sorted({name for one in same for name in one.queues})),
+        first_at=min(one.first_at for one in same),
+    )
+
+
+def _all(answers: Sequence[Sequence[Any]], _: Mapping[str, Any]) -> list[Any]:
+    """Those of all shards: a process has a worker on each."""
+    return [one for answer in answers for one in answer]
+
+
+def _any(answers: Sequence[set[str]], _: Mapping[str, Any]) -> set[str]:
+    return {one for answer in answers for one in answer}
+
+
+MERGED: Mapping[str, Merge] = {
+    "searching.search": _search,
+    "control.counts": _counts,
+    "standings.queue_standings": _standings,
+    "insight.running": _merge_running,
+    "insight.errors": _errors,
+    "workers.listed": _all,
+    "control.worker_problems": _all,
+    "control.worker_queues": _any,
+}
+"""Plans that are asked of all shards, and how their answers become one."""

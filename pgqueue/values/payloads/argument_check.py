@@ -1,0 +1,175 @@
+"""Warns of arguments that reach the worker as other values, once for each task and parameter.
+
+A parameter without an annotation has no type to decode to: a ``datetime`` arrives as a string, a tuple as a list. A time
+without a zone arrives unchanged, but is another instant for a worker in another zone.
+
+A signature without such parameters has no watch, so its enqueues cost nothing more.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+from pgqueue.errors import PgQueueWarning
+from pgqueue.values.caller import warn_there
+
+_CONTAINERS = (
+    types.ListType,
+    types.DictType,
+    types.VarTupleType,
+    types.TupleType,
+    types.SetType,
+    types.UnionType,
+)
+_PLAIN = (str, int, float, bool, type(None))
+_NAIVE = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?"')
+
+
+class ArgumentCheck:
+    """Checks the arguments of one task."""
+
+    def __init__(
+        self,
+        task: str,
+        untyped: Iterable[str],
+        timed: Iterable[str],
+        encode: Callable[[Any], Any],
+        *,
+        starred: str | None = None,
+    ) -> None:
+        """Watch some parameters.
+
+        Args:
+            task: the task's name, for the messages.
+            untyped: parameters that may hold values without a type to decode to.
+            timed: parameters that may hold times.
+            encode: encodes types that msgspec does not know.
+            starred: the parameter that collects positional arguments, if there is one.
+        """
+        self._task = task
+        self._starred = starred
+        self._untyped = set(untyped)
+        self._timed = set(timed)
+        self._encode = encode
+
+    def look(self, given: msgspec.Struct, arrived: msgspec.Struct, data: bytes) -> None:
+        """Compare what was given with what will arrive, and warn."""
+        for name in tuple(self._untyped):
+            value = getattr(given, name)
+            if type(value) in _PLAIN:
+                continue
+            becomes = getattr(arrived, name)
+            found = _difference(name, list(value) if name == self._starred else value, becomes)
+            if found is not None:
+                self._warn_of_change(name, *found)
+        if self._timed and _NAIVE.search(data):
+            self._look_for_naive(given)
+
+    def _warn_of_change(self, name: str, path: str, value: object, becomes: object) -> None:
+        warn_there(
+            f"task {self._task}: `{path}` is a {type(value).__qualname__}, {value!r:.60}, and arrives as a "
+            f"{type(becomes).__qualname__}, {becomes!r:.60}: JSON does not say what it was; annotate the parameter "
+            f"{name!r} with its type, or convert it yourself",
+            PgQueueWarning,
+        )
+        self._untyped.discard(name)  # after the warning: one that is raised as an error is raised each time
+
+    def _look_for_naive(self, given: msgspec.Struct) -> None:
+        plain = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=self._encode)
+        for name in [name for name in self._timed if _holds_naive(plain.get(name))]:
+            warn_there(
+                f"task {self._task}: argument {name!r} holds a datetime without a time zone, so it is another instant "
+                "for a worker in another zone; use datetime.now(timezone.utc) or .replace(tzinfo=ZoneInfo(...)), or "
+                "annotate it Annotated[datetime, msgspec.Meta(tz=False)] if that is meant",
+                PgQueueWarning,
+            )
+            self._timed.discard(name)
+
+
+def watch_over(
+    task: str,
+    struct: type[msgspec.Struct],
+    parameters: Collection[inspect.Parameter],
+    encode: Callable[[Any], Any],
+) -> ArgumentCheck | None:
+    """The watch of a task's parameters; None if all of them have a type to decode to, and none holds times."""
+    fields = _fields(struct)
+    names = [parameter.name for parameter in parameters]
+    untyped = [name for name in names if _is_open(fields[name])]
+    timed = [name for name in names if _may_be_naive(fields[name], set())]
+    kinds = {parameter.kind: parameter.name for parameter in parameters}
+    starred = kinds.get(inspect.Parameter.VAR_POSITIONAL)
+    return ArgumentCheck(task, untyped, timed, encode, starred=starred) if untyped or timed else None
+
+
+def _fields(struct: type[msgspec.Struct]) -> Mapping[str, types.Type]:
+    info = types.type_info(struct)
+    return {field.name: field.type for field in info.fields} if isinstance(info, types.StructType) else {}
+
+
+def _is_open(kind: object) -> bool:
+    """Whether a type leaves a value's type open, or the types inside a container."""
+    if isinstance(kind, types.AnyType):
+        return True
+    return isinstance(kind, _CONTAINERS) and any(map(_is_open, _parts(kind)))
+
+
+def _may_be_naive(kind: object, seen: set[int]) -> bool:
+    if id(kind) in seen:  # a type may be part of itself
+        return False
+    seen.add(id(kind))
+    if isinstance(kind, types.DateTimeType):
+        return kind.tz is not False
+    return any(_may_be_naive(part, seen) for part in _parts(kind))
+
+
+def _parts(kind: object) -> list[object]:
+    """The types and fields that a type is made of."""
+    if not isinstance(kind, types.Type | types.Field):
+        return []
+    found: list[object] = []
+    for name in kind.__struct_fields__:
+        value = getattr(kind, name)
+        found += value if isinstance(value, tuple) else (value,)
+    return [one for one in found if isinstance(one, types.Type | types.Field)]
+
+
+def _equal(value: object, other: object) -> bool:
+    try:
+        return bool(value == other)
+    except Exception:  # noqa: BLE001 - a user's type may raise any error
+        return False
+
+
+def _difference(path: str, value: Any, other: Any) -> tuple[str, object, object] | None:  # noqa: ANN401 - any value
+    """The first part in which two values differ, and its path; None: all parts are as annotated."""
+    if _equal(value, other) or isinstance(value, msgspec.Raw):  # Raw is JSON that the user encoded
+        return None
+    if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
+        pairs = [(f"{path}[{key!r}]", value[key], other[key]) for key in value]
+    elif _came_as_asked(value, other) and len(value) == len(other):
+        pairs = [(f"{path}[{place}]", *pair) for place, pair in enumerate(zip(value, other, strict=True))]
+    else:
+        return path, value, other
+    return next((found for pair in pairs if (found := _difference(*pair))), None)
+
+
+def _came_as_asked(value: object, other: object) -> bool:
+    """Whether both are sequences, and the annotation decides which kind arrives."""
+    return isinstance(value, list | tuple) and (isinstance(other, tuple) or isinstance(value, type(other)))
+
+
+def _holds_naive(value: object) -> bool:
+    match value:
+        case datetime():
+            return value.utcoffset() is None
+        case dict():
+            return any(map(_holds_naive, (*value.keys(), *value.values())))
+        case list() | tuple() | set() | frozenset():
+            return any(map(_holds_naive, value))
+    return False

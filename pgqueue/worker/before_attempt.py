@@ -1,0 +1,110 @@
+"""What a worker decides before it calls the task of a suspect: a job that a worker had claimed which died; or of a job in a flow.
+
+Of a suspect it notes the start in the database, so that a second death counts. A job that has killed as many workers as its task's
+:class:`pgqueue.values.workers.crashes.Crashes` says runs alone in a process of its own (:mod:`pgqueue.worker.attempt_process`), or is dead.
+"""
+
+import asyncio
+import math
+from typing import Any, NamedTuple, Protocol
+
+from pgqueue.app.context import AttemptHost
+from pgqueue.app.task import Task
+from pgqueue.store.workers import crashes
+from pgqueue.values.jobs.job import JobFlags
+from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.values.workers.crashes import CrashCount, crash_verdict
+from pgqueue.worker import flow_attempts, joblog
+from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.await_in_loop import await_in_loop
+
+log = joblog.worker_log()
+
+
+class EarlyEnd(NamedTuple):
+    """The attempt is not to run here. ``verdict``: what to record of it; None: nothing."""
+
+    verdict: Verdict | None
+
+
+class QuarantineHost(AttemptHost, Protocol):
+    """What runs attempts, and can run one in a process of its own."""
+
+    async def run_alone(self, attempt: Attempt, begun: CrashCount) -> EarlyEnd | None:
+        """Run an attempt of a quarantined job; None: it is to run here after all."""
+
+
+async def aadmit(host: QuarantineHost, task: Task[..., Any], attempt: Attempt) -> EarlyEnd | None:
+    """What is decided on a suspect, or on a job in a flow, before its task is called; None: it is called."""
+    if is_suspect(attempt) and (early := await abegin(host, attempt)):
+        return early
+    asks = flow_attempts.asks(task, attempt.claim.flags or 0)
+    skipped = await flow_attempts.askip_or_give_facts(host, attempt) if asks else None
+    return None if skipped is None else EarlyEnd(skipped)
+
+
+def admit(
+    host: QuarantineHost, task: Task[..., Any], attempt: Attempt, loop: asyncio.AbstractEventLoop
+) -> EarlyEnd | None:
+    """As :func:`aadmit`, of a plain function, in its thread."""
+    if is_suspect(attempt) and (early := begin(host, attempt, loop)):
+        return early
+    asks = flow_attempts.asks(task, attempt.claim.flags or 0)
+    skipped = flow_attempts.skip_or_give_facts(host, attempt) if asks else None
+    return None if skipped is None else EarlyEnd(skipped)
+
+
+def is_suspect(attempt: Attempt) -> bool:
+    """Whether a worker that died had claimed the job."""
+    return bool((attempt.claim.flags or 0) & JobFlags.SUSPECT)
+
+
+async def abegin(host: QuarantineHost, attempt: Attempt) -> EarlyEnd | None:
+    """Note that an attempt starts; None: it is to run here."""
+    begun = await host.database.arun(crashes.start(attempt.claim))
+    if _runs_here(attempt, begun):
+        return None
+    return _dead(attempt, begun) or await host.run_alone(attempt, begun or CrashCount(0))
+
+
+def begin(host: QuarantineHost, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> EarlyEnd | None:
+    """As :func:`abegin`, of a plain function, in its thread."""
+    begun = host.database.run(crashes.start(attempt.claim))
+    if _runs_here(attempt, begun):
+        return None
+    dead = _dead(attempt, begun)
+    if dead is not None:
+        return dead
+    deadline, attempt.deadline = (
+        attempt.deadline,
+        math.inf,
+    )  # the time in which the process starts does not count
+    ended: EarlyEnd | None = await_in_loop(
+        host.run_alone(attempt, begun or CrashCount(0)), attempt.whole, loop
+    )
+    attempt.deadline = deadline
+    return ended
+
+
+def _runs_here(attempt: Attempt, begun: CrashCount | None) -> bool:
+    task = attempt.task
+    return task is not None and begun is not None and begun.crashes < task.crashes.limit
+
+
+def _dead(attempt: Attempt, begun: CrashCount | None) -> EarlyEnd | None:
+    """What is decided without running the attempt."""
+    if begun is None:
+        return EarlyEnd(None)  # it is superseded
+    if attempt.task is None or attempt.task.crashes.then == "isolate":
+        return None
+    return end_as_crashed(attempt, begun, None)
+
+
+def end_as_crashed(
+    attempt: Attempt, begun: CrashCount, seconds: float | None, how: str = "", memory: int | None = None
+) -> EarlyEnd:
+    """The job is dead, since it has killed its workers; for the arguments see :func:`pgqueue.values.workers.crashes.crash_verdict`."""
+    verdict = crash_verdict(attempt.claim, begun, seconds, how, memory)
+    fields = {"job": attempt.claim.id, "task": attempt.claim.task, "attempt": attempt.claim.attempt}
+    log.error("job is dead: %s", joblog.why_dead("crashed"), extra={**fields, "error": verdict.error.message})
+    return EarlyEnd(verdict)
