@@ -126,10 +126,8 @@ begin
     end if;
     return null;
 end $$;
-create trigger workers_lost after delete on pgqueue.workers
-    for each row execute function pgqueue.note_lost_worker();
-create trigger workers_lost_at_once before truncate on pgqueue.workers
-    for each statement execute function pgqueue.note_lost_worker();
+create trigger workers_lost after delete on pgqueue.workers for each row execute function pgqueue.note_lost_worker();
+create trigger workers_lost_at_once before truncate on pgqueue.workers for each statement execute function pgqueue.note_lost_worker();
 
 -- NOTIFY takes a lock that every notifying commit of the whole database shares, so it is sent only
 -- while a worker is idle. One trigger serves every way in: enqueue, COPY and the SQL function. This

@@ -1,12 +1,9 @@
 -- Rights: what a role may do before `pgqueue grants` gives it more.
 
--- PostgreSQL lets every role call a new function. The line "callers" in front of each function says who may call it:
---   public    every role that may use the schema. The function reads no table of pgqueue
---   worker, operator, producer, reader   the roles of `pgqueue grants`; producer:signals is a producer with --also signals
---   pipeline, sink   the roles that docs/pipeline/ names
---   trigger   nobody: a trigger runs its function without this right
---   owner     only the owner of the tables, and functions that run with the owner's rights
--- This statement names all that are not for public; a test compares it with these lines, and with what the catalogue says.
+-- PostgreSQL lets every role call a new function. The line "callers" in front of each function says who may call it: public, each role
+-- that may use the schema, since the function reads no table; worker, operator and producer, as in `pgqueue grants`; producer:signals, a
+-- producer with --also signals; pipeline and sink, the roles of docs/pipeline/; trigger, nobody, since a trigger runs its function without
+-- this right; owner, the owner alone, and functions with the owner's rights. This statement names all that are not for public.
 revoke execute on function
     pgqueue.arguments_fit(json), pgqueue.instant(text), pgqueue.check_name(text, text), pgqueue.with_error(jsonb, jsonb, timestamptz),
     pgqueue.promote_due(timestamptz, integer), pgqueue.set_aside(bigint, text, timestamptz), pgqueue.free_id(),
