@@ -129,12 +129,11 @@ end $$;
 create trigger workers_lost after delete on pgqueue.workers for each row execute function pgqueue.note_lost_worker();
 create trigger workers_lost_at_once before truncate on pgqueue.workers for each statement execute function pgqueue.note_lost_worker();
 
--- NOTIFY takes a lock that every notifying commit of the whole database shares, so it is sent only
--- while a worker is idle. One trigger serves every way in: enqueue, COPY and the SQL function. This
--- sequence says whether a worker is idle: 2 if so, 1 if not. The trigger reads it in a microsecond
--- and needs no plan and no snapshot for it; looking into the table of workers took a tenth of an enqueue.
+-- NOTIFY takes a lock that every notifying commit of the whole database shares, so it is sent only while a worker is idle. One
+-- trigger serves every way in: enqueue, COPY and the SQL function. It reads the sequence in a microsecond, and needs no plan and
+-- no snapshot for it; looking into the table of workers took a tenth of an enqueue.
 create sequence pgqueue.idle_workers maxvalue 2;
-comment on sequence pgqueue.idle_workers is '2 while a worker is idle, 1 while none is; every tick sets it right.';
+comment on sequence pgqueue.idle_workers is '2 while a worker is idle, 1 while none is; every poll sets it right.';
 -- callers: trigger
 create function pgqueue.wake_idle_workers() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -146,8 +145,7 @@ create trigger jobs_wake_idle_workers after insert on pgqueue.jobs
     for each statement when (pg_sequence_last_value('pgqueue.idle_workers') > 1)
     execute function pgqueue.wake_idle_workers();
 
--- Setting a sequence is not part of a transaction, and two workers may turn over at the same moment: so every tick
--- says it again.
+-- Setting a sequence is not part of a transaction, and two workers may become idle or busy at the same moment: so every poll sets it again.
 -- callers: worker, operator
 create function pgqueue.tell_of_idle_workers() returns void language sql set search_path = pg_catalog, pg_temp as $$
     select setval('pgqueue.idle_workers', said)

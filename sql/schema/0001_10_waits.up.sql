@@ -1,7 +1,6 @@
 -- What blocked jobs wait for, and until when.
 
--- A table of its own, not a column of jobs: a job can wait for several things at once, and jobs that wait for nothing are
--- as short as they were.
+-- A table of its own, not a column of jobs: a job can wait for several things at once, and most jobs wait for nothing.
 create table pgqueue.waits (
     waits_for text   not null,
     job_id    bigint not null,

@@ -248,8 +248,6 @@ begin
         end;
     end loop;
 end $$;
-comment on function pgqueue.fire_due_ticks is
-    'Notes ticks of schedules, each at most once, and adds their jobs; a schedule that the database refuses is returned with why.';
 
 -- For SQL and other languages: adds a schedule, or changes the one of this name. A worker computes its ticks, and sets it
 -- aside if the expression does not parse.

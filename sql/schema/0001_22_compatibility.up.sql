@@ -1,5 +1,4 @@
--- Which releases may work on this schema. Workers go on while a schema is upgraded, so a later revision raises it only where
--- older code would break.
+-- Which releases may work on this schema. Workers go on during an upgrade: a later revision raises it only where older code would break.
 
 create table pgqueue.compatibility (
     oldest_code text not null
