@@ -81,23 +81,23 @@ class NextRelease:
     def __init__(self, folder: Path) -> None:
         """Put the next revision beside this release's."""
         self._folder = folder
-        shutil.copytree(_package("pgqueue.migrations"), folder / "pgqueue.migrations")
-        shutil.copytree(_package("pgqueue.sql") / "schema", folder / "pgqueue.sql" / "schema")
+        shutil.copytree(_package("migrations"), folder / "migrations")
+        shutil.copytree(_package("sql") / "schema", folder / "sql" / "schema")
         script = SCRIPT.format(revision=NEXT, before=schema.REVISION)
-        (folder / "pgqueue.migrations" / "versions" / f"{NEXT}_pre_next.py").write_text(script)
+        (folder / "migrations" / "versions" / f"{NEXT}_pre_next.py").write_text(script)
         for file in (HERE / "next" / "schema").iterdir():
             shutil.copy(file, self.file(file.name))
 
     def file(self, name: str) -> Path:
         """A file of its revision, by the name without the revision's number."""
-        return self._folder / "pgqueue.sql" / "schema" / f"{NEXT}_{name}"
+        return self._folder / "sql" / "schema" / f"{NEXT}_{name}"
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """For the length of a block this process migrates as the next release does."""
         with pytest.MonkeyPatch.context() as patch:
             for module in (schema, build_ahead):
-                patch.setattr(module, "files", lambda package: self._folder / package)
+                patch.setattr(module, "shipped", lambda folder: self._folder / folder)
             patch.setattr(schema, "REVISION", NEXT)
             patch.setattr(schema, "KNOWN", schema.KNOWN | {NEXT})
             yield
@@ -109,7 +109,7 @@ class NextRelease:
 
 
 def _package(name: str) -> Path:
-    return Path(str(resources.files(name)))
+    return Path(str(resources.files(f"pgqueue.{name}")))
 
 
 @contextmanager

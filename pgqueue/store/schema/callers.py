@@ -7,8 +7,9 @@ gives a role those that these lines name, and a test compares both with the cata
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Final
+
+from pgqueue.store.shipped import shipped
 
 PUBLIC: Final = "public"
 WORDS: Final = frozenset(
@@ -40,7 +41,7 @@ def callers(*, of_shards: bool = False) -> Mapping[str, frozenset[str]]:
         of_shards: the functions that only a shard has, in place of those that every schema has.
     """
     found: dict[str, frozenset[str]] = {}
-    for file in sorted(files("pgqueue.sql").joinpath("schema").iterdir(), key=lambda one: one.name):
+    for file in sorted(shipped("sql").joinpath("schema").iterdir(), key=lambda one: one.name):
         if file.name == f"{GUARD}.sql" if of_shards else file.name.endswith(".up.sql"):
             for said, name in _MADE.findall(file.read_text(encoding="utf-8")):
                 found[name] = frozenset(said.split(", "))
