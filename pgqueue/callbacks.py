@@ -210,14 +210,14 @@ def _too_large(limit: int) -> RequestRefused:
 
 
 def _read(stream: "InputStream", length: int | None, limit: int, *, ended: bool) -> bytes:
-    """The body, or more than ``limit`` bytes of it. Without a length, it is read only if the server marks its end."""
+    """Read the body, or more than ``limit`` bytes of it. Without a length, read it only if the server marks its end."""
     if length is None and not ended:
         return b""
     return stream.read(limit + 1 if length is None else length)
 
 
 async def _aread(receive: Callable[[], Awaitable[Message]], limit: int) -> bytes:
-    """The body, or more than ``limit`` bytes of it."""
+    """Return the body, or more than ``limit`` bytes of it."""
     body = bytearray()
     while len(body) <= limit:
         message = await receive()

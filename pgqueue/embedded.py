@@ -93,13 +93,7 @@ class Server:
     """
 
     def __init__(self, binaries: Path, folder: Path, identity: Mapping[str, Any]) -> None:
-        """Start nothing yet.
-
-        Args:
-            binaries: the folder with ``initdb`` and ``postgres``.
-            folder: for the data and the socket.
-            identity: the user to run as, as arguments of :mod:`subprocess`; empty: the current user.
-        """
+        """``identity`` is the user to run as, as arguments of :mod:`subprocess`; empty: the current user."""
         self.dsn = f"postgresql://postgres:@/postgres?host={folder}"
         self.identity = identity
         self.folder = folder
@@ -172,7 +166,6 @@ class Server:
         self._process = None
 
     def _run(self, program: str, words: Sequence[str]) -> None:
-        """Run one of PostgreSQL's programs to its end, as the server's user."""
         done = subprocess.run(  # noqa: S603 - a fixed command
             [str(self._binaries / program), *words], check=False, capture_output=True, text=True, **self._how
         )
@@ -180,11 +173,11 @@ class Server:
             raise _not_started(done.stderr)
 
     def _is_ready(self) -> bool:
-        """Whether the server's `postmaster.pid` says that it is ready; ``pg_ctl`` checks the same line."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
+        # pg_ctl checks the same line.
         return [line.strip() for line in lines[STATUS_LINE : STATUS_LINE + 1]] in READY
 
 
@@ -230,16 +223,15 @@ def unstarted_server(binaries: Path) -> Iterator[Server]:
 
 
 def _lock_folder(folder: Path) -> int:
-    """Lock a folder for the life of this process; the file's name appears when the lock is held."""
     made = folder / f"{LOCK}.new"
     lock = os.open(made, os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
+    # The file's name appears when the lock is held.
     made.rename(folder / LOCK)
     return lock
 
 
 def _delete_abandoned(place: str) -> None:
-    """Delete the folders of processes that were killed."""
     for path in Path(place).glob(f"{PREFIX}*/{LOCK}"):
         with suppress(OSError):  # it is in use, of another user, or gone meanwhile
             lock = os.open(path, os.O_RDWR)
@@ -270,7 +262,7 @@ def _place(*, for_another_user: bool) -> str:
 
 
 def _within_reach(binaries: Path, folder: Path, identity: Mapping[str, Any]) -> Path:
-    """The binaries, or a copy of them in the folder if the server's user cannot run them where they are."""
+    """Return the binaries, or a copy of them in the folder if the server's user cannot run them where they are."""
     if not identity or _runs(binaries / "initdb", identity):
         return binaries
     installed = binaries.parent

@@ -238,7 +238,6 @@ class BacklogFull(JobError):
     """
 
     def __init__(self, message: str, *, queue: str, backlog: int) -> None:
-        """Say what was refused, and by which bound."""
         super().__init__(message)
         self.queue = queue
         self.backlog = backlog
@@ -253,7 +252,6 @@ class LimitReached(JobError):
     """
 
     def __init__(self, message: str, *, limit: str, most: int) -> None:
-        """Say what was refused, and by which limit."""
         super().__init__(message)
         self.limit = limit
         self.most = most
@@ -280,13 +278,6 @@ class JobFailed(JobError):
     def __init__(
         self, message: str, *, job: "Job | None" = None, error: "AttemptError | None" = None
     ) -> None:
-        """Say what became of a job.
-
-        Args:
-            message: the words.
-            job: which.
-            error: how its last attempt failed.
-        """
         super().__init__(message)
         self.job = job
         self.error = error
@@ -360,11 +351,7 @@ class Waiting(JobControl):
     """
 
     def __init__(self, awaited: object) -> None:
-        """Made by the context.
-
-        Args:
-            awaited: what the job waits for.
-        """
+        """Made by the context."""
         self.awaited = awaited
         super().__init__(f"the job waits for {awaited}")
 

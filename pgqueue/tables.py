@@ -112,8 +112,8 @@ def _tables(schema: str) -> Tables:
 
 
 def _columns(described: columns.Columns) -> list[Column[Any]]:
-    """A table of jobs. ``id`` is the key of each, for an ORM to tell rows apart."""
     return [
+        # id is the key of each table, for an ORM to tell rows apart.
         Column(name, TYPES[kind](), nullable=nullable, primary_key=name == "id")
         for name, kind, nullable in described
     ]
@@ -152,7 +152,6 @@ def _former_workers() -> list[Column[Any]]:
 
 
 def _able_to_work() -> list[Column[Any]]:
-    """The columns in which every worker describes itself."""
     return [
         Column("id", Uuid, primary_key=True),
         _required_column("started_at", _instant()),

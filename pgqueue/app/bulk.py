@@ -54,12 +54,6 @@ class Selection:
     """
 
     def __init__(self, queue: BulkQueue, wanted: JobFilter) -> None:
-        """Select jobs.
-
-        Args:
-            queue: whose.
-            wanted: which.
-        """
         self._queue = queue
         self.filter = wanted
 

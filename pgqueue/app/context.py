@@ -114,12 +114,7 @@ class Context(CanWait):
     )
 
     def __init__(self, job: Claim, host: AttemptHost) -> None:
-        """Made by the worker, for one attempt.
-
-        Args:
-            job: the claim.
-            host: what runs the attempt.
-        """
+        """Made by the worker, for one attempt."""
         self.job = job
         self.cancelled = False
         self.completed = False
@@ -312,7 +307,7 @@ class Context(CanWait):
         return self._notes
 
     def _lost(self, what: str) -> Superseded:
-        """Note that the attempt no longer holds its job; the error to raise, which says what was not done."""
+        """Note that the attempt no longer holds its job; return the error to raise. ``what`` says what was not done."""
         self._superseded = True
         self._host.observers.lost([self.job])
         return Superseded(f"job {self.job.id}: attempt {self.attempt} no longer holds it; {what}")
@@ -324,26 +319,21 @@ class JobTransaction:
     __slots__ = ("_ctx", "_entered", "_host")
 
     def __init__(self, ctx: Context, host: AttemptHost) -> None:
-        """Prepare; nothing is connected yet."""
         self._ctx = ctx
         self._host = host
 
     def __enter__(self) -> psycopg.Connection[Any]:
-        """Begin, on a connection of the blocking pool."""
         self._entered: Any = self._blocking()
         return self._entered.__enter__()
 
     def __exit__(self, *raised: object) -> bool | None:
-        """Complete the job and commit, or roll back."""
         return self._entered.__exit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
 
     async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
-        """Begin, on a connection of the awaitable pool."""
         self._entered = self._awaitable()
         return await self._entered.__aenter__()  # type: ignore[no-any-return]  # what contextlib returns
 
     async def __aexit__(self, *raised: object) -> bool | None:
-        """Complete the job and commit, or roll back."""
         return await self._entered.__aexit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
 
     @contextmanager
@@ -373,7 +363,6 @@ class JobTransaction:
         self._note_completion(ends)
 
     def _ends(self) -> Sequence[Verdict]:
-        """What becomes of the job, or of each job of a batch."""
         job = self._ctx.job
         return [Succeeded(job, self._ctx.seconds, NOT_RETURNED if self._host.returns_value(job) else None)]
 

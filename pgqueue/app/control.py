@@ -70,7 +70,6 @@ class QueueControl:
     """
 
     def __init__(self, queue: BulkQueue) -> None:
-        """Steer the queues of this app."""
         self._queue = queue
         self.limits = LimitControl(queue)
 

@@ -40,7 +40,7 @@ class EnqueueMethods(SignalMethods):
     """
 
     _queues_setting: ClassVar[str] = "PgQueue(queues=...)"
-    """Where ``queues`` is declared, as a message names it. A framework's queue says it in its own words."""
+    """How a message names the place where ``queues`` is declared. A framework's queue overrides it."""
     queues: frozenset[str] | None
     max_payload: int
     observers: Observers
@@ -60,7 +60,7 @@ class EnqueueMethods(SignalMethods):
             )
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs, on this connection of the user's or, without one, on one of the queue's own."""
+        """Add jobs on the caller's connection; None: on one of the queue's own."""
         _warn_of_blocked_loop()
         jobs = self._jobs_after_middleware(jobs)
         match jobs:
@@ -76,7 +76,6 @@ class EnqueueMethods(SignalMethods):
         return handles
 
     async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """As :meth:`_add`, awaited."""
         jobs = self._jobs_after_middleware(jobs)
         match jobs:
             case [job]:
@@ -91,7 +90,6 @@ class EnqueueMethods(SignalMethods):
         return handles
 
     def _add_flow(self, flow: NewFlow, connection: object = None) -> AddedFlow:
-        """Add a flow as :meth:`_add` adds jobs."""
         _warn_of_blocked_loop()
         flow = self._flow_after_middleware(flow)
         added = self._flow_added(flow, self.database.run(flows.add(flow), connection))
@@ -100,7 +98,6 @@ class EnqueueMethods(SignalMethods):
         return added
 
     async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> AddedFlow:
-        """As :meth:`_add_flow`, awaited."""
         flow = self._flow_after_middleware(flow)
         added = self._flow_added(flow, await self.database.arun(flows.add(flow), connection))
         if self.observers.enqueued:
@@ -113,13 +110,13 @@ class EnqueueMethods(SignalMethods):
         return added
 
     def _flow_after_middleware(self, flow: NewFlow) -> NewFlow:
-        """A flow with its jobs as the middleware has them."""
+        """Return the flow with its jobs as the middleware changed them."""
         for see in self._at_enqueue:
             flow = flow.with_jobs(see)
         return flow
 
     def _jobs_after_middleware(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:
-        """The jobs as the middleware has them; as a list where an observer is told of them."""
+        """Return the jobs as the middleware changed them; as a list if an observer is told of them."""
         for see in self._at_enqueue:
             jobs = [see(*jobs)] if isinstance(jobs, list) and len(jobs) == 1 else map(see, jobs)
         return list(jobs) if self.observers.enqueued else jobs
@@ -130,8 +127,8 @@ class EnqueueMethods(SignalMethods):
         return [JobHandle(one, self) for one in results]
 
     def _materialise(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:
-        """The jobs: all of them now, where making them may use the same connection; else the first block."""
         checked = map(self._check_job, jobs)
+        # All of them now, where making a job may use the same connection; else the first block.
         first = islice(checked, None if self.database.joins(connection) else enqueue.ROWS_PER_BLOCK)
         return chain(list(first), checked)  # a mistake in the first block needs no database to be found
 

@@ -31,18 +31,12 @@ class JobHandle(Generic[R]):
     __slots__ = ("_queue", "id", "outcome")
 
     def __init__(self, enqueued: EnqueueAnswer, queue: JobMethods) -> None:
-        """Made by an enqueue.
-
-        Args:
-            enqueued: the database's answer.
-            queue: where to ask about the job.
-        """
+        """Made by an enqueue."""
         self.id = enqueued.id
         self.outcome = enqueued.outcome
         self._queue = queue
 
     def __repr__(self) -> str:
-        """Like ``<JobHandle 42 added>``."""
         return f"<JobHandle {self.id} {self.outcome}>"
 
     @property
@@ -121,5 +115,4 @@ class JobHandle(Generic[R]):
 
     @property
     def _tasks(self) -> Mapping[str, HasReturnType]:
-        """The tasks that are registered here, by name."""
         return getattr(self._queue, "tasks", {})

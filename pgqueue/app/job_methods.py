@@ -30,11 +30,6 @@ class JobMethods(FlowMethods):
     codec: Codec | None = None
 
     def __init__(self, database: Database) -> None:
-        """Ask this database.
-
-        Args:
-            database: where the jobs are.
-        """
         self.database = database
 
     @property
@@ -138,11 +133,9 @@ class JobMethods(FlowMethods):
         return opened_progress(self.codec, await self.database.arun(notes.progress(_id(job_id))))
 
     def _state(self, job_id: int) -> JobState:
-        """Where a job stands now, by the primary."""
         return self._found(job_id, self.database.run(control.show(job_id).on_primary())).state
 
     async def _astate(self, job_id: int) -> JobState:
-        """As :meth:`_state`, awaited."""
         return self._found(job_id, await self.database.arun(control.show(job_id).on_primary())).state
 
     def _found(self, job_id: int, job: Job | None) -> Job:

@@ -39,7 +39,6 @@ class LimitControl:
     """
 
     def __init__(self, queue: LimitsQueue) -> None:
-        """Steer the limits of this app."""
         self._queue = queue
 
     def set(self, name: str, limit: Limit | Rate, *, by: str | None = None) -> LimitStatus:

@@ -157,7 +157,6 @@ class PgQueue(ShardMethods):
         )
 
     def __repr__(self) -> str:
-        """Like ``<PgQueue schema=pgqueue tasks=3>``."""
         return f"<{type(self).__name__} schema={self.database.catalogue.schema} tasks={len(self._tasks)}>"
 
     @property
@@ -166,11 +165,11 @@ class PgQueue(ShardMethods):
         return self.history != timedelta(0)
 
     def _framework_middleware(self) -> Sequence[Middleware]:
-        """What a framework has around each attempt; here nothing. It is around the app's own middleware."""
+        """Return a framework's middleware around each attempt; it is around the app's own middleware. Here there is none."""
         return ()
 
     def _around_hook(self) -> AbstractContextManager[object]:
-        """What a framework has around each call of a plain hook; here nothing."""
+        """Return what a framework has around each call of a plain hook; here nothing."""
         return nullcontext()
 
     def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:  # noqa: D417 - the task's own
@@ -302,7 +301,7 @@ class PgQueue(ShardMethods):
         await self.database.aclose()
 
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
-        """Where this queue's jobs are to be; a framework's queue overrides it."""
+        """Make the database of this queue's jobs; a framework's queue overrides it."""
         shards = options.pop("shards", None)
         if shards is not None:
             return ShardedDatabase(shards, **options)
@@ -329,13 +328,11 @@ class PgQueue(ShardMethods):
         }
 
     def _policy_of(self, name: str) -> Retry:
-        """The retry policy of a task that is registered here; the default one for any other."""
         task = self._tasks.get(name)
         return Retry() if task is None else task.retry
 
 
 def _jobs_of(calls: Iterable[Call[Any]]) -> Iterator[NewJob]:
-    """The jobs of calls; a call that is none is refused with what to write."""
     for call in calls:
         try:
             job = call.job
@@ -355,10 +352,10 @@ def _call_remedy(given: object) -> str:
 
 
 def _retention(name: str, value: Duration) -> timedelta:
-    """For how long something is kept; a length between zero and a day is a mistake: the caller meant days."""
     kept = as_duration(name, value)
     if kept < timedelta(0):
         raise InvalidOption(f"{name}={value!r}: use a timedelta of zero or more")
+    # A length between zero and a day is a mistake: the caller meant days.
     if timedelta(0) < kept < timedelta(days=1):
         raise InvalidOption(
             f"{name}={value!r} is {kept}, but jobs are kept by whole days: "

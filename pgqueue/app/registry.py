@@ -306,7 +306,7 @@ class Registry(EnqueueMethods):
     def _add_builtin(
         self, name: str, function: Callable[..., Any], options: JobOptions, retry: Retry
     ) -> None:
-        """Register a task of pgqueue's own, around which nothing of the app runs."""
+        # A task of pgqueue's own: nothing of the app runs around it.
         self._tasks[name] = Task(
             function, self, middleware=(), name=name, options=options, retry=retry, timeout=None
         )
@@ -354,7 +354,6 @@ class Registry(EnqueueMethods):
         return task
 
     def _require_free(self, names: tuple[str, ...], function: Callable[..., Any]) -> None:
-        """Refuse a task of which a name, or a former name, is another's."""
         name = names[0]
         if name in names[1:]:
             raise InvalidOption(
@@ -369,7 +368,6 @@ class Registry(EnqueueMethods):
                 )
 
     def _add_limits(self, task: Task[..., Any]) -> None:
-        """Note the limits of a task that is to be registered, unless they contradict those of another."""
         if task.limiting is None:
             return
         for name, other in self._tasks.items():

@@ -180,7 +180,7 @@ def typed_result_of(look: EndLook, tasks: Mapping[str, HasReturnType], codec: Co
 
 
 def _result_text(look: EndLook, codec: Codec | None) -> str | None:
-    """What the task of an ended job returned, as JSON; None: it returned None."""
+    """Return what the task of an ended job returned, as JSON; None: it returned None."""
     job = decode_job(codec, look.job)
     last = job.errors[-1] if job.errors else None
     if job.state is not JobState.SUCCEEDED:
@@ -246,7 +246,7 @@ def _until_ended(
 
 
 def _deadline(database: Database, limit: timedelta | None) -> float:
-    """The time, by the monotonic clock, of the last look."""
+    """Return the time of the last look, by the monotonic clock."""
     if limit is not None:
         return time.monotonic() + limit.total_seconds()
     # In memory a job runs only when the test says so. A caller that waited without a limit would keep the test from it.
@@ -254,7 +254,6 @@ def _deadline(database: Database, limit: timedelta | None) -> float:
 
 
 def _wait_for_end(step: EndWait) -> EndLook | None:
-    """Wait as a step says."""
     try:
         return step.end.result(step.within)
     except TimeoutError:
@@ -262,7 +261,6 @@ def _wait_for_end(step: EndWait) -> EndLook | None:
 
 
 async def _await_end(step: EndWait) -> EndLook | None:
-    """As :func:`_wait_for_end`, awaited."""
     try:
         async with asyncio.timeout(step.within):
             return await asyncio.wrap_future(step.end)
@@ -271,12 +269,9 @@ async def _await_end(step: EndWait) -> EndLook | None:
 
 
 def _no_record_error(job_id: int, before: EndLook | None, *, keeps_history: bool) -> PgQueueError:
-    """What to raise where there is no record of a job any more, or yet.
+    """Return the error for a job without a record any more, or yet.
 
-    Args:
-        job_id: which.
-        before: the job at an earlier look; None: there was no record of it then either.
-        keeps_history: whether ended jobs are kept.
+    ``before``: the job at an earlier look; None: it had no record.
     """
     if before is None or keeps_history:
         return not_found(job_id, keeps_history=keeps_history)
@@ -286,7 +281,6 @@ def _no_record_error(job_id: int, before: EndLook | None, *, keeps_history: bool
 
 
 def _not_done(why: Why, timeout: float | timedelta | None) -> JobNotDone:
-    """What to raise when the time is over: with all that is known of why."""
     limit = as_duration("timeout", timeout)
     within = "" if limit is None else f" within {duration_text(limit.total_seconds())}"
     return JobNotDone(f"job {why.job_id} has not ended{within}: {why.sentence}")

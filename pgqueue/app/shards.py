@@ -63,7 +63,7 @@ class ShardMethods(Declarations):
         return await sharded_database(self).ashards()
 
     def _with_one_home(self) -> Callable[[NewJob], NewJob]:
-        """What refuses a job whose keys could live on two shards, and returns every other."""
+        """Return a function that refuses a job whose keys could live on two shards, and returns every other job."""
 
         def check(job: NewJob) -> NewJob:
             require_one_home(job, self.limiting)

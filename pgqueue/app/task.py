@@ -119,7 +119,6 @@ class Task(Generic[P, R]):
         self._consider_options()
 
     def __repr__(self) -> str:
-        """Like ``<Task shop.send_receipt>``."""
         return f"<Task {self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own, context and all
@@ -238,7 +237,7 @@ class Task(Generic[P, R]):
         self.around = wrap_in_middleware(self.function, self.middleware, is_async=self.is_async)
 
     def _consider_options(self) -> None:
-        """What an enqueue need not find out each time: why it is refused, and which arguments make its key."""
+        """Find out once what each enqueue needs: why it is refused, and which arguments make its key."""
         options = self.options
         self._objection = objection_to(self.name)
         self._key_names = None if options.unique_key is not None else as_names(options.unique.by)
@@ -257,7 +256,6 @@ class Task(Generic[P, R]):
             )
 
     def _with_defaults(self, limiting: TaskLimits) -> TaskLimits:
-        """The limits, and the defaults of the arguments that they name."""
         for name, limit in limiting.limits.items():
             self._require_parameters(f"limit {name!r}: by", as_arguments("by", limit.by))
         self._require_parameters("fair_by", limiting.fair_by)
@@ -283,7 +281,6 @@ class Task(Generic[P, R]):
                 raise InvalidOption(f"{option}: {name!r} of task {self.name} is filled in by the worker")
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
-        """A call as a job, and the connection to enqueue it on."""
         return self._job(args, kwargs), self._connection
 
     def _job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:

@@ -32,7 +32,6 @@ class Workers:
     """
 
     def __init__(self, queue: WorkersQueue) -> None:
-        """Ask the workers of this queue's database."""
         self._queue = queue
 
     def list(self) -> Sequence[WorkerStatus]:

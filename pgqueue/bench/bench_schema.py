@@ -47,12 +47,7 @@ class BenchSchema:
     """The bench's schema in one database, for as long as the bench lasts."""
 
     def __init__(self, dsn: str, connection: Connection) -> None:
-        """Made by :func:`open_schema`.
-
-        Args:
-            dsn: where; its connections can be told from others by their application name.
-            connection: in autocommit mode, for questions.
-        """
+        """``connection`` is in autocommit mode, for questions."""
         self.dsn = dsn
         self.connection = connection
 

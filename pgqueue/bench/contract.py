@@ -179,7 +179,7 @@ def print_timing(count: int, seconds: float) -> None:
 
 
 def _resident_mb(used: "resource.struct_rusage") -> float:
-    """This process's memory now, in MB; where the system does not report it, the most that it ever had."""
+    """Return this process's memory now, in MB; where the system does not report it, the most that it ever had."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

@@ -52,7 +52,7 @@ def writes(stage: BenchStage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
 
 
 def _measure_writes(stage: BenchStage, sizes: Sizes, contender: Contender) -> dict[str, float]:
-    """What one drain adds to the counters, by figure.
+    """Return what one drain adds to the counters, by figure.
 
     The looks at the counters share a transaction, so that they add no commits of their own.
     """
@@ -73,7 +73,7 @@ def _measure_writes(stage: BenchStage, sizes: Sizes, contender: Contender) -> di
 
 
 def _counters(stage: BenchStage) -> Counters:
-    """The counters now. The workers must have ended: a connection reports all of its work only when it closes."""
+    """Return the counters. The workers must have ended: a connection reports all of its work only when it closes."""
     stage.place.one("select pg_stat_clear_snapshot()")
     ((wal, commits, dead),) = stage.place.connection.execute(COUNTERS, [SCHEMA]).fetchall()
     return Counters(wal, commits, dead)
@@ -100,7 +100,6 @@ def idling(stage: BenchStage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
 
 
 def _resident_mb(stage: BenchStage, sizes: Sizes) -> float:
-    """A worker's memory at the moment at which all jobs are in flight."""
     stage.begin(OURS)
     worker = stage.crew.start(OURS, "worker", IDLE=0, CONC=sizes.in_flight)
     stage.crew.call(OURS, "hold", sizes.in_flight)
@@ -110,7 +109,7 @@ def _resident_mb(stage: BenchStage, sizes: Sizes) -> float:
 
 
 def _idle(stage: BenchStage, sizes: Sizes, trace: Path) -> tuple[int | None, float]:
-    """An idle worker's queries and seconds of CPU; None where libpq cannot trace what is sent."""
+    """Return an idle worker's queries and seconds of CPU; None where libpq cannot trace what is sent."""
     stage.begin(OURS)
     worker = stage.crew.start(OURS, "worker", IDLE=0, CONC=stage.concurrency, TRACE=trace)
     stage.fill(OURS, 1)
@@ -125,5 +124,4 @@ def _idle(stage: BenchStage, sizes: Sizes, trace: Path) -> tuple[int | None, flo
 
 
 def _queries(trace: Path) -> int | None:
-    """How many queries have been sent, as libpq itself wrote down."""
     return len(QUERY.findall(trace.read_bytes())) if trace.exists() else None

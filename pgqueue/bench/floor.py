@@ -137,7 +137,7 @@ def worker(*, latency: bool) -> None:
 
 
 def _run_batch(connection: psycopg.Connection[Any], meter: Meter, *, latency: bool) -> bool:
-    """Claim, run and finish a batch; False: there was nothing."""
+    """Claim, run and finish a batch; return False if there was none."""
     claimed = connection.execute(CLAIM, prepare=True, binary=True).fetchall()
     if not claimed:
         return False
@@ -148,7 +148,6 @@ def _run_batch(connection: psycopg.Connection[Any], meter: Meter, *, latency: bo
 
 
 def _rest(connection: psycopg.Connection[Any], *, latency: bool) -> None:
-    """Wait a moment, or until there may be something."""
     if latency:
         next(connection.notifies(timeout=0.5, stop_after=1), None)
     else:

@@ -101,7 +101,7 @@ def crowded(stage: BenchStage, sizes: Sizes, so_far: Measured) -> Measured:
 
 
 def _among(stage: BenchStage, sizes: Sizes, others: int, **settings: object) -> float:
-    """The rate at which the jobs run that were enqueued first, with others behind them."""
+    """Return the rate at which the jobs that were enqueued first run, with others behind them."""
     stage.begin(OURS)
     stage.fill(OURS, sizes.jobs)
     stage.fill(OURS, others, **settings)
@@ -161,7 +161,7 @@ def percentile(ascending: list[float], share: float) -> float:
 
 
 def _waits(stage: BenchStage, sizes: Sizes, contender: Contender) -> list[float]:
-    """How long each job waited, in milliseconds, the shortest first."""
+    """Return how long each job waited, in milliseconds, the shortest first."""
     stage.begin(contender)
     worker = stage.crew.start(contender, "worker", "--latency", IDLE=0, CONC=stage.concurrency)
     stage.fill(contender, 1)  # it carries no time, so it is not among the waits

@@ -157,7 +157,7 @@ def worker(*, latency: bool) -> None:
 
 
 def _connected(settings: ContenderSettings) -> PgQueue:
-    """The queue, with a connection in its pool: an app that enqueues has one already, and so has the floor."""
+    """Return the queue with a connection in its pool: an app that enqueues has one already, and so has the floor."""
     queue = _queue(settings)
     queue.insight.counts()
     return queue
@@ -168,7 +168,6 @@ def _queue(settings: ContenderSettings) -> PgQueue:
 
 
 def _tasks(queue: PgQueue, settings: ContenderSettings) -> Tasks:
-    """The tasks, for those who only enqueue."""
     return register(queue, settings, Meter())
 
 

@@ -37,7 +37,6 @@ class Process:
     """A contender at work on one of its verbs."""
 
     def __init__(self, name: str, popen: "subprocess.Popen[str]", errors: IO[str]) -> None:
-        """Made by :meth:`BenchProcesses.start`."""
         self._name = name
         self._popen = popen
         self._errors = errors
@@ -101,23 +100,16 @@ class BenchProcesses:
     """The processes of a bench; leaving the block ends them all."""
 
     def __init__(self, dsn: str) -> None:
-        """Start none yet.
-
-        Args:
-            dsn: which database they are to use.
-        """
         kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_CHILDREN}
         self._environment = {**kept, "DSN": dsn, "PARENT": str(os.getpid())}
         self._started: list[Process] = []
 
     def __enter__(self) -> Self:
-        """Begin without processes."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """End all running processes."""
         self.clear()
 
     def clear(self) -> None:

@@ -74,7 +74,6 @@ def measured(
 
 
 def _results(described: Sequence[Figure], found: Sequence[dict[str, Pair]]) -> Iterator[FigureResult]:
-    """A result for each figure that was found; one that this system cannot measure is left out."""
     for figure in described:
         pairs = [one[figure.name] for one in found if figure.name in one]
         if pairs:

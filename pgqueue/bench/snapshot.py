@@ -60,7 +60,7 @@ def _floor_rates(stage: BenchStage, sizes: Sizes) -> list[float]:
 
 
 def _rates_and_waits(stage: BenchStage, sizes: Sizes) -> tuple[list[float], list[float]]:
-    """Jobs a second of each round, and how many seconds each late job waited from its commit to its start."""
+    """Return the jobs per second of each round, and how many seconds each late job waited from its commit to its start."""
     stage.begin(OURS)
     committed: dict[int, datetime] = {}
     with stage.place.snapshot(), _late_task(stage) as late:
@@ -83,7 +83,7 @@ def _round(stage: BenchStage, sizes: Sizes, late: Task[[], None], committed: dic
 
 
 def _until_done(stage: BenchStage, worker: Process, jobs: int, late: list[int]) -> None:
-    """Wait until the worker has run its jobs, the late ones too: one that is only claimed goes back when it is stopped."""
+    """Wait until the worker has run its jobs, the late ones too: a job that is only claimed goes back when the worker stops."""
     deadline = time.monotonic() + WITHIN
     while (ran := worker.ask()["count"]) < jobs or stage.place.one(WAITING, late):
         if time.monotonic() > deadline:
@@ -103,13 +103,13 @@ def _late_task(stage: BenchStage) -> Iterator[Task[[], None]]:
 
 
 def _enqueued(stage: BenchStage, late: Task[[], None], opened: ExitStack) -> tuple[int, Connection]:
-    """Enqueue a job in a transaction that stays open; its id, and the connection."""
+    """Enqueue a job in a transaction that stays open; return its id, and the connection."""
     connection = opened.enter_context(psycopg.connect(stage.place.dsn))
     return late.using(connection=connection).enqueue().id, connection
 
 
 def _commit(connection: Connection) -> datetime:
-    """Commit, and tell when, on the database's clock: just before."""
+    """Commit; return the time just before, by the database's clock."""
     ((now,),) = connection.execute("select clock_timestamp()").fetchall()
     connection.commit()
     found: datetime = now

@@ -55,7 +55,6 @@ class PostgresCluster:
     """
 
     def __init__(self, servers: list[Server], *, disks: bool) -> None:
-        """Made by :func:`cluster`."""
         self.servers = servers
         self.primary = servers[0]
         self.replica: Server | None = None
@@ -211,7 +210,6 @@ def may_mount() -> bool:
 
 @contextmanager
 def _disk(server: Server) -> Iterator[None]:
-    """Mount a file system in memory for the server's data."""
     server.data.mkdir()
     options = f"size={DISK},mode=0700,uid={server.identity.get('user', os.geteuid())}"
     _mount(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(server.data)])
@@ -234,7 +232,7 @@ def _mount(words: list[str]) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Delete what is in a folder, not the folder: it may be a mount."""
+    """Delete what is in a folder. The folder stays: it may be a mount."""
     if not folder.exists():
         return
     for path in folder.iterdir():

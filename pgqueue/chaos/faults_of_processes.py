@@ -135,7 +135,7 @@ def pgbouncer() -> str | None:
 
 
 def _configured_pooler(stage: ChaosStage, folder: Path, listen: int) -> int | None:
-    """Write its configuration; as which user it runs, since it refuses to be root."""
+    """Write the pooler's configuration; return the user to run it as, since it refuses to be root."""
     named = conninfo_to_dict(stage.dsn)
     own = stage.cluster
     (address,) = addresses_of(own.primary.dsn if own else stage.dsn)[:1]

@@ -218,7 +218,7 @@ def reindex(stage: ChaosStage) -> Iterator[None]:
 
 
 def _maintain(connection: "psycopg.Connection[object]", statement: str) -> None:
-    """Run it; a deadlock with a worker is its own end, not the queue's."""
+    """Run a statement. A deadlock with a worker ends it, and is no fault of the queue."""
     try:
         connection.execute(statement.encode())
     except psycopg.errors.DeadlockDetected:
@@ -226,7 +226,7 @@ def _maintain(connection: "psycopg.Connection[object]", statement: str) -> None:
 
 
 def _set_role(stage: ChaosStage, setting: str) -> None:
-    """Change the role, and have all connections begin again."""
+    """Change the role's settings, and cut all connections, so that new ones have them."""
     with stage.own.admin() as connection:
         for name in TIMEOUTS:
             connection.execute(f"alter role {ROLE} {setting.format(name)}".encode())

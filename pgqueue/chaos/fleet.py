@@ -29,7 +29,6 @@ class FleetProcess:
     """A process of the run."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", output: Path) -> None:
-        """Made by :class:`Fleet`."""
         self._popen = popen
         self._output = output
         self.pid = popen.pid
@@ -76,13 +75,7 @@ class Fleet:
     """
 
     def __init__(self, dsn: str, folder: Path, words: Sequence[str]) -> None:
-        """Start none yet.
-
-        Args:
-            dsn: the database, through the proxy.
-            folder: of the logs.
-            words: the options of each worker.
-        """
+        """``dsn`` leads to the database through the proxy."""
         kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_CHILDREN}
         self._env = {**kept, "PGQUEUE_DSN": dsn, FOLDER: str(folder)}
         self._folder = folder
@@ -94,13 +87,11 @@ class Fleet:
         self.surprises: list[str] = []
 
     def __enter__(self) -> Self:
-        """Begin without processes."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """End all processes: workers gracefully, or at once after an error or an interrupt."""
         for child in self._children:
             if child.status is None:
                 child.signal(signal.SIGTERM if error is None else signal.SIGKILL)
@@ -150,7 +141,10 @@ class Fleet:
             self.hire()
 
     def _has_worked(self, worker: FleetProcess) -> bool:
-        """Whether it has claimed a job: its log begins with that. A worker that never starts shows as work that does not go on."""
+        """Whether the worker has claimed a job: its log begins with that.
+
+        A worker that never starts shows as work that does not go on.
+        """
         return path_of(self._folder, WORKER, worker.pid).exists()
 
     def run(self, words: Sequence[str], *, env: Mapping[str, str] = NO_ENV) -> FleetProcess:

@@ -22,11 +22,7 @@ class HistoryWriter(Observer):
     """Writes what it is told of."""
 
     def __init__(self, log: Callable[[], HistoryLog]) -> None:
-        """Make the log when the first line is written.
-
-        Args:
-            log: this process's.
-        """
+        """The log is made when the first line is written."""
         self._log = log
         self._decoder = msgspec.json.Decoder(_JobName)
 
@@ -101,7 +97,6 @@ class HistoryWriter(Observer):
         )
 
     def _named(self, claims: Iterable[Claim]) -> Iterable[tuple[Claim, str]]:
-        """The claims of jobs that have a name."""
         for claim in claims:
             if claim.task == TICK:
                 yield claim, name_of(TICK, claim.id)

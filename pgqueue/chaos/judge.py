@@ -101,7 +101,7 @@ def judge(
 
 
 class _ReadLog(NamedTuple):
-    """The lines of a log: of jobs, of steps, and which process each worker was."""
+    """The lines of a log. ``workers`` says which process each worker was."""
 
     events: list[Event]
     steps: list[Started]
@@ -109,7 +109,7 @@ class _ReadLog(NamedTuple):
 
 
 def _read(lines: Iterable[LogLine], names: Mapping[int, str]) -> _ReadLog:
-    """Sort lines. What is known by its id alone gets its name, or is left out if no table has it."""
+    """Sort lines. A job that is known by its id alone gets its name, or is left out if no table has it."""
     read = _ReadLog([], [], {})
     for event, process in lines:
         if isinstance(event, Started) and is_step(event.job):
@@ -124,7 +124,6 @@ def _read(lines: Iterable[LogLine], names: Mapping[int, str]) -> _ReadLog:
 
 
 def _acknowledged_jobs(events: Iterable[Event]) -> set[JobName]:
-    """Jobs whose enqueuer was told that they are committed."""
     return {one.job for one in events if isinstance(one, Enqueued) and one.commit == "acknowledged"}
 
 
@@ -166,7 +165,6 @@ def heard_late(events: Sequence[Event]) -> list[Event]:
 
 
 def _lives_of_many_claims(events: Sequence[Event]) -> Iterable[ObservedJob]:
-    """The lives of jobs that were claimed more than once."""
     claims = Counter(event.job for event in events if isinstance(event, Claimed))
     again = {job for job, count in claims.items() if count > 1}
     return History(event for event in events if getattr(event, "job", None) in again).lives.values()
@@ -197,7 +195,7 @@ def _end(
     crashes: Sequence[Span],
     faults: Sequence[Span],
 ) -> Iterator[Ended]:
-    """The end of one claim, if it may have ended before the later one."""
+    """Yield the end of one claim, if it may have ended before the later one."""
     superseded = Ended(
         at=turn.since, job=job, worker=turn.worker, attempt=turn.attempt, state=None, fence=turn.fence
     )

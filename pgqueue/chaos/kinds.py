@@ -98,7 +98,6 @@ def enqueued(kind: str, number: int) -> list[Enqueued]:
 
 
 def _before(kind: str, part: str) -> tuple[str, ...]:
-    """The parts that must succeed before a part starts."""
     parts = KINDS[kind].parts
     place = parts.index(part)
     if kind == "chained":

@@ -64,13 +64,6 @@ class Enqueuer:
     """Adds orders until it is told to stop."""
 
     def __init__(self, load: OrderLoad, dsn: str, log: HistoryLog) -> None:
-        """Begin with the first number.
-
-        Args:
-            load: what to add.
-            dsn: where.
-            log: to write to.
-        """
         self._load = load
         self._dsn = dsn
         self._log = log
@@ -97,7 +90,7 @@ class Enqueuer:
                 self.told_to_stop.wait(PAUSE)
 
     def _add(self, count: int, *, rolls_back: bool) -> bool:
-        """Add a batch in one transaction; whether the server answered."""
+        """Add a batch in one transaction; return whether the server answered."""
         batch = OrderBatch(self._choice(next(self._numbers)) for _ in range(count))
         commit: Commit = "rolled_back"  # unless it comes to a commit
         try:
@@ -118,7 +111,6 @@ class Enqueuer:
         return True
 
     def _add_alone(self, number: int) -> None:
-        """Enqueue one job as most programs do: in a transaction of the queue's."""
         commit: Commit = "unknown"
         try:
             tasks.plain.enqueue(name_of("plain", number))
@@ -165,7 +157,6 @@ class OrderBatch:
     """
 
     def __init__(self, orders: Iterable[OrderRow]) -> None:
-        """Add none yet."""
         self._orders = list(orders)
         self.accepted = self._orders
 
@@ -182,7 +173,6 @@ SIMPLE = frozenset(KINDS) - {"chained", "grouped", "keyed"}
 
 
 def _call(order: OrderRow) -> Call[None]:
-    """The one job of a simple order."""
     name = name_of(order.kind, order.number)
     if order.kind == LIMIT:
         return tasks.limited.call(name, key_of(order.number))
@@ -191,7 +181,7 @@ def _call(order: OrderRow) -> Call[None]:
 
 
 def _is_added(order: OrderRow, connection: psycopg.Connection[Any]) -> bool:
-    """Add the jobs of an order that is not simple; whether the order's jobs are added."""
+    """Add the jobs of an order that is not simple; return whether they were added."""
     names = [name_of(order.kind, order.number, part) for part in KINDS[order.kind].parts]
     match order.kind:
         case "chained":
@@ -216,7 +206,6 @@ def main() -> None:
 
 
 def _stop_with_parent(parent: int, enqueuer: Enqueuer) -> None:
-    """Stop when the command is gone, however it ended."""
     while os.getppid() == parent:
         time.sleep(1.0)
     enqueuer.told_to_stop.set()

@@ -43,14 +43,6 @@ class HistoryLog:
     __slots__ = ("_file", "path")
 
     def __init__(self, path: Path) -> None:
-        """Open the file, and make it where it is missing.
-
-        Args:
-            path: the file.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
@@ -73,13 +65,11 @@ class HistoryLog:
         os.close(self._file)
 
     def __enter__(self) -> Self:
-        """Itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
         self.close()
 
 
@@ -119,7 +109,6 @@ class Tail:
     """Reads what was added to the files of a folder since the last look."""
 
     def __init__(self, folder: Path) -> None:
-        """Begin with the first line of each."""
         self._folder = folder
         self._read: dict[Path, int] = {}
         self._decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
@@ -156,11 +145,6 @@ class LogWatch:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Begin with the first line.
-
-        Args:
-            folder: of the log.
-        """
         self.enqueued = 0
         self.ended = 0
         self._tail = Tail(folder)

@@ -103,7 +103,7 @@ def overload(stage: ChaosStage, seconds: float, tell: Callable[[str], object]) -
 
 
 def _third(stage: ChaosStage, seconds: float) -> tuple[float, int]:
-    """Jobs a second, and the most memory of a worker, in a third of the overload."""
+    """Return the jobs per second, and the most memory of a worker in bytes, in a third of the overload."""
     began, ended, most = time.monotonic(), stage.watch.ended, 0
     while time.monotonic() - began < seconds:
         stage.hold(min(SAMPLE_EVERY, seconds))
@@ -118,7 +118,7 @@ def _rate(stage: ChaosStage, seconds: float) -> float:
 
 
 def _memory(stage: ChaosStage) -> int:
-    """The most resident memory of a worker, in bytes; 0: the system does not say."""
+    """Return the most resident memory of a worker, in bytes; 0: the system does not say it."""
     return max(resident_memory(worker.pid) or 0 for worker in stage.fleet.workers)
 
 

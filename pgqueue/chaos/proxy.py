@@ -43,11 +43,6 @@ class Proxy:
     """
 
     def __init__(self, addresses: Sequence[Address]) -> None:
-        """Listen nowhere yet.
-
-        Args:
-            addresses: the servers.
-        """
         self.ports: list[int] = []
         self.opened = 0
         self._addresses = addresses
@@ -60,7 +55,6 @@ class Proxy:
         self._flows = {"requests": asyncio.Event(), "answers": asyncio.Event()}
 
     def __enter__(self) -> Self:
-        """Listen."""
         self._thread.start()
         self._call(self._listen())
         return self
@@ -68,7 +62,6 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Close all connections, and listen no more."""
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

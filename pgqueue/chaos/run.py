@@ -127,7 +127,6 @@ def run(stage: ChaosStage, plan: ChaosPlan, tell: Callable[[str], object]) -> Ru
 def _under_faults(
     stage: ChaosStage, plan: ChaosPlan, outcome: RunOutcome, tell: Callable[[str], object]
 ) -> None:
-    """Let work come, and faults happen."""
     began = time.monotonic()
     enqueuers = [_enqueuer(stage, plan, first) for first in range(1, ENQUEUERS + 1)]
     if stage.watch.served_after(began, within=RECOVERS_WITHIN) is None:
@@ -139,7 +138,6 @@ def _under_faults(
 
 
 def _strike(stage: ChaosStage, plan: ChaosPlan, outcome: RunOutcome, tell: Callable[[str], object]) -> None:
-    """Let faults happen until the time is over."""
     began = time.monotonic()
     for fault in _order(plan):
         if not plan.rounds and time.monotonic() - began >= plan.seconds:
@@ -152,14 +150,12 @@ def _strike(stage: ChaosStage, plan: ChaosPlan, outcome: RunOutcome, tell: Calla
 
 
 def _order(plan: ChaosPlan) -> Iterator[Fault]:
-    """All faults again and again, each time in another order."""
     chance = random.Random(plan.seed)  # noqa: S311 - a choice that can be repeated
     for _ in range(plan.rounds) if plan.rounds else count():
         yield from chance.sample(list(plan.faults), len(plan.faults))
 
 
 def _happen(stage: ChaosStage, fault: Fault) -> FaultRun:
-    """Have one fault happen, and wait until work goes on."""
     began = time.monotonic()
     with fault.block(stage):
         stage.hold(fault.seconds + fault.leases * stage.lease)
@@ -198,7 +194,7 @@ def _enqueuer(stage: ChaosStage, plan: ChaosPlan, first: int) -> FleetProcess:
 
 
 def _finish(stage: ChaosStage, enqueuers: Sequence[FleetProcess], plan: ChaosPlan) -> None:
-    """Wait until the enqueuers have added all orders; without a number, tell them to stop."""
+    """Wait until the enqueuers have added all orders; without a number of orders, tell them to stop."""
     while plan.orders and any(one.status is None for one in enqueuers):
         stage.hold(LOOK_EVERY)
         stage.fleet.replace_ended()

@@ -78,14 +78,12 @@ def staged(
 
 @contextmanager
 def _servers(faults: Sequence[Fault]) -> Iterator[PostgresCluster]:
-    """Servers for these faults."""
     needs = {need for fault in faults for need in fault.needs}
     with cluster(replica=REPLICA in needs, disks=DISK in needs) as made:
         yield made
 
 
 def _words(lease: float) -> list[str]:
-    """The options of each worker."""
     options = {
         "--concurrency": CONCURRENCY,
         "--lease": lease,

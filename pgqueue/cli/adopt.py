@@ -62,7 +62,6 @@ def adopt() -> None:
 
 
 def _adopt_options(verb: F) -> F:
-    """The options of both verbs."""
     for add in (
         json_option,
         click.option("--dry-run", is_flag=True, help="Do everything, print the outcome, and roll back."),
@@ -152,7 +151,6 @@ def _adopt(
 
 
 def _run(queue: PgQueue, plan: Plan[plans.AdoptionTally], *, dry_run: bool) -> plans.AdoptionTally:
-    """Move all jobs or none; a dry run moves them and then rolls back."""
     tally = plans.AdoptionTally()
     with suppress(DryRunRollback), queue.database.transaction() as connection:
         tally = queue.database.run(plan, connection)

@@ -90,7 +90,6 @@ def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
 
 
 def _tell_of_replica(queue: PgQueue) -> None:
-    """Say on stderr how old what was shown may be, where a replica was to answer."""
     if isinstance(queue.database, ReplicatedDatabase) and queue.database.asked:
         click.echo(f"note: {queue.database.replica_status()}", err=True)
 
@@ -119,7 +118,6 @@ def find(app: str) -> PgQueue:
 
 
 def _no_path(path: str, attribute: str) -> str:
-    """What to say of a file's path in place of a module's name: with the name, where the file is below the current folder."""
     parts = Path(os.path.relpath(path.removesuffix(".py"))).parts
     name = ".".join(parts).removesuffix(".__init__")
     meant = FORM if parts[0] == ".." else f"use {name}:{attribute}"
@@ -127,7 +125,6 @@ def _no_path(path: str, attribute: str) -> str:
 
 
 def _reason(module: str, attribute: str, error: BaseException) -> str:
-    """Why an import failed: there is no such module, or it raised an error."""
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
         if module.endswith(".py"):
             return _no_path(module, attribute)

@@ -45,7 +45,6 @@ class SingleAttemptExecutor(Executor):
     """
 
     def __init__(self, queue: PgQueue, order: ProcessOrder) -> None:
-        """Describe what there is to run."""
         super().__init__(queue)
         self._order = order
         self.out_of_memory = False
@@ -146,7 +145,7 @@ def _without_suspicion(flags: int | None) -> int | None:
 
 
 def _limit_memory(memory: int | None) -> None:
-    """Let this process take this many bytes more than it has; if the machine runs out of memory, the kernel ends it first."""
+    """Let this process take this many bytes more than it has. If the machine runs out of memory, the kernel ends it first."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     if memory is None:
@@ -168,7 +167,7 @@ def _end_with_worker() -> None:
 
 
 def _watch_worker() -> None:
-    """End when the worker does, whose pipe is closed then."""
+    """End this process when the worker ends: its pipe is closed then."""
     while os.read(sys.stdin.fileno(), 1):
         pass
     os._exit(1)

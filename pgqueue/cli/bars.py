@@ -12,7 +12,6 @@ class Bar:
     """How far a bench is."""
 
     def __init__(self, progress: Progress, steps: float) -> None:
-        """Made by :func:`bar`."""
         self._progress = progress
         self._task = progress.add_task("bench", total=steps, told="")
 

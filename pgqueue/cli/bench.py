@@ -63,7 +63,6 @@ def _loads(value: str) -> list[BenchLoad]:
 def _size(
     name: str, words: str, *, type_: click.IntRange | click.FloatRange = AT_LEAST_ONE
 ) -> Callable[[F], F]:
-    """An option that sets a size."""
     default = getattr(FULL, name)
     shown = f"{default:,}" if isinstance(default, int) else f"{default:g}"
     option = f"--{name.replace('_', '-')}"

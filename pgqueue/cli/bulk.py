@@ -191,7 +191,6 @@ def run(do: Callable[[OnProgress], BulkResult], *, total: int, done: str, as_jso
 
 
 def _hint(queue: PgQueue, name: str | None) -> None:
-    """Say it where no job matches since the queue's name is unknown."""
     if name is not None and not is_pattern(name):
         look_up(queue, name)()
 
@@ -246,7 +245,7 @@ def _run(found: Preview, do: Callable[[OnProgress], BulkResult], done: str) -> B
 
 @contextmanager
 def _progress(total: int, done: str) -> Iterator[OnProgress]:
-    """A bar on a terminal; else a line a second."""
+    """Show a bar on a terminal; else print a line each second."""
     if not sys.stderr.isatty():
         yield _ProgressLines(done).tell
         return

@@ -122,7 +122,6 @@ def chaos(
 
 
 def _why(fault: Fault, absent: Mapping[str, str]) -> str:
-    """Why a fault cannot happen here."""
     return next(absent[need] for need in fault.needs if need in absent)
 
 
@@ -159,7 +158,6 @@ def _list(absent: Mapping[str, str]) -> None:
 
 
 def _show(outcome: RunOutcome, seed: int, left_out: dict[str, str], *, as_json: bool) -> None:
-    """Print what happened; the verdict is the last line."""
     complaints = report.complaints(outcome)
     if as_json:
         print_json(report.as_json(outcome, seed=seed, left_out=left_out))

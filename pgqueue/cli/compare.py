@@ -17,7 +17,6 @@ HEADS = ("changed", "run p50", "run p95", "failed", "wait p95", "attempts")
 
 
 def _since(_: click.Context, __: click.Parameter, value: str) -> datetime | timedelta:
-    """An instant, or how long ago it was."""
     if value[-1:].isalpha() and value[-1] != "Z":
         return LENGTH.convert(value, None, None)
     return instant(value)

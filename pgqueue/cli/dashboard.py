@@ -136,7 +136,6 @@ def _app(
 
 
 def _shards(queue: PgQueue) -> dict[str, PgQueue]:
-    """The queue on each of its shards that answers; empty: it has no shards."""
     if not isinstance(queue.database.itself, ShardedDatabase):
         return {}
     numbers = sorted(one.state.number for one in queue.shards() if one.state is not None)
@@ -155,7 +154,6 @@ def _server(app: Any, address: str, port: int) -> Any:  # noqa: ANN401 - Waitres
 
 
 def _is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an address."""
     try:
         found = socket.getaddrinfo(address, None)
     except OSError as error:

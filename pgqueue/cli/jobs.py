@@ -198,7 +198,6 @@ def _row(job: Job) -> list[object]:
 
 
 def _when(job: Job) -> str:
-    """When a job ended, else when it started, else when it is due."""
     if job.ended_at is not None:
         return f"ended {local(job.ended_at)}"
     if job.state is JobState.RUNNING and job.started_at is not None:

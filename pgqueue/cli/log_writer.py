@@ -22,11 +22,6 @@ class LogWriter(logging.Handler):
     """A handler for a file descriptor: one of a pipe, a terminal or a file."""
 
     def __init__(self, descriptor: int) -> None:
-        """Write nothing yet.
-
-        Args:
-            descriptor: where to.
-        """
         super().__init__()
         self._descriptor = descriptor
         self._poll = select.poll()
@@ -35,7 +30,7 @@ class LogWriter(logging.Handler):
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        """Begin without lines and without a thread; in a fork the parent's thread does not run."""
+        """Begin without lines and without a thread: in a fork the parent's thread does not run."""
         self._changed = threading.Condition()
         self._left: deque[bytes] = deque()
         self._dropped = 0
@@ -70,9 +65,10 @@ class LogWriter(logging.Handler):
         return f"{self.format(record)}\n".encode(errors="backslashreplace")
 
     def _written(self, line: bytes) -> bytes:
-        """Write what needs no waiting, and return the rest. Where poll says so, a pipe has room for ``PIPE_BUF`` bytes."""
+        """Write what needs no waiting; return the rest."""
         while line and self._poll.poll(0):
             try:
+                # Where poll says so, a pipe has room for PIPE_BUF bytes.
                 line = line[os.write(self._descriptor, line[: select.PIPE_BUF]) :]
             except OSError:  # no program can read it any more, or the disk is full
                 return b""
@@ -104,7 +100,6 @@ class LogWriter(logging.Handler):
                 self._changed.notify_all()
 
     def _write(self, line: bytes) -> None:
-        """Write a line, however long that takes."""
         try:
             while line:
                 line = line[os.write(self._descriptor, line) :]

@@ -49,7 +49,6 @@ class FieldFormatter(LineFormatter):
     """Writes a record as one line of fields, in JSON or as ``key=value``."""
 
     def __init__(self, write: Callable[[dict[str, object]], str]) -> None:
-        """Write the fields of a record so."""
         super().__init__()
         self._write = write
 
@@ -113,21 +112,19 @@ def configure(level: str, form: str = "text") -> None:
 
 
 def _to_stderr() -> logging.Handler:
-    """Writes to the descriptor of stderr, if it has one: a test may have put a text in its place."""
     try:
         return LogWriter(sys.stderr.fileno())
     except (AttributeError, OSError, ValueError):
+        # It has no descriptor: a test may have put a text in its place.
         return logging.StreamHandler()
 
 
 def _add_trace(record: logging.LogRecord) -> bool:
-    """Put the trace on a record, where the app has traces."""
     tracing = sys.modules.get("pgqueue.telemetry.tracing")
     return tracing is None or bool(tracing.add_trace(record))
 
 
 def _plain(value: object) -> object:
-    """A field's value, where JSON has it; else as text."""
     if (
         value is None
         or isinstance(value, str | bool | int)
@@ -144,7 +141,6 @@ def _one_line(text: str) -> str:
 
 
 def _value(value: object) -> str:
-    """A field's value: bare if it is one plain word, else in quotes."""
     text = str(value)
     plain = text and text.isprintable() and not any(char.isspace() or char in '"=' for char in text)
     return text if plain else json.dumps(text, ensure_ascii=False)

@@ -97,15 +97,12 @@ class Root(LazyGroup):
 
 
 def _root(function: Callable[..., None]) -> Root:
-    """Make a function the root of all commands."""
     names = {"help_option_names": ["-h", "--help"]}
     root = click.group("pgqueue", cls=Root, verbs=VERBS, context_settings=names)(function)
     return click.version_option(__version__, message="pgqueue %(version)s")(root)
 
 
 def _about_the_database(*, hidden: bool = False) -> Callable[[F], F]:
-    """The options that say which database a command is about."""
-
     def add(function: F) -> F:
         for option in (
             partial(

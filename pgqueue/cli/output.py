@@ -106,5 +106,5 @@ def _console() -> "Console":
 
 
 def _width() -> int | None:
-    """The width of the output; None: that of the terminal."""
+    """Return the width of the output; None: that of the terminal."""
     return None if sys.stdout.isatty() else UNWRAPPED

@@ -41,13 +41,13 @@ def own_schema(database: Database, command: str) -> Iterator[None]:
 
 
 def _drop(database: Database, connection: Connection) -> None:
-    """Drop the schema; on a new connection, if the server restarted meanwhile."""
     statement = f"drop schema {database.catalogue.schema} cascade"
     try:
         connection.execute(statement.encode())
     except psycopg.OperationalError:
         if not connection.closed:
             raise
+        # The server restarted meanwhile.
         with database.connect() as again:
             again.execute(statement.encode())
 

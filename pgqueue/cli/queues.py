@@ -240,7 +240,6 @@ def _state(one: QueueStanding) -> str:
 
 
 def _standings(queue: PgQueue) -> list[QueueStanding]:
-    """The known queues, and those that the app declares."""
     found = {one.queue: one for one in queue.insight.queues()}
     declared = {name: QueueStanding(queue=name) for name in queue.queues or ()}
     return [one for _, one in sorted({**declared, **found}.items())]

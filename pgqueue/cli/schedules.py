@@ -209,7 +209,7 @@ def backfill(queue: PgQueue, /, *, name: str, start: datetime, end: datetime, by
 
 
 def _schedule_fields(one: Schedule) -> dict[str, object]:
-    """A schedule for people and programs: the timing's options without those at their defaults."""
+    """Return a schedule for people and programs, without the options of its timing that are at their defaults."""
     shown: dict[str, object] = {
         name: getattr(one, name)
         for name in ("name", "state", "rule", "task", "queue", "args", "priority", "max_attempts", "unique_key", "meta",

@@ -85,7 +85,7 @@ def _tell(found: list[ShardState]) -> None:
 
 
 def _keys_to_move(one: Shard) -> int | None:
-    """How many keys are to move from a shard; None: it does not answer, or no key moves."""
+    """Return how many keys are to move from a shard; None: it does not answer, or no key moves."""
     if one.state is None or not one.state.moving:
         return None
     try:

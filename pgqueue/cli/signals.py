@@ -35,7 +35,6 @@ def no_interrupt_lost() -> Iterator[None]:
 
 
 def _interrupt() -> None:
-    """Send this process a signal whose handler raises KeyboardInterrupt, if there is one."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.default_int_handler:
             signal.pthread_kill(threading.main_thread().ident or 0, number)  # it ends the wait of that thread

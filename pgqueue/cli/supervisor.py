@@ -43,14 +43,10 @@ class Supervisor:
         stable_after: float = STABLE_AFTER,
         added: Callable[[int], Sequence[str]] = lambda _: (),
     ) -> None:
-        """Start nothing yet.
+        """``first_pause``: seconds before a child that died is started again; doubled after each early death.
 
-        Args:
-            command: the command of each child.
-            processes: how many children.
-            first_pause: seconds before a child that died is started again; doubled after each early death.
-            added: what the command of a child has besides, by the child's place, from 0.
-            stable_after: seconds; a death before this age is an early death.
+        ``stable_after``: seconds; a death before this age is an early death. ``added`` returns what the command of a child has
+        besides, by the child's place, from 0.
         """
         self._command = command
         self._added = added

@@ -28,11 +28,7 @@ class Length(LengthType):
     name = "length"
 
     def __init__(self, *, above_zero: bool = False) -> None:
-        """Set the range; the longest length is ten years, as in all of pgqueue.
-
-        Args:
-            above_zero: whether zero is out of range.
-        """
+        """The longest length is ten years, as in all of pgqueue."""
         self._above_zero = above_zero
 
     def get_metavar(self, *_: object, **__: object) -> str:

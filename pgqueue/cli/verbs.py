@@ -59,7 +59,6 @@ class LazyGroup(VerbGroup):
     """
 
     def __init__(self, *args: Any, verbs: Mapping[str, Verb], **kwargs: Any) -> None:  # noqa: ANN401 - click's own
-        """Remember where the commands are; the rest is for click."""
         super().__init__(*args, **kwargs)
         self.notes: Mapping[str, str] = {}
         self._verbs = verbs
@@ -98,14 +97,12 @@ def _with_settings(command: click.Command, root: click.Command) -> click.Command
 
 
 def _after_the_name(option: click.Option) -> click.Option:
-    """One of the root's options, for use after the name of a command."""
     late = copy.copy(option)
     late.hidden, late.expose_value, late.envvar, late.callback = True, False, None, _override
     return late
 
 
 def _override(ctx: click.Context, option: click.Parameter, value: Any) -> None:  # noqa: ANN401 - any option's value
-    """Let an option after a command's name replace the same option before it."""
     if value:
         settings = ctx.find_object(CommandOptions) or CommandOptions()
         ctx.obj = replace(settings, **{str(option.name): value})

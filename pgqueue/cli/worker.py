@@ -164,7 +164,6 @@ def _require_ports(first: int, processes: int) -> None:
 
 
 def _port_of(first: int | None, slot: int) -> list[str]:
-    """What a child's command has besides that of the others: each process has a port of its own."""
     return ["--metrics-port", str(first + slot)] if first else []
 
 
@@ -175,7 +174,7 @@ async def _serve(
     metrics: tuple[str, int] | None,
     **options: Any,  # noqa: ANN401 - Worker's own
 ) -> int:
-    """Run the worker; returns the exit code, which tells a supervisor whether the worker was asked to end."""
+    """Run the worker; return the exit code, which tells a supervisor whether the worker was asked to end."""
     serving = worker_of(queue, **options)
     serving.supervised = supervisor is not None
     serving.app = app
@@ -194,7 +193,6 @@ async def _serve(
 def _metrics(
     queue: PgQueue, serving: Worker | ShardedWorker, where: tuple[str, int] | None
 ) -> AbstractContextManager[object]:
-    """The endpoint of a worker, where it has one."""
     if where is None:
         return nullcontext()
     from pgqueue.telemetry import prometheus  # noqa: PLC0415 - needs a package that not every program has

@@ -26,7 +26,6 @@ def workers() -> None:
 
 
 def _names_workers(function: F) -> F:
-    """The worker, or --all; and who asks."""
     for option in (
         click.option("--by", help="Who asks; without it you, as user@host."),
         click.option("--all", "everyone", is_flag=True, help="Ask every live worker."),

@@ -216,7 +216,7 @@ def _dates(chart: Chart, across: Callable[[float], float]) -> Iterator[Markup]:
 
 
 def _date(at: datetime, *, whole: bool) -> str:
-    """The label of an instant: midnight is the day that begins."""
+    # Midnight is labelled with the day that begins.
     return f"{at.day} {at:%b}" if whole or not (at.hour or at.minute) else f"{at:%H:%M}"
 
 
@@ -253,18 +253,17 @@ def _lines(
 
 
 def _runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
-    """The stretches without a gap: where there is no figure, no line is drawn."""
     runs: list[list[tuple[int, float]]] = [[]]
     for step, value in enumerate(values):
         if value is not None:
             runs[-1].append((step, value))
         elif runs[-1]:
+            # Where there is no figure, no line is drawn.
             runs.append([])
     return [run for run in runs if run]
 
 
 def _tips(chart: Chart, across: Callable[[float], float]) -> Iterator[Markup]:
-    """What a pointer is told: a strip for each step."""
     gap = across(1) - across(0)
     for step, at in enumerate(chart.at):
         figures = "\n".join(

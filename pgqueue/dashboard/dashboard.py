@@ -367,6 +367,6 @@ _STAMP: Final = hashlib.sha256(
 
 
 def _local(visit: Visit, address: str) -> str:
-    """An address under our prefix, for after the login; no other site's."""
+    """Return an address under our prefix, for after the login; never one of another site."""
     safe = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
     return f"{visit.request.script_root}{address}" if safe else visit.url("home")

@@ -42,7 +42,6 @@ class Operations:
     """Runs operations, each in a thread."""
 
     def __init__(self) -> None:
-        """None runs."""
         self._changed = threading.Condition()
         self._running: set[int] = set()
 

@@ -208,7 +208,6 @@ class Redaction:
 
 
 def _collect(value: object, secrets: set[str], depth: int = 0) -> None:
-    """Note the texts and numbers in a hidden value."""
     if isinstance(value, Mapping | list | tuple):
         for inner in value.values() if isinstance(value, Mapping) else value:
             if depth < DEEPEST:

@@ -58,7 +58,6 @@ class Visit:
         operations: "Operations",
         may_act: bool,
     ) -> None:
-        """Made by the dashboard."""
         self.request = request
         self.endpoint = endpoint
         self.values = values

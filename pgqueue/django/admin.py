@@ -301,7 +301,6 @@ class DeadJobAdmin(CommonJobAdmin):
 
 
 def _why_held(held: BlockedRetry) -> SafeString:
-    """Why a dead job stays dead, and what can be done."""
     if held.twin is None:
         return format_html(
             "Job {} stays dead: the live job with its unique key has just ended. Retry again.", held.id
@@ -314,5 +313,5 @@ def _why_held(held: BlockedRetry) -> SafeString:
 
 
 def _part(kind: Kind, job: Job | DeadJob) -> JobPart:
-    """What a codec is given with a field; a field may have any value, since SQL can write it."""
+    # A field may have any value, since SQL can write it.
     return JobPart(kind, job.task, job.meta if isinstance(job.meta, dict) else None)

@@ -163,7 +163,6 @@ def _row(status: LimitStatus) -> Limit:
 
 
 def _numbers(given: Mapping[str, Any]) -> limits.Limit | limits.Rate:
-    """What the form says; ``Limit`` and ``Rate`` refuse what is out of range."""
     most, rate, apart, burst = (given.get(name) for name in (*MOST, *RATE))
     rate = rate or None
     if [most, rate, apart].count(None) != 2:  # noqa: PLR2004 - one of three

@@ -249,5 +249,4 @@ def _selected_queues(request: HttpRequest) -> list[Queue]:
 
 
 def _actor_and_reason(request: HttpRequest) -> dict[str, str | None]:
-    """Who acts, and why."""
     return {"by": request.user.get_username(), "why": request.POST.get("why", "").strip() or None}

@@ -134,7 +134,6 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         widgets = {"name": forms.TextInput(attrs={"class": "vTextField"})}  # noqa: RUF012 - Django's way
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Django's own
-        """A form for a new schedule, or with the values of a stored one."""
         row = kwargs.get("instance")
         self._stored: Schedule | None = None if row is None else project_queue().schedules.get(row.name)
         if self._stored is not None:
@@ -185,8 +184,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         return task.call(**arguments)
 
     def _options(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """What was entered; what was left as it is, as it is stored: pages show no microseconds."""
         stored = {} if self._stored is None else _values(self._stored)
+        # What was left as it is stays as it is stored: pages show no microseconds.
         kept = {name: stored[name] for name in names if name in stored and name not in self.changed_data}
         entered = {name: self.cleaned_data[name] for name in names} | kept
         return {name: None if value == "" else value for name, value in entered.items()}
@@ -198,14 +197,13 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
 
 
 def _initial_value(value: object) -> object:
-    """A value as a field shows it: a project without time zones shows the times of its own."""
     if isinstance(value, datetime) and not settings.USE_TZ:
+        # A project without time zones shows the times of its own.
         return timezone.make_naive(value)
     return value
 
 
 def _values(stored: Schedule) -> dict[str, Any]:
-    """A stored schedule as the form's initial values."""
     timing = {} if stored.timing is None else {name: getattr(stored.timing, name) for name in TIMING}
     return {
         "task": stored.task,

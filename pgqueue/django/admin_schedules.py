@@ -192,7 +192,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
 
 
 def _why_not_editable(schedule: Schedule) -> str | None:
-    """Why a schedule cannot be edited; None: it can."""
+    """Return why a schedule cannot be edited; None: it can."""
     if schedule.module is not None:
         return (
             f"The code of {schedule.module} declares it, and a worker that starts stores what the code says. "

@@ -104,7 +104,6 @@ def _error(error: object) -> tuple[object, str, str, SafeString | str]:
 
 
 def _when(at: object) -> str:
-    """The instant at which an attempt failed; the stored text if it is no instant."""
     if at is None:
         return NOTHING
     try:

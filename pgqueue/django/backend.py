@@ -148,7 +148,7 @@ class TaskBackend(BaseTaskBackend):
     def _ready(
         self, task: "Task[P, R]", args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> "TaskResult[P, R]":
-        """A result without an id; its constructor makes JSON values of the arguments, or raises."""
+        """Return a result without an id. Its constructor makes JSON values of the arguments, or raises."""
         return TaskResult(
             task=task,
             id="",
@@ -166,7 +166,7 @@ class TaskBackend(BaseTaskBackend):
 
 
 def _job(result_id: str) -> Job:
-    """The job of a result's id; the id may be any text from an address."""
+    # The id may be any text from an address.
     text = str(result_id)
     if not (
         text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_ID)) and int(text) <= LARGEST_ID
@@ -179,11 +179,6 @@ def _job(result_id: str) -> Job:
 
 
 def _declared_at(path: str) -> AnyTask:
-    """The task at an import path, where workers look for it.
-
-    Raises:
-        InvalidTask: it is not there, or no worker can import its module.
-    """
     if path.startswith("__main__."):
         raise InvalidTask(
             f"{path} is in the main module of this program, which no worker imports: "

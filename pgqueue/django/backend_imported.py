@@ -27,12 +27,7 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
     """The registered tasks by name; a Django task is registered at its first look-up."""
 
     def __init__(self, queue: PgQueue, registered: Mapping[str, Task[..., Any]]) -> None:
-        """Start with the registered tasks.
-
-        Args:
-            queue: where to register Django tasks.
-            registered: the queue's registered tasks, which change with it.
-        """
+        """``registered`` are the queue's registered tasks; the mapping changes with the queue."""
         self._queue = queue
         self._registered = registered
 
@@ -49,11 +44,9 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
             raise KeyError(name) from None
 
     def __iter__(self) -> Iterator[str]:
-        """The names that are registered so far."""
         return iter(self._registered)
 
     def __len__(self) -> int:
-        """How many are registered so far."""
         return len(self._registered)
 
     def load(self, name: str) -> bool:
@@ -70,7 +63,11 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
         return name in self
 
     def _register_imported(self, name: str) -> Task[..., Any]:
-        """The registered task; KeyError: there is no Django task at this path."""
+        """Return the registered task.
+
+        Raises:
+            KeyError: there is no Django task at this path.
+        """
         from pgqueue.django import backend_tasks  # noqa: PLC0415 - Django's Tasks may not be installed
 
         task = backend_tasks.find_django_task(name)

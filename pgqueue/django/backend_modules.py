@@ -77,7 +77,7 @@ def count_refused_names() -> int:
 
 
 def _import_module(module: str) -> bool:
-    """Import a module, or wait for the thread that imports it; returns whether it is loaded."""
+    """Import a module, or wait for the thread that imports it; return whether it is loaded."""
     try:
         import_module(module)
     except BaseException as error:  # a module may raise anything, SystemExit included
@@ -92,7 +92,6 @@ def _import_module(module: str) -> bool:
 
 
 def _may_be_imported(name: str) -> bool:
-    """Whether a module of an installed app declares the task."""
     module, _, function = name.rpartition(".")
     if "__main__" in name or not all(part.isidentifier() for part in name.split(".")):
         return False
@@ -110,10 +109,10 @@ def _may_be_imported(name: str) -> bool:
 
 
 def _spec(package: ModuleType, module: str) -> ModuleSpec | None:
-    """The spec of a module; found package by package, since ``find_spec`` imports the packages above a module."""
     path = getattr(package, "__path__", None)
     spec = None
     name = package.__name__
+    # Package by package, since find_spec() imports the packages above a module.
     for part in module.removeprefix(name).split(".")[1:]:
         if path is None:
             return None

@@ -122,18 +122,17 @@ def as_instant(moment: datetime | None) -> datetime | None:
 
 
 def _failures(job: Job) -> Sequence[AttemptError]:
-    """The errors of its failed attempts."""
     return job.errors if why_not_kept(job) is None else job.errors[:-1]
 
 
 def _errors(job: Job) -> list[TaskError]:
-    """One error for each failed attempt; a cancelled job has one more, since its status is FAILED, too."""
     errors = [task_error(error) for error in _failures(job)]
+    # A cancelled job has one more, since its status is FAILED, too.
     return [*errors, CANCELLED] if job.state is JobState.CANCELLED else errors
 
 
 def _workers(job: Job) -> list[str]:
-    """One worker for each attempt: Django counts attempts by this list. Only the last attempt's worker is recorded."""
+    """Return one worker for each attempt: Django counts attempts by this list. Only the last attempt's worker is recorded."""
     if not job.attempts:
         return []
     last = UNKNOWN_WORKER if job.worker_id is None else str(job.worker_id)

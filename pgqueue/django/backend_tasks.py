@@ -37,7 +37,6 @@ class Policy:
     timeout: float | timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Check types and ranges."""
         if not isinstance(self.retry, Retry | None):
             raise InvalidOption(f"retry={self.retry!r}: use a pgqueue.Retry")
         JobOptions(max_attempts=self.attempts)

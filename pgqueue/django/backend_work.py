@@ -101,7 +101,7 @@ def _awaitable_function(task: AnyTask, jobs: JobMethods) -> Callable[..., Any]:
 
 
 class _DjangoAttempt:
-    """One attempt: the result that the context and the signals have, updated as the attempt runs."""
+    """One attempt. ``result`` is what the context and the signals have; it is updated as the attempt runs."""
 
     def __init__(self, ctx: Context, task: AnyTask, job: Job, call: DjangoCall) -> None:
         self.result: AnyResult = result_of(job, call, task)
@@ -110,12 +110,10 @@ class _DjangoAttempt:
 
     @property
     def args(self) -> list[Any]:
-        """The positional arguments, with the context first if the task takes it."""
         given = self.result.args
         return [TaskContext(task_result=self.result), *given] if self.result.task.takes_context else given
 
     def succeeded(self, value: object) -> None:
-        """Set the return value."""
         self._finished(TaskResultStatus.SUCCESSFUL)
         object.__setattr__(self.result, "_return_value", value)
 
@@ -139,7 +137,7 @@ def _note_logged(error: BaseException) -> None:
 
 
 def _job_of_claim(ctx: Context) -> Job:
-    """The job of a first attempt, made from its claim, without a query."""
+    """Make the job of a first attempt from its claim, without a query."""
     claim = ctx.job
     return Job(
         id=claim.id,

@@ -134,7 +134,6 @@ def require_kind(key: str, value: object) -> None:
 
 
 def _option(key: str, value: Any) -> Any:  # noqa: ANN401 - any option's value
-    """The option's value for a setting: middleware and a codec may be given as dotted paths of classes."""
     match key:
         case "MIDDLEWARE":
             return [_make_object(key, one) for one in value]
@@ -144,7 +143,6 @@ def _option(key: str, value: Any) -> Any:  # noqa: ANN401 - any option's value
 
 
 def _make_object(key: str, given: Any) -> Any:  # noqa: ANN401 - any option's value
-    """An object of the class at a dotted path; what is no path is the object itself."""
     if not isinstance(given, str):
         return given
     try:

@@ -38,11 +38,9 @@ class DjangoDatabase(Database):
     migrate_hint = "run `manage.py migrate`"
 
     def __init__(self, alias: str, **options: Any) -> None:  # noqa: ANN401 - Database's own
-        """Keep the alias. It connects when it runs its first statement.
+        """The database connects when it runs its first statement.
 
-        Args:
-            alias: one of ``settings.DATABASES``.
-            options: those of :class:`pgqueue.store.connections.database.Database`.
+        ``options`` are those of :class:`pgqueue.store.connections.database.Database`.
         """
         super().__init__(**options)
         self.alias = alias
@@ -148,11 +146,7 @@ class MisconfiguredDatabase(DjangoDatabase):
     """
 
     def __init__(self, error: ConfigurationError) -> None:
-        """Keep the error.
-
-        Args:
-            error: what every use raises.
-        """
+        """Every use raises the error."""
         super().__init__("default")
         self._error = error
 
@@ -175,13 +169,12 @@ class MisconfiguredDatabase(DjangoDatabase):
 
 
 def _django_errors(connection: object) -> AbstractContextManager[Any]:
-    """Raise errors as Django's if the connection is Django's: so Django notes that it may have to close it."""
+    """Raise errors as Django's if the connection is Django's, so that Django notes that it may have to close it."""
     wrapped = getattr(connection, "wrap_database_errors", None)
     return nullcontext() if wrapped is None else wrapped
 
 
 def _conninfo(wrapper: BaseDatabaseWrapper) -> str:
-    """Django's settings of a connection, as far as libpq knows them."""
     given = wrapper.get_connection_params()
     if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
         escaped = str(role).replace("\\", "\\\\").replace(" ", "\\ ")

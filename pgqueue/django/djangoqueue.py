@@ -74,7 +74,6 @@ class DjangoQueue(PgQueue):
         return closing_connections()
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared, on Django's connection or another of the user's."""
         if connection is None and isinstance(self.database, DjangoDatabase):
             connection = (
                 self.database.joined()
@@ -82,7 +81,6 @@ class DjangoQueue(PgQueue):
         return super()._add(jobs, connection)
 
     async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared, on Django's connection or another of the user's."""
         if (
             connection is None
             and isinstance(self.database, DjangoDatabase)

@@ -96,7 +96,6 @@ class CommonJob(ReadOnly):
         abstract = True
 
     def __str__(self) -> str:
-        """Like ``42 shop.tasks.send_receipt``."""
         return f"{self.pk} {self.task}"
 
 
@@ -161,7 +160,6 @@ class Queue(ReadOnly):
         permissions = (("pause_queue", "Can pause, drain and resume queue"),)
 
     def __str__(self) -> str:
-        """Its name."""
         return str(self.name)
 
 
@@ -203,7 +201,6 @@ class Worker(ReadOnly):
         permissions = (("steer_worker", "Can drain, resume, stop and restart worker"),)
 
     def __str__(self) -> str:
-        """Like ``web-1:4711``."""
         return f"{self.host}:{self.pid}"
 
 
@@ -239,7 +236,6 @@ class Schedule(ReadOnly):
         )
 
     def __str__(self) -> str:
-        """Its name."""
         return str(self.name)
 
 
@@ -263,7 +259,6 @@ class Limit(ReadOnly):
         default_permissions = ("view", "add", "change")
 
     def __str__(self) -> str:
-        """Its name."""
         return str(self.name)
 
 
@@ -277,7 +272,7 @@ class Share(Limit):
         default_permissions = ("view", "add", "change")
 
     def __str__(self) -> str:
-        """The values of its arguments, as its key has them."""
+        """Return the argument values of the share, as its key has them."""
         return str(self.name).strip()
 
 

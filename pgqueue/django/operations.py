@@ -76,8 +76,8 @@ class Revision(Operation):
 def _migrate(
     schema_editor: BaseDatabaseSchemaEditor, move: Callable[..., None], revision: str, span: str
 ) -> None:
-    """Upgrade or downgrade the schema, or print the SQL; only in the database of the project's queue."""
     configured = conf.read()
+    # Only the database of the project's queue has the schema.
     if schema_editor.connection.alias != configured.alias:
         return
     name = configured.options.get("schema", "pgqueue")
@@ -92,7 +92,7 @@ def _migrate(
 
 
 def _script(name: str, span: str, *, down: bool) -> str:
-    """The SQL from one revision to another, without its transaction, which is Django's."""
+    """Return the SQL from one revision to another, without its transaction, which is Django's."""
     from alembic import command  # noqa: PLC0415 - heavy, and only migrations need it
 
     config = schema._config(name, None)  # noqa: SLF001 - the same scripts, printed

@@ -108,14 +108,14 @@ def remember(*, connection: BaseDatabaseWrapper, **_: object) -> None:
 
 
 def _opened_here() -> list[BaseDatabaseWrapper]:
-    """This thread's connections; from now on it records those that it opens."""
+    """Return this thread's connections; from now on the thread records those that it opens."""
     if _of_thread.opened is None:
         _of_thread.opened = list(connections.all(initialized_only=True))
     return _of_thread.opened
 
 
 def _recycle_all() -> None:
-    """Recycle this thread's connections, and drop those of other threads, which this thread cannot recycle."""
+    """Recycle this thread's connections, and forget those of other threads, which this thread cannot recycle."""
     here = connections.all(initialized_only=True)
     recycle(here)
     with _changing:
@@ -130,7 +130,6 @@ def _recycle_soon() -> None:
 
 
 def _is_due() -> bool:
-    """Whether a shared connection must be closed or checked, or has queries to delete."""
     return any(
         wrapper.errors_occurred
         or (wrapper.close_at is not None and time.monotonic() >= wrapper.close_at)

@@ -40,7 +40,6 @@ def run(words: Sequence[str], *, write: Write) -> None:
 
 
 def _command(words: Sequence[str]) -> list[str]:
-    """The worker's command line: this process's command without its arguments, then the words."""
     own = autoreload.get_child_arguments()
     program = [str(word) for word in own[: len(own) - len(sys.argv) + 1]]
     grace = [] if any(word.startswith("--grace") for word in words) else ["--grace", GRACE]
@@ -49,7 +48,7 @@ def _command(words: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _child(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
-    """The worker, in its own session, so that Ctrl-C reaches only this process; the end of the block stops it."""
+    """Run the worker in a session of its own, so that Ctrl-C reaches only this process; the end of the block stops the worker."""
     child = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command line
     try:
         yield child
@@ -64,7 +63,6 @@ def _child(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def _first_change(child: "subprocess.Popen[bytes]", write: Write) -> Path:
-    """Wait for the first change of a file."""
     found: list[Path] = []
 
     def note(*, file_path: Path, **_: object) -> bool:
@@ -83,7 +81,6 @@ def _first_change(child: "subprocess.Popen[bytes]", write: Write) -> Path:
 
 
 def _watcher() -> autoreload.BaseReloader:
-    """Django's watcher of every loaded module, and of all other Python files of the project's apps."""
     watcher = autoreload.get_reloader()
     for config in apps.get_app_configs():
         if "site-packages" not in config.path:

@@ -54,7 +54,7 @@ class AesGcm(Codec):
     hides_errors = True
 
     def __repr__(self) -> str:
-        """The names of the shared keys alone."""
+        """Show the names of the shared keys, and no key."""
         return f"AesGcm({vars(self).get('_keys')!r})"  # also while it is made
 
     def encode(self, data: bytes, part: JobPart) -> str:
@@ -99,11 +99,6 @@ class AesGcm(Codec):
         return f"h1:{b64encode(digest).decode()}"
 
     def _tenant_of(self, part: JobPart) -> str | None:
-        """The tenant of a job; None: it has none.
-
-        Raises:
-            PayloadNotEncodable: what names it is neither a text nor a whole number.
-        """
         value = None if self._tenant is None else part.meta.get(self._tenant)
         if value is None or isinstance(value, str):
             return value
@@ -118,7 +113,7 @@ class AesGcm(Codec):
 
 
 def _parse_text(text: str) -> tuple[str, str, bytes]:
-    """Marker, name and sealed data of a stored text, which anyone may have written."""
+    """Return marker, name and sealed data of a stored text, which anyone may have written."""
     version, *rest = text.split(":", 3)
     if version == VERSION and len(rest) == len(("marker", "name", "data")) and rest[0] in {SHARED, OF_TENANT}:
         try:
@@ -131,5 +126,5 @@ def _parse_text(text: str) -> tuple[str, str, bytes]:
 
 
 def _associated_data(marker: str, name: str, part: JobPart, tenant: str | None) -> bytes:
-    """What a text is bound to."""
+    """Return the associated data: what a text is bound to."""
     return msgspec.json.encode([VERSION, marker, name, part.kind, part.task, tenant])

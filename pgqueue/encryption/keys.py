@@ -31,19 +31,12 @@ class SecretBytes:
     __slots__ = ("value",)
 
     def __init__(self, value: bytes) -> None:
-        """Hide these bytes."""
         self.value = value
 
     def __repr__(self) -> str:
-        """Without the bytes."""
         return "<a key>"
 
     def __reduce__(self) -> str:
-        """A key is not pickled.
-
-        Raises:
-            TypeError: always.
-        """
         raise TypeError("keys are not pickled: give the other program its own")
 
 
@@ -69,7 +62,6 @@ class KeyRing:
         return iter(self.sealers)
 
     def __repr__(self) -> str:
-        """The names alone."""
         return f"KeyRing({', '.join(self)})"
 
 
@@ -100,7 +92,6 @@ class Keys:
         self.tenants = tenants
 
     def __repr__(self) -> str:
-        """The names alone."""
         return f"Keys({self.ring!r})"
 
     def of(self, tenant: str) -> KeyRing | None:
@@ -217,14 +208,10 @@ def _items(text: str) -> Iterator[str]:
 
 
 def _decode_key(given: object, name: object) -> bytes:
-    """The bytes of a key.
-
-    Raises:
-        ConfigurationError: it is no key; the message does not quote it.
-    """
     try:
         found = b64decode(given, validate=True) if isinstance(given, str) else given
     except (binascii.Error, ValueError):
+        # No message quotes the key.
         raise ConfigurationError(f"the key {name!r:.80} is no base64; {MAKE}") from None
     if not isinstance(found, bytes):
         raise ConfigurationError(

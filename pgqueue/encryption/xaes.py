@@ -27,11 +27,7 @@ class Sealer:
     """Encrypts and decrypts with one key. One object serves all threads."""
 
     def __init__(self, secret: bytes) -> None:
-        """Prepare a key.
-
-        Args:
-            secret: 32 bytes.
-        """
+        """``secret`` has 32 bytes."""
         self._blocks = _AesBlocks(secret)
         doubled = int.from_bytes(self._blocks.encryptor.update(bytes(16))) << 1
         self._subkey = (doubled ^ _REDUCTION if doubled >> 128 else doubled) & ((1 << 128) - 1)
@@ -59,7 +55,6 @@ class Sealer:
         return self._of(nonce).decrypt(nonce[_HALF:], sealed[NONCE_BYTES:], bound)
 
     def _of(self, nonce: bytes) -> AESGCM:
-        """The cipher of one message."""
         blocks = (self._block(place, nonce[:_HALF]) for place in (1, 2))
         return AESGCM(self._blocks.encryptor.update(b"".join(blocks)))
 

@@ -52,7 +52,6 @@ def find_queue() -> PgQueue:
 
 
 def _load() -> Flask:
-    """Load the app as the ``flask`` command does."""
     os.environ.setdefault("FLASK_RUN_FROM_CLI", "true")  # so that an unguarded app.run() starts no server
     path = os.environ.get(APP_SETTING)
     try:

@@ -91,7 +91,7 @@ def _days(name: str, days: int, given: timedelta | None) -> timedelta:
 
 
 def _sqlalchemys(uri: Any) -> dict[str, str]:  # noqa: ANN401 - a string, or SQLAlchemy's URL, which stays unimported
-    """SQLAlchemy's database, if it is a PostgreSQL; else its kind."""
+    """Return SQLAlchemy's database, if it is a PostgreSQL; else its kind."""
     if uri is None:
         return {}
     text = str(uri) if isinstance(uri, str) else str(uri.render_as_string(hide_password=False))

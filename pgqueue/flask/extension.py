@@ -196,21 +196,19 @@ class PgQueueFlask(PgQueue):
         return [_AppContext(self._app)]
 
     def _around_hook(self) -> AbstractContextManager[object]:
-        """An app context; none, if it cannot be known of which app."""
         try:
             return self._app().app_context()
         except ConfigurationError:
+            # It is not known which app's context to use.
             return nullcontext()
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
         session = self._session(connection)
         if session is None:
             return super()._add(jobs, connection)
         return self._enqueue_in(session, jobs)
 
     async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
         # An `async def` task's ctx.transaction() is on a connection of the queue's: the session is not in it.
         session = None if self.database.joins(connection) else self._session(connection)
         if session is None:
@@ -218,25 +216,21 @@ class PgQueueFlask(PgQueue):
         return await asyncio.to_thread(self._enqueue_in, session, jobs)  # the session's driver blocks
 
     def _add_flow(self, flow: NewFlow, connection: object = None) -> AddedFlow:
-        """Add a flow, in the app's session unless a connection is given."""
         session = self._session(connection)
         if session is None:
             return super()._add_flow(flow, connection)
         return self._add_flow_in(session, flow)
 
     async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> AddedFlow:
-        """Add a flow, in the app's session unless a connection is given."""
         session = None if self.database.joins(connection) else self._session(connection)
         if session is None:
             return await super()._aadd_flow(flow, connection)
         return await asyncio.to_thread(self._add_flow_in, session, flow)  # the session's driver blocks
 
     def _tell(self, plan: Plan[T], connection: object) -> T:
-        """Send a signal in the app's session unless a connection is given."""
         return super()._tell(plan, self._session(connection) or connection)
 
     async def _atell(self, plan: Plan[T], connection: object) -> T:
-        """Send a signal in the app's session unless a connection is given."""
         session = None if self.database.joins(connection) else self._session(connection)
         if session is None:
             return await super()._atell(plan, connection)
@@ -270,7 +264,6 @@ class PgQueueFlask(PgQueue):
         return added
 
     def _app(self) -> Flask:
-        """The app whose database and contexts to use."""
         if self._only is not None:
             return self._only
         if has_app_context():
@@ -292,7 +285,6 @@ class PgQueueFlask(PgQueue):
         return app
 
     def _share(self, wanted: QueueOptions) -> None:
-        """Set the options that all apps share; raise an error if an app has others."""
         for name, value in wanted._asdict().items():
             if self._latest is not None and value != getattr(self, name):
                 raise ConfigurationError(
@@ -304,7 +296,6 @@ class PgQueueFlask(PgQueue):
             self.require_queue(task.options.queue)
 
     def _bind(self, app: Flask) -> None:
-        """Use one app only, with copies of the tasks."""
         self._only = app
         self._tasks = {name: copy.copy(task) for name, task in self._tasks.items()}
         own = _AppContext(self._app)
@@ -331,7 +322,6 @@ class _AppContext(Middleware):
 
 
 def _core(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that PgQueue has."""
     return {
         name: value
         for name, value in options.items()

@@ -53,14 +53,10 @@ class FlaskDatabase(Database):
         other_database: str | None = None,
         **options: Any,  # noqa: ANN401 - Database's own
     ) -> None:
-        """Keep where the database is, and which session to join.
+        """``session``: True: Flask-SQLAlchemy's; a function: what it returns; False: none.
 
-        Args:
-            dsn: as for :class:`~pgqueue.store.connections.database.Database`.
-            session: True: Flask-SQLAlchemy's; a function: what it returns; False: none; None: Flask-SQLAlchemy's
-                if it uses this same database.
-            other_database: the kind of SQLAlchemy's database, if it is no PostgreSQL.
-            options: as for :class:`~pgqueue.store.connections.database.Database`.
+        ``session=None``: Flask-SQLAlchemy's, if it uses this same database. ``other_database`` is the kind of SQLAlchemy's
+        database, if it is no PostgreSQL.
         """
         super().__init__(dsn, **options)
         if other_database is not None:
@@ -102,7 +98,6 @@ class FlaskDatabase(Database):
         return FlaskDatabase(dsn or self._given_dsn, session=session, **options)
 
     def _is_shared_by(self, engine: "Engine") -> bool:
-        """Whether an engine uses this same database, by the host, port and name of the two DSNs."""
         if engine not in self._shared:
             self._shared[engine] = engine.dialect.name == "postgresql" and (
                 _place(_connect_arguments(engine)) == _place(conninfo_to_dict(self.dsn))
@@ -179,7 +174,6 @@ def _require_psycopg(engine: "Engine") -> None:
 
 
 def _connect_arguments(engine: "Engine") -> Mapping[str, Any]:
-    """The libpq parameters of an engine's URL, for any driver."""
     from sqlalchemy.dialects.postgresql import psycopg as dialect  # noqa: PLC0415 - heavy, and not every app has it
 
     psycopgs: Dialect = dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own

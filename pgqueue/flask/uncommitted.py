@@ -38,12 +38,10 @@ class UncommittedJobs:
     """
 
     def __init__(self) -> None:
-        """Start without jobs."""
         self.tasks: Counter[str] = Counter()
         self.ids: list[int] = []
 
     def __add__(self, other: "UncommittedJobs") -> "UncommittedJobs":
-        """The jobs of both."""
         both = UncommittedJobs()
         both.tasks, both.ids = self.tasks + other.tasks, self.ids + other.ids
         return both

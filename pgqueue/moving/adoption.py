@@ -54,7 +54,7 @@ class Judge:
     payload_is: PayloadKind = "json"
 
     def __call__(self, waiting: WaitingJob) -> NewJob | str:
-        """The job to add, or why the waiting job stays."""
+        """Return the job to add, or the reason why the waiting job stays."""
         name = self.rename.get(waiting.task, waiting.task)
         task = (self.tasks or {}).get(name)
         if waiting.lock is not None and not self.without_locks:

@@ -151,7 +151,6 @@ class CeleryTask(Generic[P, R]):
         return self.task.function(*first, *args, **kwargs)  # type: ignore[no-any-return]  # the function's own
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say that pgqueue has no signatures, or no such attribute."""
         if name in CANVAS:
             raise ConfigurationError(
                 f"{self.name}.{name}: pgqueue has no signatures; use task.call(...) of the attribute 'task', "
@@ -337,7 +336,6 @@ class BoundTask:
 
 
 def _with_self(function: Callable[..., Any], options: TaskOptions) -> Callable[..., Any]:
-    """The function with a ``self`` that is made from the attempt's context."""
     if inspect.iscoroutinefunction(function):
         raise ConfigurationError(
             f"{function.__qualname__}: bind=True is for plain functions; for an async one use @queue.task and a Context"

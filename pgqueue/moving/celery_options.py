@@ -79,7 +79,6 @@ class TaskOptions:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        """Check ``retry_kwargs``."""
         honoured_options("Celery", self.retry_kwargs, ("max_retries", "countdown"), RETRY_REMEDIES)
 
     @property

@@ -216,7 +216,7 @@ class Cluster:
 
 
 def _without_options(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Django-Q's options, and the function's keyword arguments."""
+    """Return Django-Q's options, and the function's keyword arguments."""
     given, rest = _split(kwargs, {*KNOWN, *REMEDIES, "q_options"})
     grouped = given.pop("q_options", None) or {}
     return honoured_options("Django-Q", {**given, **grouped}, KNOWN, REMEDIES), rest

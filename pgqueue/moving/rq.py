@@ -88,7 +88,6 @@ class Retry:
     interval: int | Sequence[int] = 0
 
     def __post_init__(self) -> None:
-        """Check that the values are honoured."""
         if self.max < 1:
             raise InvalidOption(f"Retry(max={self.max!r}): use a number from 1")
         if self.interval not in (0, [], ()):
@@ -350,7 +349,7 @@ def job(
 def _without_options(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Any]]:
-    """RQ's options, and the function's positional and keyword arguments."""
+    """Return RQ's options, and the function's positional and keyword arguments."""
     given = {name: value for name, value in kwargs.items() if name in KNOWN or name in REMEDIES}
     rest = {name: value for name, value in kwargs.items() if name not in given}
     if "args" in rest or "kwargs" in rest:

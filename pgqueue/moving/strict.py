@@ -113,7 +113,6 @@ def _bind_arguments(signature: inspect.Signature, args: Any, kwargs: Mapping[str
 
 
 def _tuples_to_lists(value: object) -> object:
-    """The value with lists in place of tuples."""
     match value:
         case list() | tuple():
             return [_tuples_to_lists(one) for one in value]

@@ -132,16 +132,10 @@ def check(
 
 
 def _of(choice: HiddenColumns) -> list[Check]:
-    """The checks of every lake, without those of columns that this one hides."""
     return [one for one in OWN if not named_in(one.where, choice.names)]
 
 
 def _require(one: Check) -> None:
-    """Refuse a condition that cannot be used.
-
-    Raises:
-        ConfigurationError: the message says why.
-    """
     try:
         _count_jobs(ENDED_TABLE.empty_table(), [one])
     except duckdb.Error as error:
@@ -174,7 +168,7 @@ def _run_checks(lake: Lake, entry: EndedDay, wanted: Sequence[Check]) -> list[Ch
 
 
 def _count_jobs(rows: object, wanted: Iterable[Check]) -> list[tuple[int, int, int | None]]:
-    """For each check: the jobs that it looks at, those that meet its condition, and the lowest id of these."""
+    """Return for each check: the jobs that it looks at, those that meet its condition, and the lowest id of these."""
     figures, values = [], []
     for one in wanted:
         of_task = "true" if one.task is None else "task = ?"

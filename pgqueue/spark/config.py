@@ -58,7 +58,6 @@ class Slo:
     objective: float
 
     def __str__(self) -> str:
-        """The queue and task of the promise, for messages."""
         return f"queue {self.queue!r}" + ("" if self.task is None else f", task {self.task!r}")
 
 
@@ -97,7 +96,7 @@ class HiddenColumns:
         return (*self.leave_out, *self.hashed)
 
     def __str__(self) -> str:
-        """For messages, after the lake's name."""
+        """Return what a message says after the lake's name."""
         both = (("leaves out", self.leave_out), ("hashes", self.hashed))
         return (
             " and ".join(f"{what} {', '.join(names)}" for what, names in both if names) or "hides no column"
@@ -184,14 +183,12 @@ class _ConfigTable:
         self.values = values
 
     def text(self, key: str) -> str | None:
-        """A string that is not empty; None: the key is missing."""
         value = self.values.get(key)
         if value is not None and (not isinstance(value, str) or not value):
             raise self.refused(key, "use a string that is not empty")
         return value
 
     def names(self, key: str, known: Collection[str]) -> tuple[str, ...]:
-        """Some of these names, sorted; empty: the key is missing."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise self.refused(key, 'use a list of columns, such as ["args"]')
@@ -201,7 +198,6 @@ class _ConfigTable:
         return tuple(sorted(set(value)))
 
     def number(self, key: str) -> float:
-        """A required number."""
         value = self.values.get(key)
         if value is None:
             raise ConfigurationError(f"{self.place}{key} is missing; give a number")
@@ -210,7 +206,6 @@ class _ConfigTable:
         return float(value)
 
     def span(self, key: str) -> timedelta | None:
-        """A length of time above zero; None: the key is missing."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -223,7 +218,6 @@ class _ConfigTable:
             raise self.refused(key, "that is too long") from None
 
     def refused(self, key: str, words: str) -> ConfigurationError:
-        """The error to raise for a value."""
         return ConfigurationError(f"{self.place}{key} = {self.values[key]!r}: {words}")
 
 

@@ -20,7 +20,6 @@ class Options:
     """Options by name, without regard to case."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """Take the options as Spark passes them."""
         self._given = {name.lower(): value for name, value in given.items()}
 
     def check_known(self, known: Collection[str], *, elsewhere: Collection[str] = (), why: str = "") -> None:

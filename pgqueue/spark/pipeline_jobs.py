@@ -147,8 +147,6 @@ def start(tasks: Mapping[str, Task[[], None]], *, connection: object = None) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class _PipelineChain:
-    """What the steps share."""
-
     queue: PgQueue
     lake: Lake
     config: Config
@@ -157,8 +155,6 @@ class _PipelineChain:
     tell: Callable[[str], object]
 
     def step(self, name: str, work: Work, following: str | None) -> Callable[[Context], None]:
-        """The function of a step."""
-
         def run(ctx: Context) -> None:
             self.tell(f"{name}: begun" if ctx.attempt == 1 else f"{name}: begun, attempt {ctx.attempt}")
             try:

@@ -82,7 +82,6 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
 
 
 def _running_session() -> "SparkSession | None":
-    """The session that this thread or this process already has."""
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - heavy
     from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy import
 

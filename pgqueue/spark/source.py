@@ -85,7 +85,7 @@ class PgQueueSource(DataSource):
         return stream_writer(self._for_writing(), schema, overwrite)
 
     def _for_writing(self) -> MutableMapping[str, str]:
-        """The options of a write; with an app, the app gives the database."""
+        # With an app, the app gives the database.
         return self.options if "app" in self.options else self._with_dsn()
 
     def _with_dsn(self) -> MutableMapping[str, str]:
@@ -94,7 +94,7 @@ class PgQueueSource(DataSource):
         return self.options
 
     def _options(self) -> Options:
-        """The options of a read; a replica, if the environment names one, is asked rather than the primary."""
+        # A replica that the environment names is asked rather than the primary.
         if self.default_replica and "dsn" not in self.options:
             self.options["dsn"] = self.default_replica
         return Options(self._with_dsn())

@@ -196,7 +196,6 @@ def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Steps[A
 
 
 def _look_in(schema: str | None, tables: Mapping[str, Sequence[str]]) -> Steps[None]:
-    """Find the tables, and refuse unknown releases."""
     if schema is not None:
         yield Statement("adopt/search_path", {"from_schema": schema})
     for table, columns in tables.items():
@@ -244,7 +243,7 @@ def _copy(
     tally: AdoptionTally,
     now: datetime | None,
 ) -> Steps[list[int]]:
-    """Add the jobs that the judge makes of waiting ones; returns the other queue's ids of the added jobs."""
+    """Add the jobs that the judge makes of waiting ones; return the other queue's ids of the added jobs."""
     wanted: list[tuple[WaitingJob, NewJob]] = []
     for waiting in found:
         verdict = judge(waiting)

@@ -11,7 +11,7 @@ import msgspec
 from pgqueue.values.jobs.job import Mark
 
 _BETWEEN = "\0"
-"""What no text of PostgreSQL holds."""
+"""No text of PostgreSQL holds this character."""
 
 
 def numbers(values: Sequence[float | None]) -> str:

@@ -38,7 +38,6 @@ class Catalogue:
         self._texts.read("jobs")
 
     def __getitem__(self, name: str) -> bytes:
-        """The text of a statement, as it is sent."""
         return self._texts[name]
 
     @property
@@ -73,18 +72,13 @@ class _Texts(dict[str, bytes]):
         self._schema = schema
 
     def __missing__(self, name: str) -> bytes:
-        """Read the folder of a statement that is asked for the first time.
-
-        Raises:
-            KeyError: there is no such statement.
-        """
+        """Read the folder of a statement that is asked for the first time."""
         self.read(name.partition("/")[0])
         if name not in self:
             raise KeyError(name)
         return self[name]
 
     def read(self, folder: str) -> None:
-        """Read all statements of a folder."""
         self.update(
             {name: in_schema(text, self._schema).encode() for name, text in _read_folder(folder).items()}
         )
@@ -101,8 +95,8 @@ def _read_folder(folder: str) -> dict[str, str]:
 
 
 def _body(text: str) -> str:
-    """The statement without its header, which need not travel."""
     lines = text.splitlines()
+    # The header need not travel.
     while lines[0].startswith("--"):
         del lines[0]
     return "\n".join(lines)

@@ -38,14 +38,10 @@ Columns = Sequence[Column]
 def _columns(
     status: str, times: Columns, args: Type, *own: Column, marks: Columns = ()
 ) -> tuple[Column, ...]:
-    """What all tables of jobs have, around what only some have.
+    """Return the columns that all tables of jobs have, around those that only some have.
 
-    Args:
-        status: the column that says what the job does, or how it ended.
-        times: when it was started and when it ended.
-        args: the type of its arguments.
-        own: the other columns of this table; they stand behind the errors.
-        marks: the same; they stand before the unique key.
+    ``status`` is the column that says what the job does, or how it ended. ``own`` stand behind the errors, ``marks`` before the
+    unique key.
     """
     return (
         Column("id", Type.BIGINT),

@@ -95,7 +95,6 @@ class Plan(Generic[T_co]):
     __slots__ = ("_args", "_kwargs", "kind")
 
     def __init__(self, kind: PlanKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Remember what to do. Nothing is asked until it is run."""
         self.kind = kind
         self._args = args
         self._kwargs = kwargs
@@ -129,7 +128,7 @@ class Plan(Generic[T_co]):
         return self.kind.make(*self._args, **self._kwargs)
 
     def __iter__(self) -> Steps[T_co]:
-        """Its steps as a part of another plan, for ``yield from``."""
+        """Return the plan's steps as a part of another plan, for ``yield from``."""
         return (
             self._steps_in_transaction()
             if self.kind.transaction
@@ -137,7 +136,6 @@ class Plan(Generic[T_co]):
         )
 
     def __repr__(self) -> str:
-        """The call that made it."""
         given = [*map(repr, self._args), *(f"{name}={value!r}" for name, value in self._kwargs.items())]
         return f"{self.name}({', '.join(given)})"
 

@@ -32,11 +32,7 @@ class Histogram:
     __slots__ = ("_bounds", "_counts", "_sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """Count nothing yet.
-
-        Args:
-            bounds: in rising order.
-        """
+        """``bounds`` are in rising order."""
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
@@ -82,6 +78,6 @@ class Histogram:
 
 
 def _place(bounds: Sequence[float], number: float, first: int) -> int:
-    """Between which bounds a number is: the first bound that it does not exceed."""
+    """Return the place of the first bound that a number does not exceed."""
     place = bisect_right(bounds, number, first)
     return place - 1 if place > first and bounds[place - 1] == number else place

@@ -21,12 +21,7 @@ class BoundedLabels(dict[tuple[str, ...], V], Generic[V]):
     """Values by labels: at most ``most`` of them, and one for all others."""
 
     def __init__(self, width: int, *, most: int = MOST) -> None:
-        """Hold none yet.
-
-        Args:
-            width: how many labels a value has.
-            most: after how many values the others are one.
-        """
+        """``width``: how many labels a value has. ``most``: after this many values all others are counted as one."""
         super().__init__()
         self._other = (OTHER,) * width
         self._most = most

@@ -245,7 +245,6 @@ def _store(queue: PgQueue) -> Iterator[Metric]:
 
 
 def _lake(queue: PgQueue) -> Iterator[Metric]:
-    """The end of the last day that is verified in a lake; no value where there is no lake."""
     last = max(queue.database.run(lake.verified_days()), default=None)
     end = None if last is None else datetime.combine(last, datetime.min.time(), UTC) + timedelta(days=1)
     yield _gauge(

@@ -65,14 +65,12 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         )
 
     def __enter__(self) -> Self:
-        """Answer from now on."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Answer no more."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -91,13 +89,13 @@ class _MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
     request_queue_size = 64
 
     def server_bind(self) -> None:
-        """Bind, without asking the name service for this machine's name."""
+        # Not as the base does it, which asks the name service for this machine's name.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "localhost", self.server_address[1]
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - the base's
-        """A client that goes away is no fault of this process."""
+        # A client that goes away is no fault of this process.
         log.debug("a request for metrics failed", exc_info=sys.exception())
 
 

@@ -159,17 +159,17 @@ def _attributes(job: NewJob | Claim, name: str, kind: str) -> dict[str, str | in
 
 
 def _carried_headers(claim: Claim) -> dict[str, str]:
-    """What a job brought along; whatever a program has put there."""
     if claim.meta is None or "traceparent" not in claim.meta:
         return {}
     meta = msgspec.json.decode(claim.meta)
+    # A program may have put anything there.
     return {name: meta[name] for name in ("traceparent", "tracestate") if isinstance(meta.get(name), str)}
 
 
 def _nothing() -> Any:  # noqa: ANN401 - the library's own
-    """A context without a span: an attempt does not belong to what its worker does."""
     from opentelemetry.context import Context as Empty  # noqa: PLC0415 - loaded by then
 
+    # An attempt does not belong to what its worker does.
     return Empty()
 
 

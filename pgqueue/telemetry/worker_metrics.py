@@ -39,7 +39,6 @@ class JobMetrics(Observer, Collector):
     """Counts what happens to jobs in this process; ``queue.observe(metrics)``, and a registry of Prometheus has it, too."""
 
     def __init__(self) -> None:
-        """Count nothing yet."""
         self._enqueued: BoundedLabels[int] = BoundedLabels(2)
         self._waits: BoundedLabels[Histogram] = BoundedLabels(2)
         self._runs: BoundedLabels[Histogram] = BoundedLabels(2)

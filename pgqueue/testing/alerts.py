@@ -61,7 +61,6 @@ class AlertBook:
     """Alerts and how they stand. Each method answers the plan of its name, with the same arguments."""
 
     def __init__(self, table: JobTable, calendar: Calendar, limits: LimitBook) -> None:
-        """Begin with no alert."""
         self._table = table
         self._entries: dict[str, AlertEntry] = {}
         self._readings = Readings(table, calendar, limits)
@@ -145,7 +144,6 @@ class Readings:
     """What the conditions of alerts are."""
 
     def __init__(self, table: JobTable, calendar: Calendar, limits: LimitBook) -> None:
-        """Read from these."""
         self._table = table
         self._calendar = calendar
         self._limits = limits

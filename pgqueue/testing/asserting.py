@@ -137,8 +137,6 @@ def _all_jobs_plan() -> Plan[list[Job]]:
 
 
 class _Search:
-    """What is looked for."""
-
     def __init__(self, app: PgQueue, task: AnyTask, expected: ExpectedJob) -> None:
         unknown = expected.keys() - ExpectedJob.__annotations__.keys()
         if unknown:
@@ -176,7 +174,6 @@ class _Search:
             )
 
     def _differences(self, job: Job) -> list[str]:
-        """Names of what is not as expected."""
         there: dict[str, Any] = {
             "args": self._call_of(job),
             "queue": job.queue,
@@ -190,7 +187,7 @@ class _Search:
         return task + [name for name, value in self._wanted.items() if there[name] != value]
 
     def _call_of(self, job: Job) -> object:
-        """What a job carries, without what the backend of Django's Tasks adds to a call."""
+        # call_of() leaves out what the backend of Django's Tasks adds to a call.
         return job.args if self._is_ours else call_of(job.args)
 
     def _nearest(self, jobs: list[Job]) -> str:
@@ -202,7 +199,7 @@ class _Search:
         return "\n".join(["there is:", *lines, *([f"  and {rest} more"] if rest else [])])
 
     def _distance(self, job: Job) -> tuple[bool, int, float]:
-        """The same task first, then what differs in less, then what reads alike."""
+        """A key to sort by: the same task first, then jobs that differ in less, then those that read alike."""
         differences = self._differences(job)
         likeness = SequenceMatcher(None, _call(job), str(self._wanted.get("args", ""))).ratio()
         return "task" in differences, len(differences), -likeness

@@ -29,7 +29,6 @@ class RecordingExecutor(Executor):
     """
 
     def __init__(self, queue: PgQueue) -> None:
-        """As a worker makes it."""
         super().__init__(queue, observers=queue.observers)
         self.errors: dict[int, BaseException] = {}
         self._alone: dict[int, CrashCount] = {}
@@ -58,11 +57,7 @@ class Loop:
     """An event loop in a thread of its own, for ``async def`` tasks of a blocking test; started when needed."""
 
     def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Start nothing yet.
-
-        Args:
-            close: awaited in the loop at its end.
-        """
+        """``close`` is awaited in the loop at its end."""
         self._close = close
         self._started = threading.Event()
         self._thread: threading.Thread | None = None

@@ -20,11 +20,6 @@ class OperationBook:
     """Answers the plans about operations on many jobs; here each ends at once, so none can be continued."""
 
     def __init__(self, table: JobTable) -> None:
-        """Begin with no operation.
-
-        Args:
-            table: the jobs.
-        """
         self._table = table
         self._audit: list[AuditEntry] = []
 

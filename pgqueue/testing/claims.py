@@ -39,12 +39,6 @@ class ClaimBook:
     """The claims of workers, and the leases under which they hold them."""
 
     def __init__(self, around: QueueState, limiting: Callable[[], Mapping[str, TaskLimits | None]]) -> None:
-        """Begin with no worker.
-
-        Args:
-            around: the jobs, and what they have around them.
-            limiting: returns which limits each task has.
-        """
         self._rows = around.rows
         self._queues = around.queues
         self._lanes = around.lanes
@@ -129,12 +123,10 @@ class ClaimBook:
         return reclaimed
 
     def _turn(self, waiting: Collection[str], served: ServedQueues, split: Split | None) -> str | None:
-        """The queue whose turn it is, of those in which jobs wait."""
         queues = served.filtered(sorted(waiting) if served.is_open else served.names)
         return self._queues.turn(queues, {*waiting}, split)
 
     def _expire(self, now: datetime) -> None:
-        """End the jobs that were not started in time."""
         late = {JobState.BLOCKED, JobState.SCHEDULED, JobState.READY}
         for row in [row for row in self._rows.values() if row.expires_at is not None]:
             if row.state in late and row.expires_at is not None and row.expires_at <= now:
@@ -169,7 +161,6 @@ class ClaimBook:
                 row.attempts -= isinstance(verdict, Returned | Unknown)
 
     def _reclaim(self, now: datetime) -> None:
-        """End the claims of workers whose lease has passed."""
         self._leases = {worker: until for worker, until in self._leases.items() if until >= now}
         for row in self._rows.values():
             if row.state is not JobState.RUNNING or row.worker_id in self._leases:

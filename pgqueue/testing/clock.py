@@ -25,7 +25,6 @@ class Clock:
         self._now = datetime.now(UTC) if now is None else _instant(now)
 
     def __repr__(self) -> str:
-        """Like ``<Clock 2030-01-01T12:00:00+00:00>``."""
         return f"<Clock {self._now.isoformat()}>"
 
     @property

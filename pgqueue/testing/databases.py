@@ -33,13 +33,7 @@ class Databases:
     """Makes databases on a server, each a copy of one that has the schema."""
 
     def __init__(self, server: str, connection: psycopg.Connection[Any], name: str) -> None:
-        """Made by :func:`databases`.
-
-        Args:
-            server: the DSN of any database there.
-            connection: one to it, in autocommit mode.
-            name: with which all names begin.
-        """
+        """Made by :func:`databases`. ``connection`` is in autocommit mode; all names begin with ``name``."""
         self._server = server
         self._connection = connection
         self._name = name

@@ -70,7 +70,6 @@ class DrainState:
         raises: bool,
         limit: int,
     ) -> None:
-        """Begin a shift; as for :func:`drain`."""
         if not isinstance(queue, PgQueue):
             raise InvalidOption(f"drain({queue!r}): give the queue; every job that is due in it is run")
         if limit < 1:
@@ -185,7 +184,7 @@ class DrainState:
         return claim.id if batching is None else group_of(claim, batching.by, self._queue.codec)
 
     def _wants_raised(self, error: BaseException) -> bool:
-        """Whether a test is to see it: neither a task's decision nor asked for."""
+        """Whether a test is to see an error: it is neither a task's decision, nor asked for by the test."""
         if isinstance(error, KeyboardInterrupt):  # of the person who runs the tests
             return True
         expected = isinstance(error, JobControl) or INJECTED in getattr(error, "__notes__", ())

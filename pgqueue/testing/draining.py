@@ -186,7 +186,6 @@ def _claim(database: Database, shift: DrainState) -> list[Claim]:
 
 
 async def _aclaim(database: Database, shift: DrainState) -> list[Claim]:
-    """As :func:`_claim`, awaited."""
     if isinstance(database, Memory):
         return _claim(database, shift)
     shift.note_reclaimed((await arun_sweep(reclaim(), database.arun)).verdicts)
@@ -213,10 +212,8 @@ def _at(queue: PgQueue, now: datetime | None) -> Iterator[None]:
 
 
 def _must_ask_for_name(queue: PgQueue, *, allow_real: bool) -> bool:
-    """Whether a drain depends on the name of the queue's database."""
     return not allow_real and not isinstance(queue.database, Memory)
 
 
 def _clock_of(queue: PgQueue) -> Clock | None:
-    """The clock that a test has given its queue."""
     return queue.database.clock if isinstance(queue.database, Memory | StandIn) else None

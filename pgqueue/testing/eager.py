@@ -29,13 +29,7 @@ class Eager(Memory):
     """Memory that is drained after each enqueue and each signal, by the caller."""
 
     def __init__(self, queue: PgQueue, clock: Clock | None = None, *, raises: bool = True) -> None:
-        """Begin with no job.
-
-        Args:
-            queue: whose database it stands in for, and whose tasks it runs.
-            clock: what time it is; by default a clock that stands still at the present.
-            raises: whether an enqueue raises what its job raised.
-        """
+        """``clock``: None: a clock that stands still at the present. ``raises``: an enqueue raises what its job raised."""
         super().__init__(queue, clock)
         self._queue = queue
         self._raises = raises

@@ -18,11 +18,6 @@ class FlowAnswers:
     """Looks at the flows of a queue."""
 
     def __init__(self, flows: FlowBook) -> None:
-        """Begin.
-
-        Args:
-            flows: the flows.
-        """
         self._flows = flows
 
     def flows(
@@ -87,7 +82,7 @@ class FlowAnswers:
         return flow
 
     def _behind(self, flow: FlowRow) -> int | None:
-        """The flow of its key for which a flow waits; None: it waits for none."""
+        """Return the flow of the same key for which a flow waits; None: it waits for none."""
         if flow.state != "waiting":
             return None
         return min(
@@ -110,13 +105,12 @@ def _record(flow: FlowRow, *, counts: bool, nodes: tuple[NodeRecord, ...] = ()) 
 
 
 def _counts(nodes: Iterable[NodeRow]) -> dict[NodeState, int]:
-    """How many nodes are in which state."""
     found = Counter(node.state for node in nodes)
     return {state: found[state] for state in NodeState if found[state]}
 
 
 def _shown_nodes(root: NodeRow) -> list[NodeRow]:
-    """A group, its members, and their members, except those of groups of more than one portion."""
+    """Return a group, its members, and their members, except those of groups of more than one portion."""
     found = [root]
     for node in found:  # which grows
         if not any(member.place >= PORTION for member in node.members):
@@ -127,7 +121,7 @@ def _shown_nodes(root: NodeRow) -> list[NodeRow]:
 def _explain_nodes(
     flow: FlowRow, nodes: Sequence[NodeRow], behind: int | None, *, counted: bool
 ) -> tuple[NodeRecord, ...]:
-    """The records of nodes of a flow; ``counted``: say how many members groups have in which state."""
+    """Return the records of nodes of a flow; ``counted``: with how many members groups have in which state."""
     after: dict[NodeRow, list[EdgeRecord]] = {}
     for before in flow.nodes:
         for edge in before.edges:
@@ -160,5 +154,5 @@ def _node_record(node: NodeRow, after: Iterable[EdgeRecord], *, counted: bool) -
 
 
 def _stands(node: NodeRow) -> str:
-    """The state of a node's job if that is live, else its own."""
+    """Return the state of a node's job if the job is live, else the node's own."""
     return node.state if node.job is None or node.job.state.ended else node.job.state

@@ -34,11 +34,6 @@ class FlowControl:
     """Cancels and retries the flows of a queue."""
 
     def __init__(self, table: "JobTable") -> None:
-        """Begin.
-
-        Args:
-            table: the jobs, and their flows.
-        """
         self._table = table
         self._flows = table.flows
 
@@ -110,7 +105,6 @@ class FlowControl:
         return flow
 
     def _require_jobs(self, nodes: Collection[NodeRow]) -> None:
-        """Refuse a retry if the job of one of these nodes cannot come back."""
         reasons: list[str] = []
         for node in nodes:
             assert node.new.job is not None  # noqa: S101 - only given nodes that have one
@@ -126,7 +120,7 @@ class FlowControl:
             raise not_retried(reasons[:NAMED], others=len(reasons) - len(reasons[:NAMED]))
 
     def _bring_back(self, nodes: Collection[NodeRow], now: datetime) -> None:
-        """Have these nodes' jobs wait again: a dead one under its id, another one as a new job."""
+        """Let these nodes' jobs wait again: a dead job under its id, any other as a new job."""
         for node in nodes:
             if node.state is NodeState.FAILED and node.job is not None:
                 node.job.revive(JobState.BLOCKED, now)
@@ -136,7 +130,6 @@ class FlowControl:
 
 
 def _is_due(node: NodeRow) -> bool:
-    """Whether a node waits for nothing, and no worker has its job."""
     return node.state is RELEASED and node.job is not None and node.job.state is not JobState.RUNNING
 
 
@@ -162,7 +155,6 @@ def _load_graph(flow: FlowRow) -> tuple[list[StoredNode], list[StoredEdge]]:
 
 
 def _put(flow: FlowRow, changes: Rerun) -> None:
-    """Write the changes of the graph."""
     places = {id(node): place for place, node in enumerate(flow.nodes)}
     for place, state in [*changes.states.items(), *((one, NodeState.SKIPPED) for one in changes.skipped)]:
         flow.nodes[place].state, flow.nodes[place].result = state, None

@@ -11,11 +11,6 @@ class FlowFactsAnswers:
     """Tells jobs what came before them."""
 
     def __init__(self, flows: FlowBook) -> None:
-        """Begin.
-
-        Args:
-            flows: the flows.
-        """
         self._flows = flows
 
     def facts(self, job_id: int) -> FlowPosition | None:
@@ -71,5 +66,4 @@ def _before(node: NodeRow, depth: int | None) -> EarlierNode:
 
 
 def _meta(node: NodeRow) -> str | None:
-    """What was sent along with the job of a node."""
     return None if node.new.job is None or node.new.job.meta is None else node.new.job.meta.decode()

@@ -34,11 +34,6 @@ class FlowGrowth:
     """Adds nodes to the flows of a queue."""
 
     def __init__(self, table: "JobTable") -> None:
-        """Begin.
-
-        Args:
-            table: the jobs, and their flows.
-        """
         self._table = table
         self._flows = table.flows
 
@@ -82,7 +77,6 @@ class FlowGrowth:
         self._start(new, [before for before, _ in befores], now)
 
     def _start(self, new: Iterable[NodeRow], befores: Iterable[NodeRow], now: datetime) -> None:
-        """Release the new nodes on which nothing holds, and do what follows for the others from nodes that have ended."""
         for node in new:
             if not node.waits_for:
                 self._flows.release(node, now)
@@ -92,7 +86,7 @@ class FlowGrowth:
 
     @contextmanager
     def _all_or_nothing(self, flow: FlowRow) -> Iterator[None]:
-        """Where the block raises, put back the flow and its jobs as they were."""
+        """If the block raises, put the flow and its jobs back as they were."""
         jobs = [node.job for node in flow.nodes if node.job is not None]
         edges = [edge for node in flow.nodes for edge in node.edges]
         changed: list[FlowRow | NodeRow | JobRow | EdgeRow] = [flow, *flow.nodes, *jobs, *edges]
@@ -110,7 +104,7 @@ class FlowGrowth:
 
 
 def _group(own: NodeRow, into: str | None) -> NodeRow | None:
-    """The group that a node is in, or the nearest one of a name beside or around it; None: there is none."""
+    """Return the group that a node is in, or the nearest one of a name beside or around it; None: there is none."""
     if into is None:
         return own.parent
     around: NodeRow | None = own
@@ -123,14 +117,13 @@ def _group(own: NodeRow, into: str | None) -> NodeRow | None:
 
 
 def _wait(nodes: Iterable[NodeRow], before: NodeRow, rule: EdgeRule) -> None:
-    """Have nodes wait for one."""
     for node in nodes:
         before.edges.append(EdgeRow(before, node, rule))
         node.waits_for += 1
 
 
 def _behind(nodes: Collection[NodeRow]) -> set[NodeRow]:
-    """The nodes that wait, directly or not, for one of these."""
+    """Return the nodes that wait, directly or not, for one of these."""
     found: set[NodeRow] = set()
     todo = [*nodes]
     while todo:
@@ -141,6 +134,5 @@ def _behind(nodes: Collection[NodeRow]) -> set[NodeRow]:
 
 
 def _values(one: FlowRow | NodeRow | JobRow | EdgeRow) -> dict[str, Any]:
-    """What a thing holds; its lists as copies."""
     held = {each.name: getattr(one, each.name) for each in fields(one)}
     return {name: copy(value) if isinstance(value, list) else value for name, value in held.items()}

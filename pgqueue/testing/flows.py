@@ -97,12 +97,9 @@ class FlowBook:
         holder: Callable[[str | None], JobRow | None],
         require_rooms: Callable[[Iterable[NewJob]], None],
     ) -> None:
-        """Begin with none.
+        """``insert`` adds a blocked job. ``holder`` returns the live job that has a unique key.
 
-        Args:
-            insert: adds a blocked job.
-            holder: the live job that has a unique key.
-            require_rooms: refuses jobs for which a queue has no room.
+        ``require_rooms`` refuses jobs for which a queue has no room.
         """
         self._insert = insert
         self._holder = holder
@@ -134,7 +131,6 @@ class FlowBook:
             self.follow_events(now)
 
     def __contains__(self, job_id: int) -> bool:
-        """Whether a job is in a flow."""
         return job_id in self._of_job
 
     def of_job(self, job_id: int) -> NodeRow | None:
@@ -301,7 +297,7 @@ class FlowBook:
                 self._end(edge.after, CANCELLED if effect is EdgeEffect.CANCEL else NodeState.SKIPPED, now)
 
     def _leave(self, node: NodeRow, now: datetime) -> None:
-        """Tell the group that a node is in of its end; cancel its own members that have not run."""
+        """Tell the group that a node is in of its end; cancel the node's own members that have not run."""
         for member in node.members:
             if member.state is WAITING:
                 self._end(member, CANCELLED, now)

@@ -21,7 +21,6 @@ class InsightAnswers:
     """Answers plans of :mod:`pgqueue.store.insight.insight`."""
 
     def __init__(self, table: JobTable, calendar: Calendar) -> None:
-        """Look at these jobs and schedules."""
         self._table = table
         self._calendar = calendar
 
@@ -108,7 +107,7 @@ def _running_job(row: JobRow, now: datetime) -> RunningJob:
 
 
 def _error(row: JobRow) -> tuple[str | None, str | None]:
-    """The type of the last error, and its first line, unless a codec has encoded it."""
+    """Return the type of the last error, and its first line, unless a codec has encoded it."""
     if not row.errors:
         return None, None
     last = row.errors[-1]
@@ -116,7 +115,7 @@ def _error(row: JobRow) -> tuple[str | None, str | None]:
 
 
 def _group(rows: list[JobRow]) -> ErrorGroup:
-    """The group of some dead jobs, those that died first at the front."""
+    """Return the group of dead jobs; ``rows`` begins with those that died first."""
     last = rows[-1]
     kind, line = _error(last)
     queues = tuple(sorted({row.new.queue for row in rows})[:10])

@@ -31,14 +31,6 @@ class JobAdder:
         lanes: LaneBook,
         cancel: Callable[[int, datetime], object],
     ) -> None:
-        """Begin with no unique key.
-
-        Args:
-            rows: the jobs, by id.
-            queues: what is known of their queues.
-            lanes: the limits under which they wait.
-            cancel: cancels a job at an instant.
-        """
         self._rows = rows
         self._queues = queues
         self._lanes = lanes
@@ -120,7 +112,7 @@ class JobAdder:
     def _require_place(
         self, job: NewJob, when_full: tuple[WhenFull, int], now: datetime
     ) -> EnqueueAnswer | None:
-        """What a full limit answers, as :func:`pgqueue.store.limits.lanes.require_place` does; None: it has room."""
+        """Answer for a full limit, as :func:`pgqueue.store.limits.lanes.require_place` does; None: it has room."""
         policy, declared = when_full
         limit = keys_of(job.lane or "")[0].limit
         most = self._lanes.most(limit, declared)
@@ -138,7 +130,7 @@ class JobAdder:
         return None
 
     def _collision(self, job: NewJob, key: str, now: datetime) -> EnqueueAnswer | None:
-        """What to say to an enqueue whose unique key is taken; None: it is free."""
+        """Return the answer to an enqueue whose unique key is taken; None: it is free."""
         row = self.holder(key)
         if row is None:
             job_id, until = self._holds.get(key, (0, now))

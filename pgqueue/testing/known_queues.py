@@ -24,11 +24,7 @@ class KnownQueues:
     """Answers the plans of :mod:`pgqueue.store.queues.queues`."""
 
     def __init__(self, names: Callable[[], set[str]]) -> None:
-        """Begin with none.
-
-        Args:
-            names: the queues that have jobs.
-        """
+        """``names`` returns the queues that have jobs."""
         self._names = names
         self._known: dict[str, KnownQueue] = {}
 

@@ -27,11 +27,7 @@ class LaneBook:
     """
 
     def __init__(self, limits: Callable[[], Mapping[str, LimitNumbers]]) -> None:
-        """Begin with no start.
-
-        Args:
-            limits: returns them by name; tasks may be registered later.
-        """
+        """``limits`` returns them by name, each time anew: tasks may be registered later."""
         self.said: dict[str, LimitStatus] = {}
         self.weights: dict[str, int] = {}
         self.tats: dict[str, int] = {}

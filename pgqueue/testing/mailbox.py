@@ -18,12 +18,6 @@ class Mailbox:
     """The signals that were sent, and what jobs wait for."""
 
     def __init__(self, rows: Mapping[int, JobRow], flows: FlowBook) -> None:
-        """Begin with no signal.
-
-        Args:
-            rows: the jobs, by id.
-            flows: the flows.
-        """
         self._rows = rows
         self._flows = flows
         self._sent: dict[tuple[str, str], str | None] = {}
@@ -101,7 +95,6 @@ class Mailbox:
         return awaited.reason, None if until is None else (until - now).total_seconds()
 
     def _is_gone(self, target: str) -> bool:
-        """Whether the job or the flow that a signal is for has ended, or never was."""
         kind, _, which = target.partition(":")
         if kind == "job":
             row = self._rows.get(int(which))

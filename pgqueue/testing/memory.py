@@ -111,12 +111,7 @@ class Memory(Database):
     calls_hooks = True
 
     def __init__(self, queue: Registry, clock: Clock | None = None) -> None:
-        """Begin with no job.
-
-        Args:
-            queue: whose database it stands in for.
-            clock: what time it is; by default a clock that stands still at the present.
-        """
+        """``clock``: None: a clock that stands still at the present."""
         super().__init__("", schema=queue.database.catalogue.schema)
         self.clock = Clock() if clock is None else clock
         self._limits = lambda: queue.limits

@@ -103,7 +103,7 @@ def swap_database(queue: PgQueue, database: D) -> Iterator[D]:
 
 
 def _real(queue: PgQueue) -> Database:
-    """The queue's database; one that is never connected to, where the queue is in memory."""
+    """Return the queue's database; where the queue is in memory, one that is never connected to."""
     if isinstance(queue.database, Memory):
         return Database("", schema=queue.database.catalogue.schema)
     return queue.database

@@ -16,11 +16,6 @@ class Notebook:
     """The notes of all jobs of a queue."""
 
     def __init__(self, table: "JobTable") -> None:
-        """Begin with none.
-
-        Args:
-            table: the jobs.
-        """
         self._table = table
         self._notes: dict[int, dict[NoteKey, str]] = {}
         self._reports: dict[int, tuple[str, datetime, Claim]] = {}

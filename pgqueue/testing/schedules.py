@@ -24,7 +24,7 @@ class AddJob(Protocol):
     """Adds a job at an instant."""
 
     def __call__(self, job: NewJob, *, now: datetime) -> EnqueueAnswer:
-        """The job's id, or that of the job that has its unique key."""
+        """Add a job; return its id, or the id of the job that has its unique key."""
 
 
 @dataclass(slots=True)
@@ -43,12 +43,6 @@ class Calendar:
     """Schedules and their ticks."""
 
     def __init__(self, enqueue: "AddJob", show: Callable[[int], Job | None]) -> None:
-        """Begin with no schedule.
-
-        Args:
-            enqueue: adds a job at an instant.
-            show: one job.
-        """
         self._enqueue = enqueue
         self._show = show
         self._entries: dict[str, ScheduleEntry] = {}
@@ -182,7 +176,7 @@ class Calendar:
     def _note(
         self, entry: ScheduleEntry, at: datetime, state: str, kind: str, *, run_at: datetime, now: datetime
     ) -> ScheduleRun | None:
-        """Note a tick, and add its job; None: it was noted before."""
+        """Note a tick, and add its job; return None if it was noted before."""
         key = (entry.new.name, at)
         known = self._ticks.get(key)
         again = known is not None and (

@@ -29,12 +29,9 @@ class StandIn:
     calls_hooks = True
 
     def __init__(self, real: Database, *, clock: Clock | None = None, connection: object = None) -> None:
-        """Change a database, for a test.
+        """``clock``: what time it is for plans; None: the database's own.
 
-        Args:
-            real: the database.
-            clock: what time it is for plans; None: the database's own.
-            connection: where plans run that name no other; None: as ``real`` does it.
+        ``connection``: where plans run that name no other; None: as ``real`` does it.
         """
         self.real = real
         self.clock = clock
@@ -46,7 +43,6 @@ class StandIn:
         return self.real.__class__ if self._connection is None else StandIn
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the database
-        """All else is the database's."""
         return getattr(self.real, name)
 
     def joins(self, connection: object) -> bool:

@@ -46,12 +46,6 @@ class JobTable:
         limits: Callable[[], Mapping[str, LimitNumbers]],
         limiting: Callable[[], Mapping[str, TaskLimits | None]],
     ) -> None:
-        """Begin with no job.
-
-        Args:
-            limits: returns those of the queue's tasks, by name.
-            limiting: returns which of them each task has.
-        """
         self._rows: dict[int, JobRow] = {}
         self.queues = KnownQueues(lambda: {row.new.queue for row in self._rows.values()})
         self.lanes = LaneBook(limits)

@@ -60,7 +60,6 @@ def facts_of(around: QueueState, row: JobRow, now: datetime) -> WhyFacts:
 
 
 def _ahead(around: QueueState, row: JobRow) -> int:
-    """How many jobs of its queue, or of its lane, come before it."""
     return sum(
         other.is_ready
         and (other.new.queue, other.new.lane) == (row.new.queue, row.new.lane)
@@ -109,7 +108,6 @@ def _holders_of_key(around: QueueState, key: str) -> list[JobRow]:
 
 
 def _behind(around: QueueState, node: NodeRow) -> int | None:
-    """The flow of the same key for which the flow of a node waits."""
     if node.flow.state != "waiting":
         return None
     others = around.flows.unended(node.flow.new.key)
@@ -117,7 +115,7 @@ def _behind(around: QueueState, node: NodeRow) -> int | None:
 
 
 def _unmet(node: NodeRow) -> list[EdgeRow]:
-    """What a node, and each group that it is in, waits for: first that of the outermost group; what failed at the front."""
+    """Return what a node, and each group that it is in, waits for: first that of the outermost group; what failed at the front."""
     levels = [level for level in _up(node) if level.state is NodeState.WAITING]
     found = [
         (edge.before.state not in {NodeState.FAILED, NodeState.CANCELLED}, edge)

@@ -107,7 +107,7 @@ def option_hint(name: str) -> str | None:
 
 
 def _raised_within(error: TypeError) -> bool:
-    """Whether the error was raised inside the function; the first frame is the wrapper's."""
+    # The first frame is the wrapper's.
     return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 

@@ -19,7 +19,6 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = None
 
     def __str__(self) -> str:
-        """For people, in one line."""
         if not self.answers:
             return f"the replica does not answer ({self.error}): the primary does"
         if self.behind is None:

@@ -127,7 +127,6 @@ def require_movable(schedule: "NewSchedule") -> None:
 
 
 def _has_all(job: NewJob, by: set[str]) -> bool:
-    """Whether the unique key is derived from arguments, and these are among them."""
     names = as_names(job.unique.by)
     return names is not None and by <= {*names} and derived_key(job.task, job.args, names) == job.unique_key
 

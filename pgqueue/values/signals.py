@@ -38,7 +38,6 @@ class SignalWait(NamedTuple):
         return f"timer:{self.name}" if self.target is None else reason_of(self.target, self.name)
 
     def __str__(self) -> str:
-        """Like ``signal 'approved'``."""
         return spoken_reason(self.reason, self.job_id)
 
 

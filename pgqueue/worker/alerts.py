@@ -19,12 +19,6 @@ class AlertLooks:
     """Looks at the alerts that are due."""
 
     def __init__(self, connections: Connections, signals: Signals) -> None:
-        """Do nothing yet.
-
-        Args:
-            connections: one on which it is asked what is due; and one for each run of looks.
-            signals: how the fetcher is told of new jobs.
-        """
         self._connections = connections
         self._signals = signals
 
@@ -41,7 +35,6 @@ class AlertLooks:
         return due.next_in
 
     async def _look(self, own: WorkerConnection, name: str) -> None:
-        """Look at one alert; one that fails does not keep the others from being looked at."""
         try:
             looked = await own.once(alerts.look(name))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with this alert
@@ -57,7 +50,6 @@ class AlertLooks:
 
 
 async def _note_failure(own: WorkerConnection, name: str, error: str) -> None:
-    """Note why a look failed; it is logged when it is new."""
     try:
         new = await own.once(alerts.fail(name, error))
     except (psycopg.Error, ConnectionFailed) as worse:

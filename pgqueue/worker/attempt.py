@@ -53,7 +53,6 @@ class Attempt:
     def __init__(
         self, claim: Claim, task: Task[..., Any] | None, context: Context, *, plain: bool = False
     ) -> None:
-        """An attempt that starts now."""
         self.claim = claim
         self.task = task
         self.context = context
@@ -96,7 +95,6 @@ class BatchAttempt(Attempt):
     __slots__ = ("_members", "_unstopped", "left")
 
     def __init__(self, claims: Sequence[Claim], task: Task[..., Any], host: AttemptHost) -> None:
-        """A call that starts now, with a member for each claim."""
         super().__init__(claims[0], task, Context(claims[0], host), plain=not task.is_async)
         self._members = [BatchMember(claim, task, Context(claim, host), self) for claim in claims]
         self._unstopped = self.left = len(claims)
@@ -124,7 +122,6 @@ class BatchMember(Attempt):
     __slots__ = ("_whole", "decided", "verdict")
 
     def __init__(self, claim: Claim, task: Task[..., Any], context: Context, whole: BatchAttempt) -> None:
-        """A job of a batch that starts now."""
         super().__init__(claim, task, context, plain=whole.plain)
         self._whole = whole
         self.decided = False

@@ -164,7 +164,6 @@ class AttemptProcess:
     answers: asyncio.StreamReader
 
     def __init__(self, attempt: Attempt) -> None:
-        """Start nothing yet."""
         self.memory: int | None = None
         self._attempt = attempt
         self._unreadable = False
@@ -233,7 +232,7 @@ class AttemptProcess:
             await self._reap()
 
     async def _reap(self) -> None:
-        """Wait for a killed process; a cancel meanwhile is raised afterwards, as the event loop must not close before."""
+        """Wait for a killed process. A cancel meanwhile is raised afterwards: the event loop must not close before."""
         cancelled: asyncio.CancelledError | None = None
         while self.process.returncode is None:
             try:
@@ -244,7 +243,7 @@ class AttemptProcess:
             raise cancelled
 
     async def _frame(self) -> bytes | None:
-        """The next answer; None: there is none, and the process has ended."""
+        """Return the next answer; None: there is none, and the process has ended."""
         reading, ending = asyncio.create_task(_read(self.answers)), asyncio.create_task(self.process.wait())
         try:
             await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -266,14 +265,13 @@ class AttemptProcess:
             await asyncio.sleep(LOOK_EVERY)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process and what it has started; what is left of those keeps its id from being used again."""
         with suppress(ProcessLookupError, PermissionError):
+            # What is left of its group keeps the id from being used again.
             os.killpg(self.process.pid, number)
 
 
 @asynccontextmanager
 async def _open_process(place: str, child: AttemptProcess) -> AsyncIterator[None]:
-    """Have a process for the length of a block."""
     reading, writing = os.pipe()
     pipe = os.fdopen(reading, "rb", 0)
     try:

@@ -41,15 +41,7 @@ async def rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object
 
 @coroutine
 def _resume(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, Any, T]:
-    """The rest of a coroutine, for the current task to await.
-
-    Args:
-        work: the coroutine; ``send(None)`` was called once.
-        waits_for: what that returned.
-
-    Returns:
-        What the coroutine returns.
-    """
+    """Return the rest of a coroutine, for the current task to await. ``waits_for`` is what ``work.send(None)`` returned."""
     while True:
         try:
             answer = yield waits_for

@@ -44,11 +44,6 @@ class BatchGroups:
     """
 
     def __init__(self, codec: Codec | None) -> None:
-        """Start with no group.
-
-        Args:
-            codec: decodes arguments.
-        """
         self.count = 0
         self.due = math.inf
         self._codec = codec

@@ -32,7 +32,6 @@ class BatchItems:
     __slots__ = ("batch", "pairs")
 
     def __init__(self, pairs: list[tuple[BatchMember, BatchJob[Any]]], executor: Executor) -> None:
-        """Make the batch."""
         self.pairs = pairs
         self.batch = Batch[Any]([job for _, job in pairs], executor)
 
@@ -74,7 +73,7 @@ def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractE
 
 
 def _members_to_ask(attempt: BatchAttempt) -> list[BatchMember]:
-    """The members whose job has a condition, or may have killed workers."""
+    """Return the members whose job has a condition, or may have killed workers."""
     return [
         one
         for one in attempt.members
@@ -107,7 +106,7 @@ def _ask_plain(executor: Executor, one: BatchMember, loop: asyncio.AbstractEvent
 
 
 def _prepare_items(executor: Executor, attempt: BatchAttempt) -> BatchItems | None:
-    """Make an item of each job's arguments; None: no job is left to run."""
+    """Make an item of each job's arguments; return None if no job is left to run."""
     task, pairs = task_of(attempt), list[tuple[BatchMember, BatchJob[Any]]]()
     for one in attempt.members:
         if one.claim.expires_in is not None and (late := executor.expired(one.claim)):
@@ -139,11 +138,6 @@ def _call(task: Task[..., Any], attempt: BatchAttempt, ready: BatchItems) -> Any
 
 
 def _decide_returned(executor: Executor, ready: BatchItems, value: object) -> None:
-    """Decide on each job, now that the function has returned.
-
-    Raises:
-        TypeError: it returned neither None nor a result for each job.
-    """
     if value is not None:
         _share_out(ready, value)
     for one, job in ready.pairs:
@@ -158,7 +152,7 @@ def _decide_returned(executor: Executor, ready: BatchItems, value: object) -> No
 
 
 def _share_out(ready: BatchItems, value: object) -> None:
-    """Give each job its result; one that it has already stays."""
+    """Give each job its result; a result that a job has already stays."""
     never_ran = generator_error(value)
     if never_ran is not None:
         raise never_ran
@@ -176,8 +170,8 @@ def _share_out(ready: BatchItems, value: object) -> None:
 def _decide_raised(
     executor: Executor, attempt: BatchAttempt, ready: BatchItems | None, error: BaseException
 ) -> None:
-    """Decide on each job, now that the call has ended with an error; its traceback is logged once."""
     jobs = {} if ready is None else {one.claim.id: job for one, job in ready.pairs}
+    # The traceback is logged once.
     logged = False
     for one in attempt.members:
         if one.decided:
@@ -196,7 +190,7 @@ def _decide_raised(
 def _note_completed(
     executor: Executor, one: BatchMember, job: BatchJob[Any] | None, error: BaseException | None = None
 ) -> None:
-    """The batch's transaction has recorded how this job ended: say what is to be said of it."""
+    """Log what there is to log of a job whose end the batch's transaction has recorded."""
     if job is not None and job.error is not None and executor.note(one.claim, job.error):
         executor.log_failure(one, executor.verdict(one.context, job.error), job.error)
     if error is not None:

@@ -52,14 +52,7 @@ class Claims:
         host: AttemptHost,
         batch_tasks: Collection[str] = (),
     ) -> None:
-        """Start with no claim.
-
-        Args:
-            size: how many slots there are.
-            tasks: by name; looked up under the lock, so this must not block.
-            batch_tasks: the names of those whose claims run in batches.
-            host: what runs the attempts.
-        """
+        """``tasks`` is read under the lock, so looking up a task must not block. Claims of ``batch_tasks`` run in batches."""
         self.lock = threading.Lock()
         self.size = size
         self.draining = False
@@ -293,7 +286,7 @@ class Claims:
         self._beside_waiting += sum(len(batch.claims) - 1 for batch in batches)
 
     def _start(self, batch: Claim | GatheredBatch, task: Task[..., Any]) -> Attempt:
-        """Start the attempts of a batch. A claim that came before its task was loaded is one by itself."""
+        # A claim that came before its task was loaded is one by itself.
         claims = batch.claims if isinstance(batch, GatheredBatch) else [batch]
         whole = BatchAttempt(claims, task, self._host)
         self._beside_waiting -= len(claims) - 1
@@ -305,7 +298,6 @@ class Claims:
         return whole
 
     def _take_out(self, dropped: Sequence[Claim]) -> None:
-        """Take these claims out of those that wait for a slot."""
         gone = {*map(id, dropped)}
         for one in self.waiting:
             if isinstance(one, GatheredBatch):
@@ -320,7 +312,7 @@ class Claims:
         self._beside_waiting = sum(len(one.claims) - 1 for one in kept if isinstance(one, GatheredBatch))
 
     def _settle_batch(self, whole: BatchAttempt) -> bool:
-        """End what is left of a batch. Not _end for each job: this saves a fifth of what a batch costs."""
+        # Not _end() for each job: this saves a fifth of what a batch costs.
         running = self.running
         ended = [one for one in whole.members if running.get(one.claim.id) is one]
         for one in ended:
@@ -352,7 +344,7 @@ class Claims:
         self.replaced.append(attempt)
 
     def _detach(self, attempt: Attempt) -> None:
-        """Free the slot of a plain function that goes on; of a batch, once every job of it has ended."""
+        """Free the slot of a plain function that goes on; of a batch, once each of its jobs has ended."""
         if isinstance(attempt, BatchMember):
             attempt.detached = True
             if attempt.whole.left:

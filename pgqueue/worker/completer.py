@@ -53,14 +53,9 @@ class Completer:
         signals: Signals | None = None,
         observers: Observers | None = None,
     ) -> None:
-        """Start with no verdict.
+        """The connection has ``LOCK_TIMEOUT`` set. The lock of ``claims`` guards what is kept here, too.
 
-        Args:
-            connection: to write on, with ``LOCK_TIMEOUT`` set.
-            claims: where the verdicts are; its lock guards what is kept here, too.
-            queue: whether it keeps a history, and what encodes errors.
-            signals: told, in the event loop, of each batch that has been dealt with.
-            observers: told of what was recorded, and of superseded attempts.
+        ``signals`` is told, in the event loop, of each batch that has been dealt with.
         """
         self._claims = claims
         self._queue = queue
@@ -181,7 +176,7 @@ class Completer:
                 self._recorded |= written.done if self._writing is on_its_way else {}
 
     async def _write_next(self, recorder: Recorder, tell_started: Callable[[], object]) -> bool:
-        """Write a batch that waits, in another thread's loop; whether there was one."""
+        """Write a batch that waits, in another thread's loop; return whether there was one."""
         with self._claims.lock:
             batch = self._standing_in = self._next_batch()
         if not batch:
@@ -204,7 +199,7 @@ class Completer:
         await self._idle.wait()
 
     def _end_batch(self, batch: Sequence[Verdict]) -> None:
-        """A batch has been dealt with. Called in the worker's event loop."""
+        """Note that a batch has been dealt with. Called in the worker's event loop."""
         if self._dealt_with is not None:
             self._dealt_with.update(verdict.claim.id for verdict in batch)
         self._signals.recorded(batch)
@@ -266,7 +261,10 @@ def _count_fitting(verdicts: Sequence[Verdict]) -> int:
 
 
 def _are_alike_and_small(batch: Sequence[Verdict]) -> bool:
-    """Whether all are successes of one worker id without a result, each of another job; most are. No step of Python for each."""
+    """Whether all are successes of one worker id without a result, each of another job, as in most batches.
+
+    It takes no step of Python for each verdict.
+    """
     if {*map(type, batch)} != {Succeeded} or len({*map(_JOB, batch)}) != len(batch):
         return False
     return not any(map(_RESULT, batch)) and len({*map(id, map(_WORKER, batch))}) == 1

@@ -79,15 +79,12 @@ class WorkerConnection:
         told: tuple[type[Exception], ...] = (),
         reads: int = 0,
     ) -> None:
-        """Connect when first used.
+        """``bound``: the deadline of a plan, and of connecting, in seconds.
 
-        Args:
-            name: for the log.
-            database: where to.
-            bound: the deadline of a plan, and of connecting, in seconds.
-            settings: to start with, besides the usual ones; none are made behind a transaction pooler.
-            told: errors that are raised to the caller, though the same statement may succeed later.
-            reads: how many bytes to read at once, where answers may be long; 0: as few as the driver does.
+        ``settings`` are not made behind a transaction pooler.
+
+        ``told``: errors that are raised to the caller, though the same statement may succeed later. ``reads``: how many bytes to
+        read at once, where answers may be long; 0: as few as the driver does.
         """
         self.name = name
         self.losses = 0
@@ -219,13 +216,12 @@ class WorkerConnection:
             await connection.close()
 
     async def __aenter__(self) -> Self:
-        """For a connection that is needed now and then: it is closed outside of the block."""
+        """Use the connection in a block; it is closed outside of the block."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Close the connection."""
         await self.close()
 
     def _tries_again(self, error: BaseException) -> bool:
@@ -258,12 +254,7 @@ class Connections:
     """The connections of one worker, besides the one on which it listens."""
 
     def __init__(self, database: Database, *, lease: timedelta) -> None:
-        """Connect when they are first used.
-
-        Args:
-            database: where to.
-            lease: the worker's; a plan may take half of it, the renewal a quarter.
-        """
+        # A plan may take half of the lease, the renewal a quarter.
         bound = lease.total_seconds() / 2
         patient = {"lock_timeout": f"{max(1, min(600_000, int(bound * 500)))}ms"}
         own = partial(WorkerConnection, database=database, bound=bound)

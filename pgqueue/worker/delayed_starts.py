@@ -15,7 +15,6 @@ class DelayedStarts:
     """Claims, each with the instant at which it starts, in seconds of the monotonic clock."""
 
     def __init__(self) -> None:
-        """Start with no claim."""
         self._heap: list[tuple[float, int, Claim]] = []
         self._count = count()  # claims of one instant start in the order in which they came
 

@@ -79,13 +79,10 @@ class Executor:
         observers: Observers | None = None,
         app: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Describe what there is to run.
+        """A return value that takes more bytes as JSON than the queue's ``max_payload`` is not kept.
 
-        Args:
-            queue: whose tasks; a return value that takes more bytes as JSON than its ``max_payload`` is not kept.
-            unknown_after: a job whose task no worker has known for this long is dead.
-            observers: told of jobs that their own transaction completes.
-            app: returns where a process of its own finds the queue, as ``module:attribute``; None: not said.
+        ``unknown_after``: a job whose task no worker has known for this long is dead. ``app`` returns where a process of its own
+        finds the queue, as ``module:attribute``; None: it is not known.
         """
         # An app's queue may have another database in another context: a worker keeps to the one of here and now.
         self.database = queue.database

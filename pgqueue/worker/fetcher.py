@@ -83,19 +83,6 @@ class Fetcher:
         served: ServedQueues,
         signals: Signals,
     ) -> None:
-        """Start idle.
-
-        Args:
-            connection: to claim on.
-            claims: how many claims wait and run.
-            runners: take the claims.
-            completer: a long backlog there stops claiming.
-            heartbeat: under which id to claim.
-            queues: which queues to ask.
-            lanes: which lanes to ask for limited jobs.
-            served: which queues are served, in which shares or order.
-            signals: what to wait for.
-        """
         self._connection = connection
         self._claims = claims
         self._runners = runners
@@ -189,11 +176,10 @@ class Fetcher:
             self._signals.look.set()
 
     async def _claim_ready(self, room: int) -> list[Claim] | None:
-        """Claim ready jobs; None: the answer could not be handled, and what was claimed has been ended."""
+        """Claim ready jobs; return None if the answer could not be handled: then what was claimed has been ended."""
         return await self._run_claim(self._queues.claim(self._heartbeat.id, room), self._runners.add, room)
 
     async def _claimed_up_to(self, quotas: Mapping[str, int], room: int) -> list[Claim] | None:
-        """As :meth:`_claim_ready`, at most the quota of each queue."""
         plan = self._queues.claim_up_to(self._heartbeat.id, quotas, room)
         return await self._run_claim(plan, self._runners.add, room)
 
@@ -225,7 +211,7 @@ class Fetcher:
         return found
 
     async def _queues_of_lanes(self) -> list[str]:
-        """Where jobs wait in lanes, if that decides how to claim."""
+        """Return the queues in which jobs wait in lanes, if that decides how to claim."""
         if self._queues.split is None or not self._queues.searches:
             return []
         return await self._connection.run(limits.queues(MOST_QUEUES + 1))
@@ -234,7 +220,6 @@ class Fetcher:
         return await self._claimed_from_lanes(self._lanes, room)
 
     async def _claimed_from_lanes(self, lanes: ServedLanes, room: int) -> list[Claim] | None:
-        """As :meth:`_claim_ready`, limited jobs."""
         if (left := self._lanes_locked_until - time.monotonic()) > 0:
             self._look_again_in(left)
             return []
@@ -263,7 +248,7 @@ class Fetcher:
         return [*taken.claims]
 
     def _look_again_in(self, seconds: float | None) -> None:
-        """More may be claimed from lanes after this many seconds; None: not before jobs end or are added."""
+        """Note that more may be claimed from lanes after this many seconds; None: not before jobs end or are added."""
         self._again_in = min(filter(None, (self._again_in, seconds)), default=None)
 
     def _add_taken(self, taken: LaneClaims) -> None:
@@ -278,11 +263,7 @@ class Fetcher:
         *,
         told: tuple[type[Exception], ...] = (),
     ) -> T | None:
-        """Claim; None: jobs were claimed and the answer could not be handled; their claims have been ended.
-
-        Raises:
-            psycopg.Error: the server refused, so nothing was claimed.
-        """
+        """Claim; return None if jobs were claimed and the answer could not be handled: then their claims have been ended."""
         try:
             return await self._connection.run(plan, then=then, told=told)
         except Exception as error:
@@ -337,19 +318,19 @@ class Fetcher:
             log.error(PASSES_OVER, extra={"job": head[0], "task": head[1], "error": in_one_line(refusal)})
 
     def _tell(self, message: str, refusal: psycopg.Error) -> None:
-        """Log a refusal that no single job causes: the first, and then at growing intervals."""
+        """Log a refusal that no single job causes: the first one, and then at growing intervals."""
         if self._reminder.failed():
             log.error(message, extra={"tries": self._reminder.failures, "error": in_one_line(refusal)})
 
     async def _pause(self, before: int) -> None:
-        """Look for nothing, for twice as long with each pause before this one, or until stopped."""
+        """Look for nothing, for twice as long with each pause before this one, or until the worker is stopped."""
         until = time.monotonic() + min(FIRST_PAUSE * 2 ** min(before, 10), LONGEST_PAUSE)
         while not self._stopping and (left := until - time.monotonic()) > 0:
             self._signals.look.clear()
             await self._wait(within=left)
 
     def _room(self) -> int:
-        """How many to claim now; 0 while enough claims wait. Then ``signals.room_at`` says when to look again."""
+        """Return how many to claim now; 0 while enough claims wait. Then ``signals.room_at`` says when to look again."""
         prefetch = min(LARGEST_PREFETCH, int(self._rate.at(self._claims.ended) * HORIZON))
         room = 0
         if self._claims.queued <= prefetch // 2 and self._completer.backlog <= LARGEST_BACKLOG:
@@ -372,7 +353,6 @@ class Fetcher:
             await self._set_idle(idle=True)  # then look once more, for what was committed before this
 
     def _sooner(self, seconds: float) -> float:
-        """So long, or until more may be claimed from lanes."""
         return seconds if self._again_in is None else min(seconds, self._again_in)
 
     async def _set_idle(self, *, idle: bool) -> None:
@@ -380,11 +360,7 @@ class Fetcher:
         self._idle = idle
 
     async def _wait(self, *, within: float | None) -> None:
-        """Wait for a reason to look.
-
-        Args:
-            within: seconds after which to look without one; None: never.
-        """
+        """Wait for a reason to look, at most ``within`` seconds; None: without an end."""
         if self._stopping:
             return
         self._waiting = True

@@ -18,13 +18,6 @@ class Gauge:
     """Measures the load of one worker. Called in the worker's event loop, about once a second."""
 
     def __init__(self, claims: Claims, fetcher: Fetcher, watch: LoopWatch) -> None:
-        """Measure nothing yet.
-
-        Args:
-            claims: know how many slots are taken, and how many claims wait.
-            fetcher: knows whether the last claim found as many jobs as it asked for.
-            watch: knows how soon the event loop answers.
-        """
         self._claims = claims
         self._fetcher = fetcher
         self._watch = watch
@@ -59,7 +52,6 @@ class Gauge:
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -72,18 +72,9 @@ class Heartbeat:
         watch: LoopWatch,
         signals: Signals,
     ) -> None:
-        """Prepare to register the worker.
+        """``connection`` is one that nothing else uses. ``queues``: None: the worker serves all.
 
-        Args:
-            connection: one that nothing else uses.
-            lease: after how long others may have the claims if this process dies.
-            queues: what it serves; None: all.
-            tasks: those that it knows, by name.
-            claims: know how many functions the worker gave up.
-            runners: drop everything when the lease is lost, and stop jobs that are to be cancelled.
-            slots: how many jobs the worker runs at a time; do what it is asked to do.
-            watch: runs in the thread, too, and knows what blocks the worker's loop.
-            signals: tells the fetcher to look when the worker has registered again.
+        When the lease is lost, ``runners`` drops everything. ``watch`` runs in the heartbeat's thread, too.
         """
         self._connection = connection
         self._lease = lease
@@ -193,12 +184,12 @@ class Heartbeat:
                 self._runners.cancel(asked)
 
     async def _say_stacks(self, jobs: Sequence[int]) -> None:
-        """Answer where jobs are in their code. A failure does not cost the lease."""
         running = self._claims.running
         try:
             said = {job: stacks.stack_of(running.get(job)) for job in jobs}
             await self._connection.run(answer(self.id, said))
         except Exception:
+            # A failure does not cost the lease.
             log.exception("stacks of jobs could not be told", extra={"jobs": [*jobs]})
 
     async def leave(self, *, clean: bool) -> None:

@@ -45,7 +45,6 @@ class MinuteTally:
     __slots__ = ("counts", "runs", "waits")
 
     def __init__(self) -> None:
-        """Count nothing yet."""
         self.counts = Counter[str]()
         self.waits: dict[int, int] = {}
         self.runs: dict[int, int] = {}
@@ -71,10 +70,10 @@ class Measures(Observer):
     """Counts what happens to the jobs of one worker, until it is taken to be written."""
 
     def __init__(self) -> None:
-        """Count nothing yet; the clock is that of this process until :meth:`set_clock` is called."""
         self._lock = threading.Lock()
         self._tallies: dict[Key, MinuteTally] = {}
         self._pairs = Counter[int]()
+        # The clock of this process, until set_clock() is called.
         self._offset = time.time() - time.monotonic()
 
     def set_clock(self, now: datetime, asked: float, answered: float) -> None:
@@ -155,7 +154,6 @@ class Measures(Observer):
     def _count_enqueued(
         self, created: list[float], now: int, queue: str | None, task: str | None, step: int
     ) -> None:
-        """Count jobs in the minutes in which they were enqueued."""
         created.sort()
         end = len(created)
         while end:
@@ -205,7 +203,6 @@ def _count(tally: MinuteTally, verdicts: Sequence[Verdict], *, ran: bool = True)
 
 
 def _add(tally: MinuteTally, other: MinuteTally) -> None:
-    """Add another tally of the same minute and pair."""
     tally.counts.update(other.counts)
     merge(tally.waits, other.waits, other.waits.values())
     merge(tally.runs, other.runs, other.runs.values())

@@ -29,7 +29,7 @@ def resident_memory(process: int | None = None, *, root: Path = ROOT) -> int | N
 
 
 def _memory(root: Path) -> Iterator[tuple[int, int]]:
-    """How many bytes are in use, and how many there are: for each group, and for the machine."""
+    """Yield how many bytes are in use, and how many there are: for each group, and for the machine."""
     for group in _groups(root):
         for limit, usage in (
             ("memory.max", "memory.current"),

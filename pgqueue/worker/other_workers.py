@@ -17,7 +17,6 @@ class OtherWorkers:
     """Logs each of them once when it starts no jobs, and once when it does again or is gone."""
 
     def __init__(self, connections: Connections) -> None:
-        """Do nothing yet; it asks on the upkeep's connection."""
         self._connections = connections
         self._logged: frozenset[str] = frozenset()
 

@@ -99,7 +99,6 @@ class WorkerParts:
     """The parts of a worker, in the order in which they depend on one another."""
 
     def __init__(self, queue: PgQueue, options: WorkerOptions) -> None:
-        """Make them; nothing is connected yet."""
         observers = queue.observers.of_worker(JobLog())
         measures = Measures() if options.series else None
         if measures is not None:

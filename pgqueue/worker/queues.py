@@ -64,12 +64,6 @@ class Queues:
     """
 
     def __init__(self, served: ServedQueues = ALL, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with the queues that are named, or with none.
-
-        Args:
-            served: which to serve.
-            clock: seconds, from any beginning.
-        """
         self.marks = Marks(clock)
         self.searches = served.is_open
         self.unfinished = False
@@ -241,7 +235,6 @@ class _Round:
     """
 
     def __init__(self) -> None:
-        """Begin at the first name."""
         self.after: str | None = None
         self.count = 0
         self.few: Sequence[str] | None = None
@@ -250,7 +243,10 @@ class _Round:
         self._shares: Split | None = None
 
     def shares(self, served: ServedQueues) -> Split:
-        """How room is divided between the queues that entries name and all others, which are as many as the last round had."""
+        """Return how room is divided between the queues that entries name and all others.
+
+        The others weigh as many as the last round had.
+        """
         if self._shares is None:
             place = (len(served.weights), "")
             self._shares = (
@@ -261,11 +257,9 @@ class _Round:
         return self._shares
 
     def advance(self, names: Sequence[str], *, whole: bool) -> None:
-        """The next queues were found.
+        """Go on behind the queues that were found.
 
-        Args:
-            names: which.
-            whole: as many as were asked for; else there are no queues after them.
+        ``whole``: they are as many as were asked for; else no queue comes after them.
         """
         self._size += len(names)
         if len(self._met) <= MOST_KNOWN:
@@ -279,7 +273,7 @@ class _Round:
 
 
 def _count_served(turn: Sequence[str], claims: Sequence[Claim], room: int) -> int:
-    """How many queues have had their turn: all up to the last served if there was no room for more, else one."""
+    """Return how many queues have had their turn: all up to the last served if there was no room for more, else one."""
     if len(claims) < room or len(turn) <= room:
         return 1
     served = {one.queue for one in claims}
@@ -297,11 +291,6 @@ class Marks:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin at the head.
-
-        Args:
-            clock: seconds, from any beginning.
-        """
         self._clock = clock
         self._marks: dict[str, Mark] = {}
         self._head_at = 0.0

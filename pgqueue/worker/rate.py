@@ -14,11 +14,6 @@ class EndRate:
     """How many attempts end each second: quick to rise, slow to fall, so that a pause of some milliseconds is ignored."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start at zero.
-
-        Args:
-            clock: seconds, from any beginning.
-        """
         self._clock = clock
         self._count = 0
         self._at = clock()

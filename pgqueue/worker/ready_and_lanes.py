@@ -36,13 +36,7 @@ class CombinedDivision:
     """Divides the room of one worker among its queues, for ready jobs and those of lanes together."""
 
     def __init__(self, queues: Queues, lanes: ServedLanes, served: ServedQueues) -> None:
-        """Start with no claim.
-
-        Args:
-            queues: where ready jobs are claimed from; it has the division.
-            lanes: of all queues.
-            served: which queues are served.
-        """
+        """``queues`` claims ready jobs, and knows how room is divided among queues."""
         self._queues = queues
         self._lanes = lanes
         self._served = served
@@ -94,7 +88,7 @@ class CombinedDivision:
         ready: ClaimReady,
         lanes: ClaimFromLanes,
     ) -> ClaimAnswer:
-        """Claim up to these numbers; each kind first in turn, so that none waits for the other's end."""
+        """Claim up to these numbers. The two kinds are claimed first in turn, so that none waits for the other's end."""
         self._lanes_first = not self._lanes_first
         left = Counter(quotas)
         found: list[Claim] = []

@@ -39,13 +39,6 @@ class Reconciler:
     """Finds jobs that are in a worker's name and that it does not know of, and ends their claims."""
 
     def __init__(self, connections: Connections, *, heartbeat: Heartbeat, completer: Completer) -> None:
-        """Start without doubts.
-
-        Args:
-            connections: the one on which jobs are claimed, and one to read the jobs.
-            heartbeat: the worker's id.
-            completer: every job that the worker knows, and the verdicts that raise doubts; records those on unknown jobs.
-        """
         self._connections = connections
         self._claiming = connections.claiming
         self._heartbeat = heartbeat
@@ -69,7 +62,7 @@ class Reconciler:
             await self._compare(failure)
 
     def _doubtful(self) -> bool:
-        """Whether verdicts of this worker were refused or changed nothing; which of their attempts ran is noted."""
+        """Whether verdicts of this worker were refused or changed nothing; it notes which of their attempts ran."""
         ours = [one for one in self._completer.take_doubts() if one.claim.worker_id == self._heartbeat.id]
         self._ran.update(one.claim.id for one in ours if not isinstance(one, Returned | Unknown | Waits))
         return bool(ours)

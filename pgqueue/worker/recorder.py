@@ -59,13 +59,7 @@ class Recorder:
     def __init__(
         self, run: Callable[[Plan[Any]], Awaitable[Any]], connection: WorkerConnection, queue: PgQueue
     ) -> None:
-        """Write nothing yet.
-
-        Args:
-            run: runs a plan on the connection.
-            connection: where to write, with ``LOCK_TIMEOUT`` set; it raises if a row is locked.
-            queue: whether it keeps a history, and what encodes errors.
-        """
+        """The connection has ``LOCK_TIMEOUT`` set, so that ``run`` raises if a row is locked."""
         self._run = run
         self._connection = connection
         self._keep = queue.keeps_history
@@ -128,7 +122,6 @@ class Recorder:
         return written
 
     async def _fall_back(self, verdict: Verdict, refusal: psycopg.Error) -> WriteResult:
-        """The database refused this verdict: record its fallback."""
         fields = log_fields(verdict)
         log.error(
             "verdict refused by the database; a fallback verdict is recorded", extra=fields, exc_info=refusal
@@ -153,9 +146,9 @@ class Recorder:
 
 
 def _apart(batch: Sequence[Verdict]) -> list[Sequence[Verdict]]:
-    """Parts of a batch that met a lock which is not a job's own: each job of a flow alone, in any order, and first the others.
+    """Divide a batch that met a lock which is no job's own: each job of a flow alone, in any order, and first the others.
 
-    It may be the row of a job that is to be released, or the count of a group.
+    The lock may be on the row of a job that is to be released, or on the count of a group.
     """
     in_flows = [verdict for verdict in batch if finish.is_in_flow(verdict)]
     if len(batch) == 1:

@@ -64,15 +64,6 @@ class Runners:
         signals: Signals,
         observers: Observers | None = None,
     ) -> None:
-        """Start no runner yet.
-
-        Args:
-            claims: where claims wait.
-            executor: runs attempts.
-            completer: records their verdicts.
-            signals: tells the fetcher when there is room.
-            observers: told of claims, of starts, and of what is lost.
-        """
         self._claims = claims
         self._executor = executor
         self._completer = completer
@@ -206,7 +197,7 @@ class Runners:
         self._threads.close()
 
     def _release_due(self) -> None:
-        """Have claims start whose instant has come, and batches whose first claim has waited for long enough. In the loop."""
+        """Start claims whose instant has come, and batches whose first claim has waited for long enough. Called in the loop."""
         if self._release is not None:
             self._release.cancel()
         seconds = self._claims.release_due()
@@ -218,10 +209,10 @@ class Runners:
         return list(self._claims.running.values())
 
     def _tell(self, attempt: Attempt, why: Stop) -> None:
-        """Have an attempt stop: a coroutine in its loop only."""
         if attempt.plain:
             attempt.stop(why)
         else:
+            # A coroutine is stopped in its loop only.
             self._signals.call(partial(attempt.stop, why))
 
     def _summon(self) -> None:
@@ -265,7 +256,6 @@ class Runners:
         runner.add_done_callback(_runners.discard)
 
     async def _serve(self) -> None:
-        """Run ``async def`` tasks, one after the other."""
         claims, run = self._claims, self._executor.run
         claims.coming = False
         me, before, began = asyncio.current_task(), contextvars.copy_context(), time.monotonic()
@@ -296,7 +286,6 @@ class Runners:
         self._leave()
 
     def _serve_plain(self) -> None:
-        """Run plain functions, one after the other, in this thread."""
         claims, loop = self._claims, self._signals.loop
         assert loop is not None  # noqa: S101 - for the type checker
         claims.coming = False
@@ -348,18 +337,16 @@ class Runners:
             self._observers.started(started)
 
     def _call_collect(self) -> None:
-        """Have :meth:`_collect` called at the loop's next turn."""
         self._collecting = True
         self._signals.call_soon(self._collect)
 
     def _collect(self) -> None:
-        """Have the completer look for verdicts, and tell the fetcher how few claims wait."""
         self._collecting = False  # first: verdicts that are settled from now on have to be announced again
         self._completer.look()
         self._signals.waiting(self._claims.queued)
 
     def _leave(self) -> None:
-        """A runner has ended; the next claim may need one of the other kind."""
+        """A runner has ended: the next claim may need one of the other kind."""
         self._summon()
         if not self._claims.taken:
             self._emptied.set()
@@ -378,7 +365,6 @@ class Runners:
 
 
 def _differs(now: contextvars.Context, before: contextvars.Context) -> bool:
-    """Whether a job has changed the context variables; quick where nothing was set."""
     try:
         return now != before
     except Exception:  # noqa: BLE001 - comparing the user's values may raise anything

@@ -32,12 +32,7 @@ class SeriesWriter:
     """Writes what was measured, on a connection of its own that is closed each time: no other part waits for it."""
 
     def __init__(self, connections: Connections, measures: Measures | None) -> None:
-        """Write nothing yet.
-
-        Args:
-            connections: where to write.
-            measures: what to write; None: nothing is measured.
-        """
+        """``measures``: None: nothing is measured."""
         self._connections = connections
         self._measures = measures
         self._waited = False

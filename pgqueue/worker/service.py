@@ -47,7 +47,7 @@ class Service:
             pause = await self._try_once(reminder)
 
     async def _try_once(self, reminder: Reminder) -> float:
-        """Run once, and log a failure; returns the seconds until the next run."""
+        """Run once, and log a failure; return the seconds until the next run."""
         pause = _about(self.every)
         try:
             sooner = await self.run_once()
@@ -65,5 +65,5 @@ class Service:
 
 
 def _about(seconds: float) -> float:
-    """Give or take a tenth, so that workers that start together spread out."""
+    # Give or take a tenth, so that workers that start together spread out.
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret

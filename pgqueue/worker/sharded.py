@@ -113,7 +113,7 @@ class ShardedWorker:
             await asyncio.gather(dividing, *keepers, return_exceptions=True)
 
     async def _keep(self, place: int) -> None:
-        """Keep a worker on one database: started again while its shard does not answer."""
+        """Keep a worker on one database; start it again while its shard does not answer."""
         queue = on_database(self.queue, self._databases[place])
         told = False
         while not self._stopping.is_set():

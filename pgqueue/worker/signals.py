@@ -54,7 +54,6 @@ class Signals:
     """
 
     def __init__(self) -> None:
-        """No event is set, and no loop is known."""
         self.look = asyncio.Event()
         self.poll = asyncio.Event()
         self.cancel = asyncio.Event()
@@ -158,9 +157,7 @@ class Activity:
     ) -> None:
         """Start active, and without a LISTEN connection.
 
-        Args:
-            on_end_of_idleness: called when something happens after the worker was idle.
-            clock: seconds, from any beginning.
+        ``on_end_of_idleness`` is called when something happens after the worker was idle.
         """
         self.cannot_listen_since: float | None = clock()
         self._on_end_of_idleness = on_end_of_idleness

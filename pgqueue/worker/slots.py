@@ -38,16 +38,7 @@ class Slots:
         signals: Signals,
         supervised: Callable[[], bool],
     ) -> None:
-        """Have the slots that the claims have.
-
-        Args:
-            bounds: between which numbers to choose.
-            claims: have the slots.
-            runners: start attempts in new slots.
-            pools: have a connection for the job of each slot.
-            signals: how the worker is stopped, and the upkeep told.
-            supervised: whether a supervisor starts this worker again.
-        """
+        """``supervised`` tells whether a supervisor starts this worker again."""
         self.bounds = bounds
         self.measure: Callable[[], WorkerLoad] = WorkerLoad
         self.end: End | None = None
@@ -111,7 +102,7 @@ class Slots:
         await self._have_connections(0)
 
     def _have(self, bounds: Bounds) -> None:
-        """Slots go now; they are added in the event loop, when there are connections for them."""
+        """Remove slots now; slots are added in the event loop, when there are connections for them."""
         self.bounds = bounds
         if self._claims.size > bounds.maximum:
             self._claims.resize(bounds.maximum)

@@ -54,7 +54,7 @@ def stack_of(attempt: Attempt | None) -> str:
 
 
 def _in_thread(attempt: Attempt) -> list[FrameType]:
-    """The calls of the thread that runs an attempt now, the outermost first; none: no thread does."""
+    """Return the calls of the thread that runs an attempt now, the outermost first; empty: no thread does."""
     for innermost in sys._current_frames().values():  # noqa: SLF001 - there is no other way, and it is documented
         calls: list[FrameType] = []
         frame: FrameType | None = innermost
@@ -67,7 +67,7 @@ def _in_thread(attempt: Attempt) -> list[FrameType]:
 
 
 def _coroutine_calls(attempt: Attempt) -> list[FrameType]:
-    """The calls of a coroutine that waits, the outermost first."""
+    """Return the calls of a coroutine that waits, the outermost first."""
     coroutine = getattr(attempt.runner, "get_coro", lambda: None)()
     calls: list[FrameType] = []
     inside = False
@@ -94,7 +94,7 @@ def _awaited_by(coroutine: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def _of_task(frames: Iterable[FrameType]) -> Iterator[FrameType]:
-    """The calls without the worker's own around the task."""
+    """Yield the calls of the task, without the worker's own around it."""
     found = False
     for frame in frames:
         found |= not frame.f_code.co_filename.startswith(OURS)
@@ -121,5 +121,4 @@ def _source(file: str, line: int) -> str:
 
 
 def _storable(text: str) -> str:
-    """Names of files and functions, and source, as text that every database stores."""
     return text.replace("\0", "\\x00").encode("ascii", "backslashreplace").decode()

@@ -26,7 +26,6 @@ class Threads:
     """
 
     def __init__(self) -> None:
-        """Start no thread yet."""
         self._lock = threading.Lock()
         self.idle = 0
         self._closed = False
@@ -71,12 +70,7 @@ class Deadlines:
     """
 
     def __init__(self, running: Mapping[int, Attempt], on_passed: Callable[[Attempt], object]) -> None:
-        """Watch no attempt yet.
-
-        Args:
-            running: the attempts in progress; an attempt that is not there is no longer watched.
-            on_passed: called in the loop for each attempt whose deadline has passed.
-        """
+        """``running``: an attempt that is not in it is no longer watched. ``on_passed`` is called in the loop."""
         self._running = running
         self._on_passed = on_passed
         self._due = math.inf
@@ -105,7 +99,6 @@ class Deadlines:
             self._timer.cancel()
 
     def _set(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the timer for the earliest deadline."""
         self.close()
         deadlines = (attempt.whole.deadline for attempt in list(self._running.values()))
         self._due = min(deadlines, default=math.inf)

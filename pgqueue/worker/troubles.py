@@ -73,7 +73,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _no_slot_line(error: BaseException) -> str | None:
-    """The server's line that says that no connection is free; None: it does not say that."""
+    """Return the server's line that says that no connection is free; None: it does not say that."""
     lines = f"{error.__cause__ or error}".splitlines()
     return next((line.strip() for line in lines if any(words in line for words in NO_SLOT_WORDS)), None)
 
@@ -91,7 +91,6 @@ class Reminder:
     """
 
     def __init__(self) -> None:
-        """Nothing has failed yet."""
         self.failures = 0
         self.since: float | None = None
         self._logged = False
@@ -123,11 +122,6 @@ class Troubles:
     """Logs that a connection's plans fail and are tried again, and that they work again."""
 
     def __init__(self, connection: str) -> None:
-        """Nothing has failed yet.
-
-        Args:
-            connection: its name, for the log.
-        """
         self._connection = connection
         self._reminders: dict[RetryCause, Reminder] = {}
 
@@ -156,7 +150,6 @@ class Troubles:
             self._reminders[cause].ended()
 
     def _end(self, causes: Collection[RetryCause]) -> None:
-        """End the failures of these causes; log one line if the log was told of any."""
         lasted = [self._reminders[cause].ended() for cause in causes]
         if told := [seconds for seconds in lasted if seconds is not None]:
             log.warning(

@@ -102,25 +102,10 @@ class Upkeep:
         sweep: timedelta,
         drops_history: Callable[[], bool],
     ) -> None:
-        """Do nothing yet.
+        """``poll``: the time between two polls while anything happens. ``sweep``: the most time between two polls.
 
-        Args:
-            connections: one on which due jobs are made ready and lost workers' jobs are ended, one plan at a time; the
-                one on which jobs are claimed; one for progress; and one for each run of what can wait.
-            heartbeat: the worker's id.
-            fetcher: claims jobs; looks again when it has not looked in time.
-            runners: what it runs.
-            reconciler: compares what the worker knows with the database.
-            queues: what it serves.
-            lanes: told of limited queues, and whether jobs wait in lanes.
-            executor: knows the timeouts of queues, which each poll renews, and the progress that its jobs report.
-            slots: choose how many jobs it runs at a time.
-            observers: told of jobs that are reclaimed.
-            series: writes what was measured of its jobs.
-            signals: how the other parts are told, and tell.
-            poll: the time between two polls while anything happens.
-            sweep: the most time between two polls.
-            drops_history: returns whether this worker drops what is past the retention.
+        One connection makes due jobs ready and ends lost workers' jobs, one plan at a time. ``timeouts`` of queues are renewed
+        by each poll. ``drops_history`` returns whether this worker drops what is past the retention.
         """
         self._connections = connections
         self._heartbeat = heartbeat
@@ -210,7 +195,7 @@ class Upkeep:
             self._seldom["workers"].set()
 
     async def _found_due(self, polled: upkeep.PollResult) -> bool:
-        """Do what a poll has found to be due, a share of each kind; whether there was anything."""
+        """Do what a poll has found to be due, a share of each kind; return whether there was anything."""
         fires = polled.schedule_in is not None and polled.schedule_in <= 0
         if fires:
             await self._fire_schedules()
@@ -281,7 +266,6 @@ class Upkeep:
             await self._name_taken_days(own)
 
     async def _name_taken_days(self, own: WorkerConnection) -> None:
-        """Log, once for each name, that a relation keeps a partition of the history from being made."""
         taken = await own.once(upkeep.find_taken_history_days())
         for name in set(taken) - self._taken_days:
             log.warning(
@@ -318,7 +302,7 @@ class Upkeep:
                 )
 
     async def _work_in_flows(self) -> bool:
-        """Do what earlier transactions left to do in flows, a piece in each transaction; whether anything was done."""
+        """Do what earlier transactions left to do in flows, a piece in each transaction; return whether anything was done."""
         until, worked = time.monotonic() + FIRING, False
         while time.monotonic() < until and await self._connections.upkeep.run(flow_progress.work()):
             self._signals.look.set()
@@ -326,7 +310,6 @@ class Upkeep:
         return worked
 
     async def _admit_waiting(self) -> bool:
-        """Admit jobs whose signal or deadline is there; whether there were any."""
         done = await self._connections.upkeep.run(signals.admit_due())
         if done.refused:
             log.error("jobs set aside: not admitted by the database", extra={"jobs": list(done.refused)})

@@ -69,13 +69,9 @@ class LoopWatch:
     def __init__(
         self, signals: Signals, runners: Runners, connection: WorkerConnection, *, after: timedelta
     ) -> None:
-        """Prepare to watch.
+        """``after``: without an answer for this long, the loop is blocked.
 
-        Args:
-            signals: the loop, and its thread.
-            runners: do what cannot wait, again and again while the loop is blocked.
-            connection: on which they do it.
-            after: without an answer for this long, the loop is blocked.
+        ``runners`` do what cannot wait, again and again while the loop is blocked, on ``connection``.
         """
         self.blocked: LoopBlocker | None = None
         self.blocks = 0
@@ -128,7 +124,7 @@ class LoopWatch:
         self._answered_at = time.monotonic()
 
     async def _rest(self) -> bool:
-        """Sleep until the next look; whether this process ran meanwhile."""
+        """Sleep until the next look; return whether this process ran meanwhile."""
         pause = self._after / LOOKS
         due = time.monotonic() + pause
         await asyncio.sleep(pause)

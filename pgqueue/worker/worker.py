@@ -205,7 +205,7 @@ class Worker:
         return WorkerEvent(name=name, worker=self.id, queues=queues, concurrency=self.parts.claims.size)
 
     async def _checked_in(self) -> bool:
-        """Check in. False: it was told to stop, and the database did not answer in time, or it was told twice."""
+        """Check in. Return False if the worker was told to stop, and the database did not answer in time, or it was told twice."""
         checking = asyncio.ensure_future(self._check_in())
         stopping = asyncio.ensure_future(self.parts.signals.stopping.wait())
         try:
@@ -233,7 +233,7 @@ class Worker:
         )
 
     async def _store_retention(self) -> None:
-        """Retention is a property of the queue: what this program says is stored, and holds for every program."""
+        # Retention is a property of the queue: what this program says is stored, and holds for every program.
         queue = self.queue
         if queue.history is None and queue.dead is None and queue.history_args is None:
             return
@@ -259,11 +259,11 @@ class Worker:
             )
 
     async def _store_declared(self) -> None:
-        """Store the schedules and alerts that the app declares. A failure is logged: the worker runs jobs all the same."""
         async with self.parts.connections.for_once("declaring") as own:
             try:
                 schedules.log_applied(await own.run(self.queue.schedules.application(), bound=LONG_READ))
             except (psycopg.Error, PgQueueError):
+                # The worker runs jobs all the same.
                 log.exception("the schedules that this app declares could not be stored")
             try:
                 alerts.log_applied(await own.run(self.queue.alerts.application(), bound=LONG_READ))
@@ -293,7 +293,6 @@ class Worker:
         joblog.log_stop(self.id, completer.backlog)
 
     def _start_nothing(self) -> None:
-        """From this moment on no job is claimed or started."""
         self.parts.fetcher.stop()
         self.parts.claims.close()
         self.parts.signals.stopping.set()
@@ -320,12 +319,11 @@ class Worker:
 
 
 def _failure_of(fetching: "asyncio.Task[None]") -> BaseException | None:
-    """What ended the fetcher, if it was an error: perhaps a job that it could not read."""
+    """Return what ended the fetcher, if it was an error: perhaps a job that it could not read."""
     return fetching.exception() if fetching.done() and not fetching.cancelled() else None
 
 
 async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:
-    """Wait for the first to end; if it failed, fail."""
     tasks = [asyncio.ensure_future(one) for one in work]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     await _cancel(tasks[0])
@@ -335,7 +333,6 @@ async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> N
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:
-    """Wait for the work at most this many seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await work

@@ -39,7 +39,7 @@ def downgrade():
 JOBS = """
 import sqlalchemy as sa
 from alembic import op
-from pgqueue.store import schema
+from pgqueue.store.schema import schema
 
 revision, down_revision = "b2", "a1"
 

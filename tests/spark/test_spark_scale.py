@@ -81,7 +81,9 @@ def test_engines_that_disagree_end_the_command_with_1(dsn: str, monkeypatch: pyt
         rows=10, days=1, skew=None, steps=[TimedStep("export", 2.0, 5)], lake_files=1, lake_bytes=2, groups=3, percentiles=4,
         missed=4, disagreements=["Spark: nothing is as it was"],
     )  # fmt: skip
-    monkeypatch.setattr(scaling, "_measured", lambda *_: scaling.ScaleFigures("2026-03-28", "1", "4", 2, [size]))
+    monkeypatch.setattr(
+        scaling, "_measured", lambda *_: scaling.ScaleFigures("2026-03-28", "1", "4", 2, [size])
+    )
     told = scaled("--dsn", dsn, "--rows", "10")
     assert told.exit_code == 1
     assert "they disagree: Spark: nothing is as it was" in told.stderr

@@ -15,9 +15,9 @@ from pgqueue import Context, JobHandle, PgQueue, TakenJob, Task
 from pgqueue import errors as errors_module
 from pgqueue.app.alerts import Alerts
 from pgqueue.app.bulk import DeadSelection, LiveSelection
+from pgqueue.app.control import QueueControl
 from pgqueue.app.insight.insight import Insight
 from pgqueue.app.limits import LimitControl
-from pgqueue.app.control import QueueControl
 from pgqueue.app.schedules.schedules import Schedules
 from pgqueue.app.workers import Workers
 

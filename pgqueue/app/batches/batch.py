@@ -52,7 +52,6 @@ class BatchJob(Generic[I_co]):
         self.error: BaseException | None = None
 
     def __repr__(self) -> str:
-        """Like ``<BatchJob 42 attempt 1>``."""
         return f"<BatchJob {self.id} attempt {self.attempt}>"
 
     @property
@@ -108,7 +107,6 @@ class BatchJob(Generic[I_co]):
         return failed_verdict(job, describe(error, job.attempt), delay=delay, seconds=self._ctx.seconds)
 
     def _verdict(self) -> Verdict:
-        """What a transaction records of the job now."""
         ctx, host = self._ctx, self._host
         if self.error is not None:
             return host.verdict(ctx, self.error)
@@ -132,11 +130,9 @@ class Batch(Sequence[BatchJob[I_co]]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[BatchJob[I_co]]: ...
     def __getitem__(self, index: int | slice) -> BatchJob[I_co] | Sequence[BatchJob[I_co]]:
-        """A job by its place, or several."""
         return self._jobs[index]
 
     def __iter__(self) -> Iterator[BatchJob[I_co]]:
-        """The jobs."""
         return iter(self._jobs)
 
     def __len__(self) -> int:
@@ -144,7 +140,6 @@ class Batch(Sequence[BatchJob[I_co]]):
         return len(self._jobs)
 
     def __repr__(self) -> str:
-        """Like ``<Batch of 100 jobs>``."""
         return f"<Batch of {len(self)} jobs>"
 
     @property
@@ -195,7 +190,6 @@ class BatchTransaction(JobTransaction):
     __slots__ = ("_batch", "_states")
 
     def __init__(self, batch: Batch[Any], host: AttemptHost) -> None:
-        """Prepare; nothing is connected yet."""
         super().__init__(batch[0]._ctx, host)  # noqa: SLF001 - of this same file
         self._batch = batch
 

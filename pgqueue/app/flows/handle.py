@@ -33,19 +33,12 @@ class FlowHandle:
     __slots__ = ("_job_ids", "_queue", "id")
 
     def __init__(self, flow_id: int, queue: JobMethods, job_ids: Sequence[int]) -> None:
-        """Made by an enqueue.
-
-        Args:
-            flow_id: the flow's id.
-            queue: where to ask about it.
-            job_ids: the ids of its jobs.
-        """
+        """Made by an enqueue."""
         self.id = flow_id
         self._queue = queue
         self._job_ids = job_ids
 
     def __repr__(self) -> str:
-        """Like ``<FlowHandle 7 of 3 jobs>``."""
         return f"<FlowHandle {self.id} of {len(self._job_ids)} jobs>"
 
     @property
@@ -132,7 +125,7 @@ class FlowHandle:
 
     @property
     def _apart(self) -> object:
-        """On which connection to wait: a flow that was enqueued in a job's transaction cannot end before that commits."""
+        # A flow that was enqueued in a job's transaction cannot end before that commits.
         return OWN_CONNECTION if self._queue.database.joins(None) else None
 
     def _not_done(self, state: FlowState) -> FlowNotDone:
@@ -150,7 +143,7 @@ class FlowHandle:
 
 
 def _looks(timeout: float | timedelta | None) -> Iterator[float]:
-    """How long to pause after each look, ever longer, until the time is over."""
+    """Yield how many seconds to pause after each look, ever longer, until the time is over."""
     limit = as_duration("timeout", timeout)
     deadline = None if limit is None else time.monotonic() + limit.total_seconds()
     pause = FIRST_LOOK

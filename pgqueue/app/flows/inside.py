@@ -39,11 +39,6 @@ class FlowInside:
     def __init__(self, facts: FlowPosition | None, job: Claim, additions: list[Addition]) -> None:
         """Made by the worker.
 
-        Args:
-            facts: the job's place in its flow.
-            job: the job.
-            additions: where to put what is added.
-
         Raises:
             FlowError: the job is part of no flow.
         """

@@ -36,7 +36,6 @@ class Node:
         self.name = name
 
     def __repr__(self) -> str:
-        """Like ``<Node 'extract'>``."""
         return f"<Node {self.name!r}>"
 
 

@@ -52,13 +52,10 @@ class _Map(Flow):
         return [self._call]
 
     def as_part(self) -> NodeGroup:
-        """As :meth:`Flow.as_part`."""
         return NodeGroup(NodeKind.GROUP, [GroupMember(self._call.as_part(), spec={"expands": True})])
 
 
 class _SignalNode(NamedTuple):
-    """A job that waits for a signal."""
-
     job: NewJob
 
 

@@ -72,13 +72,7 @@ class Hook:
         *,
         around: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """A hook with which no event waits.
-
-        Args:
-            event: the name of its events.
-            function: what is called with each.
-            around: makes what surrounds each call of a function that is called in a thread.
-        """
+        """``around`` makes what surrounds each call of a function that is called in a thread."""
         self.event = event
         self._around = around
         called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
@@ -213,19 +207,17 @@ class Hook:
         self._task = asyncio.get_running_loop().create_task(self._aserve(), name=f"pgqueue hook {self._name}")
 
     def _serve(self) -> None:
-        """Call the function with all events that wait, in this thread."""
         while (event := self._next()) is not None:
             self.call(event)
 
     async def _aserve(self) -> None:
-        """Call an ``async def`` function with all events that wait, in this task."""
         task = self._task
         while self._task is task and (event := self._next()) is not None:
             await self.acall(event, is_cancelled=lambda: self._task is not task)
             await asyncio.sleep(0)  # a hook that waits for nothing must not keep the loop
 
     def _next(self) -> AnyEvent | None:
-        """The next event; None: there is none, and the caller ends."""
+        """Return the next event; None: no event waits, and the caller must end."""
         with self._lock:
             if self._events:
                 event = self._events.popleft()
@@ -284,7 +276,7 @@ _all: WeakSet[Hook] = WeakSet()
 
 @atexit.register
 def _finish() -> None:
-    """Let hooks in threads finish at the end of the process: a script that enqueues and ends would call none."""
+    """Let hooks in threads finish at the end of the process: else a script that enqueues and ends would call none."""
     until = time.monotonic() + EXIT_TIMEOUT
     for hook in list(_all):
         with suppress(TimeoutError):
@@ -292,7 +284,7 @@ def _finish() -> None:
 
 
 def _reset_after_fork() -> None:
-    """The threads are the parent's, and so are the events that waited."""
+    # In a fork the threads are the parent's, and so are the events that waited.
     for hook in list(_all):
         hook.reset()
 

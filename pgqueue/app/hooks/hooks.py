@@ -61,13 +61,9 @@ class Hooks:
         in_test: Callable[[], bool],
         around: Callable[[], AbstractContextManager[object]],
     ) -> None:
-        """No hook yet.
+        """``in_test`` tells whether the queue is in a test that has no worker.
 
-        Args:
-            observers: of the queue.
-            codec: returns what decodes arguments.
-            in_test: returns whether the queue is in a test that has no worker.
-            around: makes what a framework has around each call in a thread.
+        ``around`` makes what surrounds each call in a thread.
         """
         self._observers = observers
         self._codec = codec
@@ -195,7 +191,7 @@ class Hooks:
                 )
 
     def _read(self, given: Given) -> dict[str, Any]:
-        """The arguments of a job. Those of a job that was just enqueued are in clear."""
+        # The arguments of a job that was just enqueued are in clear.
         return object_of(given.args) if isinstance(given, NewJob) else args_shown(self._codec(), given)
 
     def _enqueued(self, jobs: Sequence[NewJob], results: Sequence[EnqueueAnswer]) -> None:
@@ -219,7 +215,6 @@ class Hooks:
         self._tell_each(event for verdict in verdicts for event in of_verdict(verdict, None))
 
     def _tell_each(self, events: Iterable[Event]) -> None:
-        """Tell of events of several names, those of each in order."""
         by_name: defaultdict[JobEventName, list[Event]] = defaultdict(list)
         for event in events:
             by_name[event.name].append(event)
@@ -228,7 +223,7 @@ class Hooks:
 
 
 async def _idle(hooks: Iterable[Hook], seconds: float) -> bool:
-    """Wait until these hooks have been called with all that waits for them; False: the time has passed."""
+    """Wait until these hooks have been called with all waiting events; return False if the time passes first."""
     waiting = [asyncio.wrap_future(hook.idle()) for hook in hooks]
     if not waiting:
         return True

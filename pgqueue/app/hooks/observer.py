@@ -67,18 +67,15 @@ class ObserverChannel:
     __slots__ = ("_batch", "_name", "told")
 
     def __init__(self, name: str, batch: Callable[..., Sequence[object]] | None = None) -> None:
-        """An event that no observer is told of.
+        """``name`` is the method of :class:`Observer`.
 
-        Args:
-            name: the method of :class:`Observer`.
-            batch: makes of a batch what observers are told; None: they are told the batch itself.
+        ``batch`` makes of a batch what observers are told; None: the batch itself.
         """
         self._name = name
         self._batch = batch
         self.told: tuple[Callable[..., object], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether an observer is told of it."""
         return bool(self.told)
 
     def __call__(self, *batch: Sequence[object]) -> None:
@@ -102,7 +99,6 @@ class Observers:
     """The observers of a queue, and one :class:`ObserverChannel` for each method of :class:`Observer`."""
 
     def __init__(self) -> None:
-        """Tell no observer."""
         self.enqueued = ObserverChannel("enqueued")
         self.claimed = ObserverChannel("claimed", ClaimedBatch)
         self.started = ObserverChannel("started")

@@ -84,7 +84,6 @@ class Insight(OverTime):
     """
 
     def __init__(self, queue: InsightQueue) -> None:
-        """Look at this queue."""
         super().__init__(queue)
         self._queue: InsightQueue = queue
 

@@ -37,7 +37,6 @@ class OverTime:
     """What workers have measured, and for how long it is kept."""
 
     def __init__(self, queue: FiguresQueue) -> None:
-        """Look at this queue."""
         self._queue = queue
 
     def series(

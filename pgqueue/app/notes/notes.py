@@ -79,13 +79,7 @@ class Notes:
     """The steps and the checkpoint of one attempt. Safe to use from several threads, or several asyncio tasks."""
 
     def __init__(self, claim: Claim, keeps: NoteHost, superseded: Callable[[str], Superseded]) -> None:
-        """Read nothing yet.
-
-        Args:
-            claim: the attempt.
-            keeps: where notes are kept.
-            superseded: notes that the attempt no longer holds its job, and makes the error that says what was not done.
-        """
+        """``superseded`` notes that the attempt no longer holds its job, and makes the error that says what was not done."""
         self._claim = claim
         self._keeps = keeps
         self._superseded = superseded
@@ -143,7 +137,7 @@ class Notes:
 
     @contextmanager
     def _begin_step(self, name: str, function: Callable[..., Any]) -> Iterator[RunningStep]:
-        """Take the name; a step that raises frees it, so that the attempt can try it again."""
+        """Take the name. A step that raises frees it, so that the attempt can try it again."""
         check_step(name)
         if not callable(function):
             raise InvalidOption(
@@ -173,7 +167,7 @@ class Notes:
         return returns
 
     def _recall(self, key: NoteKey) -> str | None:
-        """What is noted, as JSON; None: nothing."""
+        """Return the note as JSON; None: there is none."""
         with self._lock:
             if self._known is None:
                 self._known = self._keeps.database.run(notes.recall(self._claim.id))
@@ -183,7 +177,6 @@ class Notes:
         return self._decode(text or self._keeps.database.run(notes.recall_long(self._claim.id, key)))
 
     async def _arecall(self, key: NoteKey) -> str | None:
-        """As :meth:`_recall`, awaited."""
         async with self._turn:
             if self._known is None:
                 self._known = await self._keeps.database.arun(notes.recall(self._claim.id))
@@ -210,7 +203,7 @@ class Notes:
             self._known[key] = None  # to be asked for: its transaction may yet be rolled back
 
     def _prepare(self, step: RunningStep, value: object) -> tuple[str, Any]:
-        """A result as it is to be stored, and as this attempt and later ones get it."""
+        """Return a result as it is to be stored, and as this attempt and later ones get it."""
         what = _describe_key(step.key)
         data = self._json(f"the result of {what}", value)
         try:

@@ -37,11 +37,6 @@ class Board:
     """The reports of one worker or take that are not written yet. Safe to use from any thread."""
 
     def __init__(self, codec: Codec | None) -> None:
-        """Begin with none.
-
-        Args:
-            codec: encodes messages.
-        """
         self._codec = codec
         self._newest: dict[int, _Kept] = {}
         self._lock = threading.Lock()

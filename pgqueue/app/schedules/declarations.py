@@ -15,8 +15,8 @@ from pgqueue.errors import Duration, InvalidOption
 
 if TYPE_CHECKING:
     from pgqueue.app.alerts import Alerts, DeclaredAlert
-    from pgqueue.app.insight.insight import Insight
     from pgqueue.app.control import QueueControl
+    from pgqueue.app.insight.insight import Insight
     from pgqueue.app.schedules.declared_schedules import DeclaredSchedule, ScheduleDecorator, TimingOptions
     from pgqueue.app.schedules.schedules import Schedules
     from pgqueue.app.workers import Workers

@@ -88,18 +88,16 @@ class ScheduleEncoder:
         return _audited_change(done, new, "schedule put", by)
 
     def _check_job(self, new: NewSchedule) -> NewSchedule:
-        """A schedule whose job is checked and encoded as every enqueue's is."""
         return replace(new, job=self._queue._check_job(new.job))  # noqa: SLF001 - as every enqueue is
 
     def _same(self, clear: Sequence[NewSchedule]) -> schedules.Same | None:
-        """Tells whether stored arguments are those of these schedules, which are in clear. None: there is no codec."""
+        """Return what tells whether stored arguments are those of these schedules, which are in clear. None: there is no codec."""
         codec, jobs = self._queue.codec, {one.name: one.job for one in clear}
         if codec is None:
             return None
         return lambda name, stored: same_args(codec, stored, jobs[name])
 
     def _decode(self, schedule: Schedule) -> Schedule:
-        """The schedule with its arguments decoded."""
         if self._queue.codec is None:
             return schedule
         part = JobPart("args", schedule.task, schedule.meta)
@@ -116,7 +114,7 @@ def _new_schedule(name: str, call: Call[Any], cron: str | None, timing: TimingOp
 def _audited_change(
     done: Plan[ScheduleChange], new: NewSchedule, action: str, by: str | None
 ) -> Plan[ScheduleChange]:
-    """The plan, noted in the audit if a person does it. What the app does itself is not noted: it needs no right to the audit."""
+    """Note the change in the audit if a person makes it. What the app does itself is not noted: it needs no right to the audit."""
     if by is None:
         return done
     said: dict[str, Any] = {"task": new.job.task, "queue": new.job.queue, "rule": str(new.timing)}

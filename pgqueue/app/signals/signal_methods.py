@@ -104,7 +104,6 @@ class SignalMethods(JobMethods):
         return self.database.run(plan, connection)
 
     async def _atell(self, plan: Plan[T], connection: object) -> T:
-        """As :meth:`_tell`, awaited."""
         return await self.database.arun(plan, connection)
 
     def _payload(self, payload: object) -> str | None:

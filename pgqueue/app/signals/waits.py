@@ -97,22 +97,15 @@ def signal_of_flow(ctx: CanWait, flow_id: int, name: str, timeout: Duration | No
 
 
 def _for_signal(job_id: int, name: str, key: str | None, timeout: Duration | None) -> SignalWait:
-    """A wait for a signal.
-
-    Raises:
-        InvalidOption: the name, the key or the timeout is out of its range.
-    """
     target = job_target(job_id) if key is None else key_target(key)
     return SignalWait(job_id, check_signal(name), target, as_limit("timeout", timeout))
 
 
 def _for_time(job_id: int, name: str, duration: Duration) -> SignalWait:
-    """A wait for a time; what raises is as for :func:`_for_signal`."""
     return SignalWait(job_id, check_signal(name), None, as_limit("duration", duration))
 
 
 def _callback(job_id: int, name: str, timeout: Duration | None) -> Plan[str]:
-    """The token of a callback; what raises is as for :func:`_for_signal`."""
     return signals.callback(_for_signal(job_id, name, None, timeout))
 
 
@@ -132,10 +125,5 @@ def _payload(awaited: SignalWait, looked: signals.SignalLook, codec: Codec | Non
 
 
 def _require_over(awaited: SignalWait, looked: signals.SignalLook) -> None:
-    """Return if the time is over.
-
-    Raises:
-        Waiting: it is not.
-    """
     if not looked.over:
         raise Waiting(awaited)

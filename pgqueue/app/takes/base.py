@@ -53,7 +53,7 @@ LONGEST_IDLE = 86_400.0
 """Seconds: the longest that the server lets a take's transaction wait for the program."""
 POSTPONED = timedelta(minutes=1)
 _looks = count(getrandbits(1))
-"""Of the takes of this process: queues come first at every other look, and lanes at the others."""
+"""Counts the looks of all takes of this process: every other look claims from queues first, the others from lanes."""
 
 log = logging.getLogger("pgqueue.take")
 
@@ -86,20 +86,12 @@ class TakeBase:
         limits: Callable[[], Mapping[str, LimitNumbers]],
         limiting: Callable[[], Mapping[str, TaskLimits | None]],
     ) -> None:
-        """Describe a take.
+        """``timeout``: how long to wait for the first job; None: for ever.
 
-        Args:
-            database: where the jobs are.
-            count: at most how many.
-            served: from which queues, and in which shares.
-            timeout: how long to wait for the first; None: for ever.
-            lease: how soon others may have the jobs if this process dies.
-            keep: whether completed jobs go to the history.
-            policy_of: the retry policy of a task, by its name.
-            observers: told what happens to the jobs.
-            codec: decodes arguments, and encodes errors.
-            limits: returns the limits of the tasks that this program knows, by name.
-            limiting: returns which limits each of these tasks has.
+        ``lease``: how soon others may have the jobs if this process dies.
+
+        ``limits`` returns the limits of the tasks that this program knows, by name; ``limiting`` returns which of them each task
+        has.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -184,9 +176,9 @@ class TakeBase:
 
     @plan(transaction=True)
     def _look_at_lanes(self, room: int) -> Steps[LaneClaims]:
-        """Jobs of rates are claimed at their instant and not before it: what is handed over starts at once."""
         claims: list[Claim] = []
         while (portion := min(room - len(claims), self._portions.most)) > 0:
+            # Jobs of rates are claimed at their instant and not before it: what is handed over starts at once.
             taken = yield from self._lanes.claim(self.worker.id, portion, horizon=0)
             self._portions.learn(taken.claims)
             claims += taken.claims
@@ -327,7 +319,7 @@ class TakeBase:
         return None if self.database.listen_dsn is None else listen_statement(self.database.catalogue)
 
     def _lease_lost(self) -> None:
-        """Told by the heartbeat, in its thread."""
+        """Called by the heartbeat, in its thread."""
         self.lost = True
         self.observers.lost(list(self.held.values()))
         log.warning(

@@ -55,17 +55,7 @@ class TakeHeartbeat:
         on_cancel: Callable[[Sequence[int]], object],
         board: Board,
     ) -> None:
-        """Nothing happens until :meth:`start`.
-
-        Args:
-            database: where the lease is.
-            worker: whose lease it is.
-            lease: for how long to renew it.
-            on_lost: called in the heartbeat's thread when the database says that the lease is lost.
-            held: the jobs that the take holds.
-            on_cancel: told in the heartbeat's thread which of them a caller asked to cancel.
-            board: what is reported of their progress.
-        """
+        """Nothing happens until :meth:`start`. ``on_lost`` and ``on_cancel`` are called in the heartbeat's thread."""
         self._database = database
         self._worker = worker
         self._lease = lease
@@ -106,7 +96,7 @@ class TakeHeartbeat:
             self._close()
 
     def _beat(self) -> bool:
-        """Renew the lease once; False: try again soon."""
+        """Renew the lease once; return False to try again soon."""
         try:
             kept = self._answer(leases.renew(self._worker, self._lease)) is not None
         except (psycopg.Error, PgQueueError) as error:
@@ -120,7 +110,7 @@ class TakeHeartbeat:
         return True
 
     def _ask(self) -> None:
-        """Learn which of the jobs are to be cancelled, and write how far they are."""
+        """Read which of the jobs are to be cancelled, and write their progress."""
         if not (held := self._held()):
             return
         try:

@@ -134,7 +134,7 @@ class Take(TakeBase):
                 pass
 
     def _look(self) -> float:
-        """Do what a poll says that there is to do, and claim; how many seconds to wait if that was nothing."""
+        """Do what a poll finds to do, and claim; return how many seconds to wait if there was nothing."""
         polled = self._run(self.arrive())
         if polled.lost:
             self.note_reclaimed(run_sweep(reclaim(), self._run).verdicts)
@@ -145,7 +145,7 @@ class Take(TakeBase):
         return self.found(polled)
 
     def _record_dead(self, verdict: Died) -> None:
-        """Record that a job cannot be read; where the database refuses that, it waits, for the others' sake."""
+        """Record that a job cannot be read. If the database refuses that, the job waits, so that other jobs are recorded."""
         try:
             self._run(self.recording([verdict]))
         except psycopg.Error as refusal:
@@ -232,7 +232,6 @@ class AsyncTake(TakeBase):
                 pass
 
     async def _look(self) -> float:
-        """Do what a poll says that there is to do, and claim; how many seconds to wait if that was nothing."""
         polled = await self._run(self.arrive())
         if polled.lost:
             self.note_reclaimed((await arun_sweep(reclaim(), self._run)).verdicts)
@@ -243,7 +242,6 @@ class AsyncTake(TakeBase):
         return self.found(polled)
 
     async def _record_dead(self, verdict: Died) -> None:
-        """Record that a job cannot be read; where the database refuses that, it waits, for the others' sake."""
         try:
             await self._run(self.recording([verdict]))
         except psycopg.Error as refusal:
@@ -287,7 +285,6 @@ class TakenJob:
         self.args = args
 
     def __repr__(self) -> str:
-        """Like ``<TakenJob 42 shop.send_receipt attempt 1>``."""
         return f"<TakenJob {self.id} {self.task} attempt {self.attempt}{' lost' if self.lost else ''}>"
 
     @property
@@ -382,7 +379,7 @@ class TakenJob:
 
 
 def _failure(connection: OwnConnection | OwnAsyncConnection, error: psycopg.OperationalError) -> Exception:
-    """In our words if the connection was lost, or cut off because nothing came; else the error itself."""
+    """Return an error in our words if the connection was lost, or cut off because nothing came; else the error itself."""
     if not connection.closed:
         return error
     return ConnectionFailed(

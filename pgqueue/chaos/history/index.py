@@ -52,7 +52,6 @@ class ObservedAttempt:
     __slots__ = ("attempt", "claimed", "closed", "fence", "started", "stopped", "superseded", "worker")
 
     def __init__(self, event: Claimed | Started | Ended) -> None:
-        """A turn of which nothing is known but its names."""
         self.worker = event.worker
         self.attempt = event.attempt
         self.fence = event.fence
@@ -104,7 +103,6 @@ class ObservedJob:
     __slots__ = ("_open", "effects", "enqueued", "excess", "job", "live", "records", "revived", "turns")
 
     def __init__(self, job: JobName) -> None:
-        """A job of which nothing is known."""
         self.job = job
         self.enqueued: Enqueued | None = None
         self.turns: list[ObservedAttempt] = []
@@ -201,7 +199,6 @@ class History:
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        """Sort the events by time, and by what they tell of."""
         self.lives: dict[JobName, ObservedJob] = {}
         self.limits: dict[str, Declared] = {}
         self.due: list[Due] = []

@@ -54,7 +54,7 @@ def _overlaps(key: str, spans: list[tuple[float, float, ObservedJob]]) -> Iterat
 
 
 def _live(life: ObservedJob) -> list[tuple[float, float]]:
-    """When it was certainly live: once since its enqueue, and once since each retry of it after it was dead."""
+    """Return when a job was certainly live: once since its enqueue, and once since each retry of it after it was dead."""
     began = [life.enqueued.at] if life.enqueued and life.enqueued.commit == "acknowledged" else []
     began += [one.at for one in life.revived if not one.purged]
     ended = list(began)
@@ -201,7 +201,7 @@ def in_order(history: History, rules: Rules) -> Iterator[Violation]:
 
 
 def _overtaken(line: str, places: list[_LinePlace], slack: float) -> Iterator[Violation]:
-    """Go through the claims by time. Those that waited by then are in a heap, the first one of the line on top."""
+    """Go through the claims by time. A heap holds the jobs that waited by then, the first one of the line on top."""
     arriving = sorted(places, key=lambda one: one.arrived, reverse=True)
     waiting: list[_LinePlace] = []
     for served in sorted(places, key=lambda one: one.claimed):
@@ -217,7 +217,7 @@ def _overtaken(line: str, places: list[_LinePlace], slack: float) -> Iterator[Vi
 
 
 def _is_in_line(life: ObservedJob) -> bool:
-    """Whether it was claimed, or waits to the end: one that was cancelled is in nobody's way."""
+    """Whether a job was claimed, or waits to the end: one that was cancelled is in no other job's way."""
     return bool(life.turns) or (life.live is not None and life.live.state == "ready")
 
 

@@ -58,11 +58,7 @@ class Screen:
     """Shows a user what happens."""
 
     def __init__(self, console: Console) -> None:
-        """Write to a console.
-
-        Args:
-            console: the output; if it is not a terminal, progress is a line every LINE_EVERY seconds.
-        """
+        """If the output is not a terminal, progress is a line every LINE_EVERY seconds."""
         self._console = console
         self._bar: Bar | None = None
         self._task = TaskID(0)
@@ -138,7 +134,7 @@ class Screen:
         self._console.print()
 
     def _rate(self, now: DemoProgress) -> float:
-        """Jobs per second since the first ended jobs were seen."""
+        """Return the jobs per second since the first ended jobs were seen."""
         if self._first_seen is None:
             if now.ended:
                 self._first_seen = time.monotonic()
@@ -146,7 +142,6 @@ class Screen:
         return now.ended / max(time.monotonic() - self._first_seen, 0.1)
 
     def _print(self, text: str, *, style: str = "", indent: int = 2) -> None:
-        """Print a line without wrapping it."""
         if self._console.is_terminal:
             self._console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
         else:
@@ -204,7 +199,6 @@ def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool, shows:
 
 @contextmanager
 def _run_demo(dsn: str | None, folder: Path | None, screen: Screen, *, shows: bool) -> Iterator[DemoSummary]:
-    """Run the demo on an empty database; everything is removed after the block, also after an error."""
     files = _files(folder, screen)
     with ExitStack() as opened:
         own = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="pgqueue-demo-")))
@@ -232,7 +226,6 @@ def _run_demo(dsn: str | None, folder: Path | None, screen: Screen, *, shows: bo
 
 
 def _stay(screen: Screen) -> None:
-    """Wait for Ctrl-C."""
     screen.say("The dashboard stays: Ctrl-C ends it, and removes everything.")
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
@@ -245,7 +238,6 @@ def _program() -> str:
 
 
 def _run(connection: Connection, dsn: str, crew: WorkerProcesses, middle: int, screen: Screen) -> None:
-    """Start two workers, kill one in the middle of a job, start another, and wait until all jobs have ended."""
     with demo_stage.gate(dsn, middle) as gate:
         screen.say(f"Workers {crew.start()} and {crew.start()} start.")
         for _ in _watch(connection, crew, screen):
@@ -264,7 +256,6 @@ def _run(connection: Connection, dsn: str, crew: WorkerProcesses, middle: int, s
 
 
 def _kill(connection: Connection, crew: WorkerProcesses, holder: JobHolder, screen: Screen) -> None:
-    """Kill the worker that is in the middle of a job, and say how many jobs it held."""
     if holder.pid not in crew.pids:
         raise WorkerFailed(f"process {holder.pid} works here, too, and is no worker of this demo; stop it")
     crew.kill(holder.pid)
@@ -294,7 +285,6 @@ def _watch(connection: Connection, crew: WorkerProcesses, screen: Screen) -> Ite
 
 
 def _files(folder: Path | None, screen: Screen) -> list[DemoFile]:
-    """The files to measure."""
     leaving_out: frozenset[str] = frozenset()
     if folder is None:
         folder = demo_verdict.standard_library()
@@ -324,7 +314,6 @@ def _own_server(screen: Screen) -> Iterator[str]:
 
 @contextmanager
 def _failures_shown(screen: Screen) -> Iterator[None]:
-    """Show the log of a worker that failed."""
     try:
         yield
     except WorkerFailed as error:

@@ -180,7 +180,6 @@ class Gate:
     """
 
     def __init__(self, connection: Connection, job_id: int) -> None:
-        """Made by :func:`gate`."""
         self._pid = connection.info.backend_pid
         self._job_id = job_id
 
@@ -213,7 +212,6 @@ class WorkerFailed(PgQueueError):
     """
 
     def __init__(self, message: str, log: str = "") -> None:
-        """Keep the message and the log."""
         super().__init__(message)
         self.log = log
 
@@ -222,13 +220,7 @@ class WorkerProcesses:
     """Worker processes; leaving the block stops them all."""
 
     def __init__(self, dsn: str, folder: Path, command: Sequence[str] = ()) -> None:
-        """Start none yet.
-
-        Args:
-            dsn: the database that they use.
-            folder: the folder of their logs.
-            command: starts one, in place of the demo's command.
-        """
+        """``command`` starts a worker, in place of the demo's command."""
         kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_WORKERS}
         self._environment = {**kept, "PGQUEUE_DSN": dsn}
         self._folder = folder
@@ -237,13 +229,11 @@ class WorkerProcesses:
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        """Begin without workers."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Stop all running workers: gracefully at the end, at once after an error or an interrupt."""
         for process in self._running.values():
             process.send_signal(signal.SIGTERM if error is None else signal.SIGKILL)
         for process in self._running.values():

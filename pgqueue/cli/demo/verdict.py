@@ -278,7 +278,7 @@ def _walk(folder: Path, leaving_out: Collection[str]) -> Iterator[DemoFile]:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """A regular file's size and time of change; None: it is not a regular file, or gone."""
+    """Return a regular file's size and time of change; None: it is not a regular file, or gone."""
     try:
         found = path.lstat()
     except OSError:

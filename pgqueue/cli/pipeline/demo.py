@@ -186,7 +186,6 @@ def demo(
 def _demonstrate(
     folder: Path, jobs: int, rows: int, days: int, screen: Screen
 ) -> tuple[DemoComparison, DemoReport]:
-    """Run the demo on an empty database; only the folder is left afterwards."""
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
     from pgqueue.spark.session import check_java  # noqa: PLC0415 - needs PyArrow
 
@@ -231,7 +230,6 @@ def _real_day(dsn: str, folder: Path, jobs: int, screen: Screen) -> dict[int, st
 
 
 def _wait(queue: PgQueue, crew: WorkerProcesses) -> None:
-    """Poll until no live job is left."""
     until = time.monotonic() + JOBS_WITHIN
     while any(count.count for count in queue.insight.counts()[0] if not count.state.ended):
         crew.check()
@@ -243,11 +241,6 @@ def _wait(queue: PgQueue, crew: WorkerProcesses) -> None:
 
 
 def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> DemoReport:
-    """Run the steps as jobs in this process.
-
-    Raises:
-        PipelineError: a step failed.
-    """
     from pgqueue.cli.pipeline.run import run_chain  # noqa: PLC0415 - PyArrow
     from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - PyArrow
 
@@ -285,7 +278,6 @@ def _conclude(verdict: DemoComparison, told: DemoReport, screen: Screen) -> None
 
 
 def _has_display() -> bool:
-    """Whether there is a display for a browser."""
     return sys.platform in {"darwin", "win32"} or bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )

@@ -41,7 +41,6 @@ def in_lake(verb: F) -> F:
 
 
 def _setting(value: str) -> tuple[str, str]:
-    """A setting of Spark, as NAME=VALUE."""
     name, equals, setting = value.partition("=")
     if not (name and equals):
         raise click.BadParameter(f"{value!r}: write NAME=VALUE, such as spark.executor.memory=4g.")

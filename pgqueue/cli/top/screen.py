@@ -52,7 +52,6 @@ class ConfirmScreen(ModalScreen[bool]):
     """
 
     def __init__(self, question: str) -> None:
-        """Ask this."""
         super().__init__()
         self._question = question
 
@@ -90,14 +89,7 @@ class Top(App[None]):
     ]
 
     def __init__(self, queue: PgQueue, *, interval: float, window: timedelta, read_only: bool) -> None:
-        """Show a queue.
-
-        Args:
-            queue: which.
-            interval: seconds between two looks.
-            window: over which tasks are summed up.
-            read_only: keys change nothing.
-        """
+        """``interval``: seconds between two looks. ``window``: the time over which tasks are summed up."""
         super().__init__()
         self._queue = queue
         self._interval = interval
@@ -164,7 +156,6 @@ class Top(App[None]):
         self._fill("jobs", snapshot.job_rows(found))
 
     def _show_state(self) -> None:
-        """How old the figures are; and why they are not newer."""
         if self._found is None:
             said = "reading"
         else:
@@ -177,7 +168,6 @@ class Top(App[None]):
         self._state.update(Text(said, style="bold red" if self._trouble else "dim"))
 
     def _fill(self, name: str, rows: Mapping[str, Row]) -> None:
-        """Show rows; the same row stays selected, wherever it is now."""
         table = self._tables[name]
         selected, top = self._selected(table), table.scroll_offset
         table.clear()

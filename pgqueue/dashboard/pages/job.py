@@ -72,7 +72,6 @@ def read_test(visit: Visit, *, job_id: int) -> Download:
 
 
 def _story(job: Job) -> list[TimelineEvent]:
-    """What happened, the first at the front."""
     events = [TimelineEvent(job.created_at, "enqueued", f"Enqueued into {job.queue}.")]
     if not job.attempts and not job.state.ended and job.run_at > job.created_at:
         events.append(TimelineEvent(job.run_at, "due", "Due to run."))

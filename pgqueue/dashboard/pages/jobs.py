@@ -70,7 +70,6 @@ def _selection(visit: Visit) -> LiveSelection:
 
 
 def _form_values(visit: Visit, deed: Deed) -> dict[str, Any]:
-    """What was typed."""
     if deed is Deed.MOVE:
         return {"to": visit.field("to")}
     if deed is not Deed.REPRIORITISE:

@@ -58,7 +58,6 @@ def _go_on(visit: Visit, *, number: int) -> ActionResult:
 
 
 def _rights(action: str) -> Right:
-    """The right that an operation needs, by what the audit calls it."""
     return {
         "cancel": Right.CANCEL,
         "purge": Right.CANCEL,

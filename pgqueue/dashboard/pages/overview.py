@@ -52,8 +52,8 @@ def read(visit: Visit) -> Content:
 
 
 def _holds_back(limit: LimitStatus) -> bool:
-    """Whether jobs wait under a limit; where their number is scaled from a sample, 0 may be a few."""
     most = limit.numbers.most
+    # A number that is scaled from a sample may be 0 where a few jobs wait.
     return limit.waiting > 0 or (limit.estimated and most is not None and limit.running >= most)
 
 

@@ -79,7 +79,6 @@ def _queue_standing(visit: Visit) -> QueueStanding:
 
 
 def _form_texts(settings: QueueSettings) -> dict[str, str]:
-    """Settings as the form has them."""
     return {name: _one(value) for name, value in msgspec.structs.asdict(settings).items()}
 
 

@@ -43,7 +43,6 @@ def read_one(visit: Visit, *, flow_id: int) -> Content:
 
 
 def _picture(drawn: str) -> str:
-    """The drawing as an image with a name: its title."""
     return Markup(drawn.replace("<svg ", '<svg role="img" class="flow" ', 1))  # noqa: S704 - its texts are escaped
 
 

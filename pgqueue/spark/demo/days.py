@@ -64,11 +64,6 @@ class Wish:
     skew: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InvalidOption: a value is out of its range.
-        """
         if self.rows < 1 or self.days < 1:
             raise InvalidOption(f"rows={self.rows}, days={self.days}: use 1 or more of both")
         if self.rows > self.days * IDS_A_DAY // 2:
@@ -267,7 +262,6 @@ def spread(rows: int, weights: Sequence[float], start: float) -> list[int]:
 
 
 def _day(wish: Wish, events: Events, day: date, rows: int) -> MadeUpDay:
-    """A day without its workers."""
     parts = shares(wish.skew)
     places = [(hour, task) for hour in range(24) for task in TASKS]
     weights = [parts[task.name] * _busy(events, day, hour, task) for hour, task in places]

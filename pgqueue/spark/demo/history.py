@@ -112,7 +112,6 @@ def generate(
 
 
 def _missing_days(database: Database, planned: PlannedHistory, *, beside: bool) -> list[MadeUpDay]:
-    """The days that must still be made."""
     ((today, used),) = _run(database, "ground", {"first_id": FIRST_ID})
     schema = database.catalogue.schema
     if planned.wish.until >= today:
@@ -131,7 +130,6 @@ def _missing_days(database: Database, planned: PlannedHistory, *, beside: bool) 
 
 
 def _is_there(day: MadeUpDay, there: _Found) -> bool:
-    """Whether the day was made before, for the same wish."""
     if there.in_lake:
         raise PipelineError(
             f"{day.day} is in a lake already, and cannot be changed there; give another day to --until"
@@ -168,7 +166,6 @@ def _make(
     connections: int,
     told: Callable[[MadeUpDay], object],
 ) -> None:
-    """Make days, several at a time; the first error stops the call."""
     workers = [hand.id for hand in planned.hands]
 
     def make(day: MadeUpDay) -> None:

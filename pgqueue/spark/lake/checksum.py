@@ -71,7 +71,7 @@ def in_files(ended: "DataFrame", pruned_below: int) -> InFiles:
 
 
 def _column_text(name: str) -> "Column":
-    """A column as text; an instant as microseconds since 1970."""
+    """Return a column as text; an instant as microseconds since 1970."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
     return (f.unix_micros(f.col(name)) if ENDED[name] is ColumnKind.TIMESTAMP else f.col(name)).cast("string")

@@ -83,7 +83,7 @@ def compact(
 
 
 def _groups(files: Sequence[DataFile], most: int) -> Iterator[list[DataFile]]:
-    """Files to merge: small ones together, as long as their rows fit into one file."""
+    """Yield files to merge: small ones together, as long as their rows fit into one file."""
     group: list[DataFile] = []
     for file in sorted(files, key=lambda file: file.rows):
         if sum(one.rows for one in group) + file.rows > most:
@@ -95,7 +95,6 @@ def _groups(files: Sequence[DataFile], most: int) -> Iterator[list[DataFile]]:
 
 
 def _merge_files(lake: Lake, entry: EndedDay, group: Sequence[DataFile]) -> WrittenFile:
-    """A file with the rows of several, which is read back."""
     place, former = lake.folder.at(ENDED), [_below(file) for file in group]
     with in_duckdb.errors():
         rows = rows_of(place, former, ENDED_SCHEMA).to_table()

@@ -81,7 +81,6 @@ def _reason_to_keep(database: Database, entry: EndedDay, *, stands: bool) -> str
 
 
 def _drop(lake: Lake, entry: EndedDay) -> None:
-    """Commit the day without files."""
     now = datetime.now(UTC)
     dropped = EndedDay(
         table=ENDED,

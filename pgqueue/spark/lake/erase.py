@@ -144,7 +144,6 @@ class _Eraser:
         self.reason = reason
 
     def count(self, entry: EndedDay) -> int:
-        """How many jobs of a day are chosen; reads the columns that the condition needs."""
         with in_duckdb.errors():
             return len(_find_chosen(self._rows([one.path for one in entry.files]), self.condition, "1"))
 
@@ -175,7 +174,7 @@ class _Eraser:
         return rows_of(self.lake.folder.at(ENDED), named, ENDED_TABLE)
 
     def _require_unchanged(self, entry: EndedDay) -> None:
-        """Check a day that was verified: its new files get a checksum of their own."""
+        """Refuse a verified day whose files have changed since: its new files get a checksum of their own."""
         if entry.verified is None:
             return
         named = [one.path.removeprefix(f"{ENDED}/") for one in entry.files]
@@ -194,7 +193,6 @@ class _Eraser:
         return there
 
     def _write_kept(self, day: date, kept: pa.Table) -> list[WrittenFile]:
-        """The rows that stay, in a new file, which is read back."""
         rows = kept.select(ENDED_SCHEMA.names).cast(ENDED_SCHEMA)
         written = self.lake.write_rows(ENDED, day, rows)
         named = [one.path for one in written]
@@ -206,7 +204,6 @@ class _Eraser:
     def _commit(
         self, entry: EndedDay, written: Sequence[WrittenFile], removed: Sequence[str], staying: pa.Table
     ) -> None:
-        """Exchange files, with the number of rows of each batch as it is now."""
         now = datetime.now(UTC)
         erasure = Erasure(
             at=now,
@@ -232,23 +229,14 @@ def of_key(key: str) -> EraseCondition:
 
 
 def _in_the_lake(condition: EraseCondition, lake: Lake) -> EraseCondition:
-    """A condition over what the lake holds: a unique key is looked for by its hash where the lake hashes it.
-
-    Raises:
-        LakeError: the condition names a column that the lake hides.
-    """
     if condition.text == OF_KEY and "unique_key" in lake.choice.hashed:
+        # The lake hashes unique keys, so one is looked for by its hash.
         return of_key(hash_of(condition.values["key"], lake.hidden().key))
     require_shown(condition.text, lake.choice)
     return condition
 
 
 def _require(condition: EraseCondition) -> None:
-    """Check a condition before anything is done.
-
-    Raises:
-        InvalidOption: DuckDB refuses it.
-    """
     if not condition.text.strip():
         raise InvalidOption("the condition is empty: write an expression, such as unique_key = 'user 42'")
     try:
@@ -262,7 +250,7 @@ def _require(condition: EraseCondition) -> None:
 
 
 def _find_chosen(rows: dataset.Dataset | pa.Table, condition: EraseCondition, wanted: str) -> list[int]:
-    """An expression over each row that the condition chooses."""
+    """Return the expression ``wanted`` for each row that the condition chooses."""
     with in_duckdb.engine_for_conditions() as engine:
         engine.register("ended", rows)
         statement = f"select {wanted} from ended where ({condition.text}\n)"
@@ -271,13 +259,12 @@ def _find_chosen(rows: dataset.Dataset | pa.Table, condition: EraseCondition, wa
 
 
 def _divide_rows(rows: pa.Table, chosen: Sequence[int]) -> tuple[pa.Table, pa.Table]:
-    """The rows that stay, and those that are chosen, by their positions."""
+    """Return the rows that stay, and those at the chosen positions."""
     is_chosen = pc.is_in(pa.array(range(rows.num_rows)), pa.array(chosen))
     return rows.filter(pc.invert(is_chosen)), rows.filter(is_chosen)
 
 
 def _count_rows(batch: ExportBatch, rows: pa.Table) -> ExportBatch:
-    """A batch with as many rows as there are of its transactions."""
     number = rows["ended_in"]
     within = rows.filter(pc.and_(pc.greater_equal(number, batch.since), pc.less(number, batch.below)))
     dead = pc.sum(pc.equal(within["outcome"], "dead")).as_py() or 0

@@ -94,7 +94,6 @@ class ExportOptions:
     now: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that are out of range."""
         for name in ("margin", "wait"):
             object.__setattr__(self, name, as_delay(name, getattr(self, name)))
         if self.rows_per_file < 1:
@@ -156,22 +155,13 @@ def export(
 
 
 def _require_server(error: Exception, lock: WriterLock) -> None:
-    """Raise if an error is not the day's: the server is gone, or it fails (no disk, no memory, shutting down).
-
-    Raises:
-        PipelineError: the connection that held the lake's lock was lost.
-    """
+    """Raise an error that is not the day's: the server is gone, or it fails (no disk, no memory, shutting down)."""
     lock.require_held()
     if isinstance(error, psycopg.OperationalError | ConnectionFailed):
         raise error
 
 
 def _require_all(failed: Mapping[date, str], exported: int) -> None:
-    """Raise if a day was not exported.
-
-    Raises:
-        DaysNotExported: the message says which days, and why.
-    """
     if failed:
         told = "; ".join(f"day {day}: {why}" for day, why in failed.items())
         raise DaysNotExported(f"{len(failed)} of {len(failed) + exported} days were not exported: {told}")
@@ -251,7 +241,7 @@ class _Exporter:
     def _try(
         self, day: date, make: "Callable[[], _DayFiles | None]", tell: Callable[[ExportedDay], object]
     ) -> bool:
-        """Commit what is made of a day, or note why not; False: it is left to Spark."""
+        """Commit what is made of a day, or note why not; return False if it is left to Spark."""
         self.lock.require_held()  # another export may have begun
         try:
             made = make()
@@ -271,7 +261,6 @@ class _Exporter:
         self.failed[day] = why
 
     def _commit(self, day: date, made: "_DayFiles") -> ExportedDay:
-        """Have the files of a day count."""
         started = time.monotonic()
         batch = ExportBatch(
             generation=self.lake.table(ENDED).generation(day) + 1,
@@ -304,7 +293,7 @@ class _Exporter:
         )
 
     def _unfit(self, day: date) -> str:
-        """Which rows of a day no lake can hold, for a message; empty: none."""
+        """Name the rows of a day that no lake can hold, for a message; empty: there are none."""
         rows = self.database.run(plans.unfit(day))
         if not rows:
             return ""
@@ -314,7 +303,6 @@ class _Exporter:
         )
 
     def _again(self, whole: Collection[date]) -> set[date]:
-        """The days to write again; the database must still hold all of each."""
         known = self.database.run(plans.verified_days())
         for day in self.options.again:
             if day not in whole or (day in known and known[day].pruned_below):
@@ -324,7 +312,7 @@ class _Exporter:
         return set(self.options.again)
 
     def _by_arrow(self, day: date) -> "_DayFiles | None":
-        """Write a day's rows from this process; None: they have too many rows or bytes."""
+        """Write a day's rows from this process; return None if they have too many rows or bytes."""
         started = time.monotonic()
         if self.rows[day] > min(in_arrow.MOST_ROWS, self.options.rows_per_file):
             return None
@@ -338,7 +326,6 @@ class _Exporter:
         return _DayFiles(files, rows.num_rows - dead, dead, highest, time.monotonic() - started)
 
     def _by_spark(self, spark: "SparkSession", day: date) -> "_DayFiles":
-        """Have Spark write a day's rows, and check that it wrote as many as the database holds."""
         from pgqueue.spark.lake.frames import arrange_rows, ended_jobs  # noqa: PLC0415 - needs PySpark
 
         started = time.monotonic()
@@ -353,25 +340,18 @@ class _Exporter:
         return _DayFiles(files, history, dead, held.highest, time.monotonic() - started)
 
     def _former(self, day: date) -> EndedDay | None:
-        """What the lake has of a day, if that stays."""
         return None if day in self.options.again else self.former.get(day)
 
     def _since(self, day: date) -> int:
-        """The rows of transactions below this number are in the lake."""
+        """Return the transaction number below which the day's rows are in the lake."""
         former = self._former(day)
         return 0 if former is None else former.below
 
     def _require(self, day: date, since: int, held: DayCounts, written: tuple[int, int]) -> None:
-        """Check the number of rows that Spark wrote, of the history and of the dead jobs.
-
-        A user may revive or purge dead jobs while Spark reads, but no new ones can be added to these transactions.
-
-        Raises:
-            PipelineError: there are more or fewer rows than Spark can have read.
-        """
         history, dead = written
         if written == (held.history, held.dead):
             return
+        # A user may revive or purge dead jobs while Spark reads, but no new ones can be added to these transactions.
         if history != held.history or not self._counts(day, since).dead <= dead <= held.dead:
             raise PipelineError(
                 f"day {day} was not exported: its files have {history} rows of the history and {dead} dead jobs, and the "
@@ -384,7 +364,7 @@ class _Exporter:
 
 @dataclass(frozen=True, slots=True)
 class _DayFiles:
-    """The files of a day, which do not count yet, what is in them, and the seconds that they took."""
+    """The files of a day, which do not count yet; making them took ``seconds``."""
 
     files: Sequence[WrittenFile]
     history: int

@@ -144,7 +144,7 @@ def written_files(location: str, rows: pa.Table) -> list[WrittenFile]:
 def _write_partition(
     schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """In an executor: write a partition's rows; one row for each file."""
+    """In an executor: write a partition's rows; yield one row for each file."""
     files, root = open_location(location)
     by_day: dict[date | None, _OpenFile] = {}
     for batch in batches:
@@ -201,7 +201,7 @@ class _OpenFile:
 
 
 def _read(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In an executor: the rows of the files that these rows name."""
+    """In an executor: yield the rows of the files that these rows name."""
     files, root = open_location(location)
     for batch in batches:
         for path, day in zip(batch["path"].to_pylist(), batch["day"].to_pylist(), strict=True):

@@ -124,7 +124,7 @@ class Folder:
 
 
 def _split(uri: str) -> tuple[str, str]:
-    """A URI without its options, and these."""
+    """Return a URI without its options, and the options."""
     if uri.startswith(f"{LOCAL}:"):
         return uri, ""
     place, _, options = uri.partition("?")
@@ -132,7 +132,7 @@ def _split(uri: str) -> tuple[str, str]:
 
 
 def _for_deltalake(options: str) -> Mapping[str, str]:
-    """The options of Arrow's URI as ``deltalake`` names them; what is not given, both take from the environment."""
+    """Return the options of Arrow's URI as ``deltalake`` names them; both take what is not given from the environment."""
     given = {name: values[-1] for name, values in parse_qs(options).items()}
     found = {}
     if endpoint := given.get("endpoint_override"):

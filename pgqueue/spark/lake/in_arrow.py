@@ -43,7 +43,6 @@ class DayReader:
     """Reads small days of a database, over one connection for each thread: to connect takes as long as to read a small day."""
 
     def __init__(self, database: Database, hidden: HiddenValues = NOTHING_HIDDEN) -> None:
-        """Set the database, and what is not to be read as it is. No connection is made yet."""
         self._database = database
         self._hidden = hidden
         self._idle: deque[adbc.Connection] = deque()
@@ -51,7 +50,6 @@ class DayReader:
         self._changes = Lock()
 
     def __enter__(self) -> Self:
-        """Nothing is done yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +87,7 @@ class DayReader:
 
     @contextmanager
     def _connected(self) -> Iterator[adbc.Connection]:
-        """A connection that no other thread uses. If the block raises, it is of no more use."""
+        """Lend a connection that no other thread uses. If the block raises, the connection is not used again."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -130,11 +128,6 @@ def keep_deploys(database: Database, lake: Lake) -> None:
 
 
 def _of_a_small_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same batches.
-
-    Raises:
-        _TooManyBytes: the day is not small.
-    """
     size = 0
     for batch in batches:
         size += batch.nbytes
@@ -146,7 +139,7 @@ def _of_a_small_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 def _day_fetch(
     database: Database, table: str, schema: pa.Schema, conditions: Iterable[sql.Composable] = ()
 ) -> tuple[Shape, Fetch]:
-    """What to send for rows of a table as Spark sees it, in these columns, and how to fit the answer to them."""
+    """Return what to send for rows of a table as Spark sees it, in these columns, and how to fit the answer to them."""
     shape = Shape(table, from_arrow_schema(schema))
     asked = where.statement(TABLES[table], shape.wanted, conditions, database.catalogue)
     return shape, Fetch(asked.as_string(None))

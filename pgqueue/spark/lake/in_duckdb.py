@@ -74,5 +74,5 @@ def _statement(pruned_below: int) -> str:
 
 
 def _column_text(name: str) -> str:
-    """A column as text; an instant as microseconds since 1970."""
+    """Return a column as text; an instant as microseconds since 1970."""
     return f'epoch_us("{name}")::varchar' if ENDED[name] is ColumnKind.TIMESTAMP else f'"{name}"::varchar'

@@ -70,7 +70,6 @@ class Lake:
         self._tables: dict[str, LakeTable] = {}
 
     def __repr__(self) -> str:
-        """Like ``<Lake file:///data/lake>``."""
         return f"<Lake {self.folder.uri}>"
 
     @property
@@ -349,7 +348,6 @@ class Lake:
         return next(iter(self._records.of(self.table(table), kind, [day])), None)
 
     def _columns(self, table: str) -> dict[str, str]:
-        """A table's columns, each with its type in Spark."""
         from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - heavy
 
         schema = from_arrow_schema(self.table(table).schema())
@@ -361,7 +359,7 @@ class Lake:
         return files.read(spark, self.folder.at(name), self._paths(name, days), columns)
 
     def _paths(self, name: str, days: Iterable[date] | None) -> dict[str, date | None]:
-        """The files of some days of a table, or of all: where they are below it, and their days."""
+        """Return the files of these days, None: of all days: their paths below the table's folder, and their days."""
         wanted = None if days is None else set(days)
         return {
             file.path.removeprefix(f"{name}/"): day
@@ -372,7 +370,6 @@ class Lake:
 
 
 def _marker(origin: Origin, choice: HiddenColumns) -> Marker:
-    """The record of a new lake."""
     return Marker(
         origin=origin,
         created_at=datetime.now(UTC),

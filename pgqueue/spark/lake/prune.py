@@ -133,7 +133,6 @@ def _reason_to_keep(one: DatabaseDay, entry: EndedDay | None, first_kept: date) 
 
 
 def _prune_day(database: Database, lake: Lake, entry: EndedDay, lock_wait: timedelta) -> PrunedDay:
-    """Drop a day, or return why not."""
     assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     day = entry.day
     try:

@@ -37,7 +37,6 @@ class Records:
     """The records of one lake. One process at a time writes to them."""
 
     def __init__(self, folder: Folder) -> None:
-        """Nothing is read yet."""
         self._table = LakeTable(folder, NAME)
         self._options = dict(folder.storage_options)
         self._known: dict[str, dict[tuple[date | None, int], bytes]] = {}
@@ -98,7 +97,6 @@ class Records:
                 table.vacuum(KEPT_HOURS, dry_run=False)
 
     def _of(self, name: str) -> Mapping[tuple[date | None, int], bytes]:
-        """The last record of each day and generation of a table."""
         table = self._table.latest()
         if table is None:
             return {}

@@ -34,12 +34,7 @@ class LakeTable:
     """A table of a lake, which may not exist yet. One process at a time writes to it."""
 
     def __init__(self, folder: Folder, name: str) -> None:
-        """Name it; nothing is read yet.
-
-        Args:
-            folder: the lake's.
-            name: the table's folder in it, such as ``rollup/hours``.
-        """
+        """``name`` is the table's folder in the lake, such as ``rollup/hours``. Nothing is read yet."""
         self.name = name
         self.uri = f"{folder.uri}/{name}"
         self._options = dict(folder.storage_options)
@@ -160,7 +155,6 @@ class LakeTable:
         replaced: Collection[date | None],
         removed: Collection[str],
     ) -> list[AddAction | RemoveAction]:
-        """What a commit removes and adds."""
         now = int(time.time() * 1000)
         removes = [
             RemoveAction(path, True, now, size, _values(day))  # noqa: FBT003 - deltalake's
@@ -174,7 +168,7 @@ class LakeTable:
         return [*removes, *adds]
 
     def _widened(self, schema: pa.Schema) -> DeltaTable:
-        """The table with at least these columns."""
+        """Return the table, with these columns added where they are missing."""
         table = self.latest()
         if table is None:
             days = [PARTITION] if PARTITION in schema.names else []
@@ -219,7 +213,7 @@ def errors(uri: str) -> Iterator[None]:
 
 
 def _rows(table: DeltaTable) -> Iterator[tuple[str, int, int, date | None]]:
-    """Path, size, rows and day of each file that counts."""
+    """Yield path, size, rows and day of each file that counts."""
     found = pa.table(table.get_add_actions(flatten=True))
     column = f"partition.{PARTITION}"
     days = found[column].to_pylist() if column in found.column_names else [None] * found.num_rows
@@ -228,8 +222,8 @@ def _rows(table: DeltaTable) -> Iterator[tuple[str, int, int, date | None]]:
 
 
 def _require_before(table: DeltaTable, generations: Mapping[date | None, int]) -> None:
-    """Refuse a generation that is there already, or a later one; ``deltalake`` would take it."""
     for day, generation in generations.items():
+        # deltalake would take a generation that is there already, or a later one.
         if (table.transaction_version(_name(day)) or 0) >= generation:
             raise LakeError(
                 f"another process has committed {_name(day)} of {table.table_uri} meanwhile; nothing was committed: run it again"
@@ -237,7 +231,7 @@ def _require_before(table: DeltaTable, generations: Mapping[date | None, int]) -
 
 
 def _line(error: Exception) -> str:
-    """An error of ``deltalake`` in one line: it comes as a tree, in colours."""
+    # deltalake draws an error as a tree, in colours.
     return " ".join(DRAWN.sub(" ", str(error)).split())
 
 

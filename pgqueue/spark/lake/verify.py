@@ -140,7 +140,6 @@ class _Verifier:
         self.in_threads = ThreadedDatabase(database)
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
-        """The days to compare."""
         entries = self.lake.days()
         if missing := sorted(set(days or ()) - {entry.day for entry in entries if entry.day}):
             raise LakeError(
@@ -150,7 +149,7 @@ class _Verifier:
         return [entry for entry in wanted if everything or not self._is_noted(entry)]
 
     def read(self, entry: EndedDay) -> tuple[Contents, InFiles | LakeError | None]:
-        """What the database holds of a day, and what its files hold; None: Spark has to read them. Called in a thread."""
+        """Return what the database holds of a day, and what its files hold; None: Spark has to read them. Called in a thread."""
         if entry.rows > in_duckdb.MOST_ROWS:
             return self._database_contents(entry), None
         with ThreadPoolExecutor(1) as beside:  # DuckDB takes as long as the database, and uses another core
@@ -158,7 +157,10 @@ class _Verifier:
             return self._database_contents(entry), in_files.result()
 
     def read_by_spark(self, entry: EndedDay) -> InFiles | LakeError:
-        """What the files of a large day hold, or why they cannot be read. An interrupt ends Spark's work in the main thread only."""
+        """Return what the files of a large day hold, or why they cannot be read.
+
+        Called in the main thread: only there does an interrupt end Spark's work.
+        """
         day = _day_of(entry)
         try:
             return in_files(self.lake.ended(self.spark(), [day]), self._known(day).pruned_below)
@@ -169,7 +171,6 @@ class _Verifier:
             return LakeError(f"a file cannot be read: {said[0]}")
 
     def verify(self, entry: EndedDay, held: Contents, read: InFiles | LakeError) -> VerifyResult:
-        """Compare what was read of a day, and record it if it agrees."""
         day = _day_of(entry)
         found, reason = _files(entry, read)
         gone = not held.history.rows and found.standing.rows > 0
@@ -196,7 +197,6 @@ class _Verifier:
         return self.known.get(day, VerifiedDay(day, 0, 0, ""))
 
     def _database_contents(self, entry: EndedDay) -> Contents:
-        """What the database holds of a day."""
         day = _day_of(entry)
         return self.in_threads.run(
             plans.contents(
@@ -209,7 +209,6 @@ class _Verifier:
         )
 
     def _by_duckdb(self, entry: EndedDay) -> InFiles | LakeError:
-        """What the files of a small day hold, or why they cannot be read."""
         named = [file.path.removeprefix(f"{ENDED}/") for file in entry.files]
         pruned_below = self._known(_day_of(entry)).pruned_below
         try:
@@ -218,7 +217,7 @@ class _Verifier:
             return error
 
     def _dead_differ(self, entry: EndedDay, standing: Checksum, exported: Checksum) -> str:
-        """How the database's remaining dead jobs differ from the lake's; empty: they agree."""
+        """Return how the database's remaining dead jobs differ from the lake's; empty: they agree."""
         if standing == exported:
             return ""
         from pgqueue.spark.lake.frames import dead  # noqa: PLC0415 - needs PySpark
@@ -234,7 +233,6 @@ class _Verifier:
         return f"dead jobs are not in the lake as the database has them (ids {named}, …); {_again(entry)}"
 
     def _note(self, entry: EndedDay, found: InFiles, held: Contents) -> None:
-        """Record it in the lake first: the database's record allows the history to be dropped."""
         self.lock.require_held()
         verified = Verification(
             at=datetime.now(UTC),
@@ -243,6 +241,7 @@ class _Verifier:
             standing=held.history,
             versions=held.versions,
         )
+        # In the lake first: the database's record allows the history to be dropped.
         self.lake.note(msgspec.structs.replace(entry, verified=verified))
         noted = plans.note_verified(
             _day_of(entry), history=found.history, dead=found.dead, below=entry.below, lake=self.lake.uri
@@ -252,7 +251,7 @@ class _Verifier:
 
 
 def _files(entry: EndedDay, found: InFiles | LakeError) -> tuple[InFiles, str]:
-    """What the files hold, and how that differs from what was exported and verified; empty: they agree."""
+    """Return what the files hold, and how that differs from what was exported and verified; empty: they agree."""
     if isinstance(found, LakeError):
         return InFiles(), f"{found}; {_again(entry)}"
     if (found.history.rows, found.dead.rows) != (entry.history, entry.dead):

@@ -26,7 +26,6 @@ class WriterLock:
     """Proof that no other process writes to the lake."""
 
     def __init__(self, connection: psycopg.Connection[Any], database: Database) -> None:
-        """Made by :func:`writer_lock`."""
         self._runs = StepRunner(connection, database.catalogue)
 
     def require_held(self) -> None:
@@ -75,7 +74,7 @@ def writer_lock(database: Database) -> Iterator[WriterLock]:
 
 
 def _take_lock(runs: StepRunner) -> bool:
-    """Take the lock; retry for LOCK_WAIT seconds, because the server may notice a closed or dead holder late."""
+    # The server may notice a closed or dead holder late.
     retried = Retrying(
         retry=retry_if_result(lambda free: not free),
         wait=wait_fixed(RETRY_AFTER),

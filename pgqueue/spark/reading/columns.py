@@ -181,7 +181,6 @@ class Shape:
             raise self._misfit(batch, row, name, str(error)) from None
 
     def _check_instants(self, batch: pa.RecordBatch, name: str, column: pa.Array) -> None:
-        """Refuse instants that Spark cannot hold, PostgreSQL's infinities among them."""
         first, last = (pa.scalar(one, column.type) for one in (FIRST_INSTANT, LAST_INSTANT))
         outside = pc.or_(pc.less(column, first), pc.greater(column, last))
         row = pc.index(outside, True).as_py()

@@ -118,7 +118,6 @@ def _check_kept(kept: KeptPieces, found: dict[int, int]) -> None:
 
 
 def _with_defaults(dsn: str) -> str:
-    """The DSN with the settings of every pgqueue connection, where it does not set them itself."""
     given = conninfo_to_dict(dsn)
     return make_conninfo(
         dsn, **{name: value for name, value in CONNECTION_DEFAULTS.items() if name not in given}
@@ -126,7 +125,6 @@ def _with_defaults(dsn: str) -> str:
 
 
 def _failure(error: adbc.Error) -> DatabaseError | PipelineError:
-    """A pgqueue error for ADBC's."""
     state, said = error.sqlstate or "", str(error).strip()
     if state in NOT_THERE:
         return PipelineError(f"a table or partition to read no longer exists: {said}; load() it again")

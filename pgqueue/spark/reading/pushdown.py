@@ -62,7 +62,6 @@ def _column_condition(column: str, kind: ColumnKind, found: spark.Filter) -> Col
 
 
 def _exactly(condition: ColumnCondition, kind: ColumnKind) -> ColumnCondition | None:
-    """The condition, if all its values can be sent to PostgreSQL."""
     said = bool(condition.values) and all(_tellable(value, kind) for value in condition.values)
     return condition if said else None
 
@@ -90,7 +89,6 @@ class Days:
     among: frozenset[date] | None = None
 
     def __contains__(self, day: date) -> bool:
-        """Whether a wanted job can have ended on a day."""
         return (
             (self.first is None or self.first <= day)
             and (self.last is None or day <= self.last)

@@ -49,11 +49,7 @@ class TableReader(DataSourceReader):
     """Reads a table once."""
 
     def __init__(self, options: BatchOptions, schema: StructType) -> None:
-        """Check the options and the schema, without asking the database.
-
-        Raises:
-            InvalidOption: they cannot be read together.
-        """
+        """Check the options and the schema; the database is not asked."""
         self._options = options
         self._shape = shape_of(options.source, schema)
         self._conditions = [

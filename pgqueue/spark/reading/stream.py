@@ -72,11 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads ended jobs as they end."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
-        """Check the options and the schema, without asking the database.
-
-        Raises:
-            InvalidOption: they cannot be read together.
-        """
+        """Check the options and the schema; the database is not asked."""
         self._options = options
         self._shape = shape_of(options.source, schema)
         self._target: int | None = None
@@ -149,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         time.sleep(max(0.0, self._look_again - time.monotonic()))
 
     def _cut(self, planner: Planner, start: int, end: int, limit: ReadLimit) -> int | None:
-        """The end of a batch that holds no more rows than the limit; None: no job ended in the range."""
+        """Return the end of a batch that holds no more rows than the limit; None: no job ended in the range."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else sys.maxsize
         if self._ahead_from != start or not self._ahead:
             self._look_ahead(planner, start, end)
@@ -166,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end if most == sys.maxsize else self._ahead_until
 
     def _look_ahead(self, planner: Planner, start: int, end: int) -> None:
-        """Count the rows ahead for many batches at once; else a backlog would be counted again for each batch."""
+        # For many batches at once; else a backlog would be counted again for each batch.
         self._ahead = deque(planner.run(extract.news(self._options.source.table, start, end)))
         self._ahead_until = end if len(self._ahead) < GROUPS_AT_ONCE else self._ahead[-1][0] + 1
 
@@ -189,11 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _kept(self, planner: Planner, begun: Offset) -> KeptPieces | None:
-        """What must exist until a batch is read: the days that may hold its rows.
-
-        Raises:
-            PipelineError: some of these days were dropped already.
-        """
+        """Return what must exist until a batch is read: the days that may hold its rows."""
         table = self._options.source.table
         if HISTORY not in table.of or not self._options.fail_on_data_loss:
             return None
@@ -209,11 +201,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return kept_at_all(planner, read)
 
     def _offset_of(self, written: dict[str, Any], state: DatabaseState) -> Offset:
-        """An offset, if it is one of this database.
-
-        Raises:
-            PipelineError: it is not.
-        """
         try:
             offset = msgspec.convert(written, Offset)
         except msgspec.ValidationError as error:
@@ -248,7 +235,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cast("dict[str, Any]", msgspec.to_builtins(offset))
 
     def _unread(self, planner: Planner, state: DatabaseState, horizon: int) -> Iterator[date]:
-        """The days that may hold rows from a transaction on; at the start of a query, all days that hold rows."""
+        """Yield the days that may hold rows from a transaction on; at the start of a query, all days that hold rows."""
         if HISTORY not in self._options.source.table.of:
             return
         first = date.min if horizon == 0 else planner.run(extract.oldest_day(horizon)) or state.at.date()

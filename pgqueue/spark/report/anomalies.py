@@ -235,7 +235,7 @@ def _hours(table: pa.Table) -> Hours:
 
 
 def _together(found: Iterable[tuple[str, str, UnusualHour]]) -> str:
-    """A sentence, if many tasks were out of line in the same hour."""
+    """Return a sentence if many tasks were out of line in the same hour; else empty."""
     tasks: Counter[int] = Counter()
     for hour in {(one.hour, queue, task) for queue, task, one in found}:
         tasks[hour[0]] += 1
@@ -287,12 +287,11 @@ def _table(episodes: Sequence[Episode], sentences: Sequence[str]) -> ReportTable
 
 
 def _drawable(peak: UnusualHour) -> bool:
-    """Whether the counts make a picture; one job a night does not."""
+    # One job a night makes no picture.
     return peak.metric in {JOBS, SILENCE} and max(peak.usual, peak.value) >= MATTERS_JOBS
 
 
 def _plots(rollups: Rollups, episodes: Sequence[Episode]) -> Iterable[Plot]:
-    """The week of the tasks whose counts had the highest scores."""
     period = rollups.period
     wanted = list(dict.fromkeys((one.queue, one.task) for one in episodes if _drawable(one.peak)))
     chosen = wanted[:DRAWN]

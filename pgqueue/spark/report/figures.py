@@ -85,15 +85,14 @@ def svg(plot: Plot, name: str) -> ET.Element:
 
 @contextmanager
 def _any_letters() -> Iterator[None]:
-    """Silence warnings about letters that matplotlib's font lacks; the reader's browser has them."""
     with warnings.catch_warnings():
+        # matplotlib's font lacks some letters; the reader's browser has them.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively")
         yield
 
 
 def _adopt(root: ET.Element, name: str) -> None:
-    """Make a drawing's elements fit into a page of HTML."""
     used = {found[2] for value in _values(root) for found in _REFERENCE.finditer(value)}
     for element in root.iter():
         element.tag = element.tag.removeprefix(SVG)

@@ -82,11 +82,11 @@ def _heads(table: ReportTable) -> list[Cell]:
 
 
 def _cells(table: ReportTable) -> Iterator[list[Cell]]:
-    """The rows that are on the page; columns without a heading are only in the lake."""
     for row in table.rows[:SHOWN]:
         yield [
             (_side(column), format_value(value, column.kind))
             for column, value in zip(table.columns, row, strict=True)
+            # A column without a heading is only in the lake.
             if column.head
         ]
 

@@ -185,7 +185,6 @@ def forecast(
 
 
 def _days(axes: "Axes", begin: int, end: int) -> None:
-    """Label days along the axis of hours."""
     midnights = [hour for hour in range(begin, end) if hour % DAY == 0]
     step = max(1, -(-len(midnights) // MOST_DAY_LABELS))
     shown = midnights[::step]
@@ -202,8 +201,8 @@ def _dates(axes: "Axes", first: int, last: int) -> None:
 
 
 def _label(name: str) -> str:
-    """A name for a legend; matplotlib leaves out names that begin with an underscore, so a space is put before them."""
     shown = words.clean(name, LABEL)
+    # matplotlib leaves out names that begin with an underscore.
     return f" {shown}" if shown.startswith("_") else shown
 
 

@@ -151,7 +151,7 @@ def _changes(rollups: Rollups, found: Sequence[DeployWindow]) -> Iterable[RunTim
 
 
 def _distinct(changes: Iterable[RunTimeChange]) -> list[RunTimeChange]:
-    """Of overlapping comparisons of one task, only the one with the greatest effect; sorted by cost, highest first."""
+    """Keep, of overlapping comparisons of one task, only the one with the greatest effect; sort by cost, the highest first."""
     kept: list[RunTimeChange] = []
     for one in sorted(changes, key=lambda one: (-abs(one.shift.effect - 0.5), one.window.hour)):
         same = [other for other in kept if (other.queue, other.task) == (one.queue, one.task)]
@@ -209,7 +209,7 @@ def _moved(name: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has two
 
 
 def _sides(rollups: Rollups, found: Sequence[DeployWindow]) -> "DataFrame":
-    """Hours in which jobs ran, once for each span of a deploy that contains them."""
+    """Return hours in which jobs ran, once for each span of a deploy that contains them."""
     spans = [
         (window.deploy, side, first, first + window.hours)
         for window in found

@@ -185,7 +185,7 @@ def answers(
 
 
 def _bytes(lake: "Lake") -> int:
-    """The size of the roll-ups of hours and tenants, which have the most rows."""
+    # Of all roll-ups these two have the most rows.
     return sum(entry.bytes for table in ("rollup/hours", "rollup/tenants") for entry in lake.entries(table))
 
 

@@ -288,7 +288,7 @@ def _left_out(former: Floats) -> Floats:
 
 
 def _pooled(distances: Floats) -> float:
-    """The common spread of hours of one kind; infinite: there are too few hours."""
+    """Return the common spread of hours of one kind; infinite: there are too few hours."""
     known = distances[np.isfinite(distances)]
     if known.size < FEWEST_DISTANCES:
         return np.inf
@@ -296,7 +296,6 @@ def _pooled(distances: Floats) -> float:
 
 
 def _median(values: Floats) -> Floats:
-    """The median of each column's known values; NaN for a column without any."""
     known = np.ma.masked_invalid(values)
     median: Floats = np.ma.median(known, axis=0).filled(np.nan)  # type: ignore[no-untyped-call]  # NumPy's own
     return median

@@ -134,7 +134,7 @@ def _rows(  # noqa: PLR0917 - the columns of a job
 
 
 def _is_note(one: AttemptRow, outcome: str, attempts: int | None) -> bool:
-    """Whether it only says why a succeeded job's result is not kept; see :func:`pgqueue.values.jobs.verdict.why_not_kept`."""
+    """Whether an attempt only says why a succeeded job's result is not kept; see :func:`pgqueue.values.jobs.verdict.why_not_kept`."""
     return outcome == "succeeded" and one.number == attempts and one.error_type == NOT_KEPT
 
 
@@ -153,12 +153,10 @@ def _since_buried(listed: Sequence[AttemptRow], day: date) -> Sequence[AttemptRo
 
 
 def _number(value: object) -> int | None:
-    """A number that is an attempt's; anything else is null."""
     return value if type(value) is int and 0 < value < LIMIT else None
 
 
 def _instant(value: object) -> datetime | None:
-    """An instant in UTC; one without a time zone is in UTC."""
     if not isinstance(value, str):
         return None
     try:
@@ -169,7 +167,7 @@ def _instant(value: object) -> datetime | None:
 
 
 def _text(value: object) -> str | None:
-    """Text as it is, but for halves of surrogate pairs, which no file can hold; anything else as JSON."""
+    """Return text without halves of surrogate pairs, which no file can hold; any other value as JSON."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -177,5 +175,5 @@ def _text(value: object) -> str | None:
 
 
 def _refuse(name: str) -> object:
-    """JSON has no NaN and no infinity."""
+    # JSON has no NaN and no infinity.
     raise ValueError(name)

@@ -75,7 +75,6 @@ class InDuckdb:
     """An engine whose tables are views and tables in a DuckDB of its own."""
 
     def __init__(self, lake: "Lake", connection: duckdb.DuckDBPyConnection) -> None:
-        """Give the connection the functions of Spark that the statements use."""
         self._lake = lake
         self._connection = connection
         self._numbers = count()

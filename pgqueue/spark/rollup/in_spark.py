@@ -33,7 +33,6 @@ class InSpark:
     """An engine whose tables are frames, computed when they are written or fetched."""
 
     def __init__(self, lake: "Lake", spark: "SparkSession") -> None:
-        """Set what computes, and for which lake."""
         self._lake = lake
         self._spark = spark
 

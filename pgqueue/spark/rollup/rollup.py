@@ -99,8 +99,6 @@ def _measure(work: "_RollupWork", done: Collection[date], size: Size) -> None:
 
 
 class _RollupWork:
-    """The work to do in the lake."""
-
     def __init__(
         self,
         spark: SessionOrStart,
@@ -193,7 +191,7 @@ class _RollupWork:
     # Writing
 
     def _batches(self, days: Iterable[date]) -> Iterator[list[date]]:
-        """Small days together, for DuckDB; then large days together, for Spark."""
+        """Yield small days together, for DuckDB; then large days together, for Spark."""
         found = list(days)
         small = [day for day in found if self._is_small(day)]
         large = [day for day in found if not self._is_small(day)]
@@ -201,7 +199,7 @@ class _RollupWork:
         yield from self._together(large, ROWS_AT_ONCE)
 
     def _together(self, days: Iterable[date], most: int) -> Iterator[list[date]]:
-        """Batches of days with up to this many jobs, and of days that have more."""
+        """Yield batches of days with up to ``most`` jobs; a day with more jobs is a batch of its own."""
         batch: list[date] = []
         rows = 0
         for day in days:
@@ -217,7 +215,6 @@ class _RollupWork:
         return self.ended[day].rows <= in_duckdb.MOST_ROWS
 
     def _engine(self, days: Iterable[date]) -> AbstractContextManager[Engine[Any]]:
-        """What computes a batch."""
         if all(map(self._is_small, days)):
             return in_duckdb.open_engine(self.lake)
         from pgqueue.spark.rollup.in_spark import InSpark  # noqa: PLC0415 - PySpark
@@ -255,8 +252,8 @@ class _RollupWork:
         stale = set(self._stale("hours", own))
 
         def rows(engine: Engine[T], days: list[date]) -> T:
-            """If only later days changed, the figures of the day's own jobs are taken from the existing hours."""
             promises = engine.small(_promises(self.config.slos))
+            # If only later days changed, the figures of the day's own jobs are taken from the existing hours.
             jobs = engine.run("timed", ended=engine.ended(day for day in days if day in stale))
             sums = engine.run(
                 "hours",
@@ -292,7 +289,7 @@ class _RollupWork:
 
     @staticmethod
     def _busy(engine: Engine[T], days: Iterable[date], later: Mapping[date, dict[int, str]]) -> T:
-        """When jobs ran in these days, also jobs of the days that reach back to them."""
+        """Return when jobs ran in these days, also jobs of the days that reach back to them."""
         wanted = list(days)
         reaching = {day + timedelta(days=back) for day in wanted for back in (0, *later[day])}
         return engine.run(
@@ -301,7 +298,7 @@ class _RollupWork:
 
 
 def _send_figures(database: "Database", lake: "Lake", days: Iterable[date]) -> set[date]:
-    """Copy the lake's figures of some days to PostgreSQL; returns the days that were out of date."""
+    """Copy the lake's figures of some days to PostgreSQL; return the days that were out of date."""
     made = database.run(rollups.rollup_days())
     tables = {table: {entry.day: entry for entry in lake.entries(folder(table))} for table in rollups.ROLLUPS}
     done = set()
@@ -328,7 +325,6 @@ def _generation_text(later: Mapping[int, str]) -> str:
 
 
 def _promises(slos: Iterable["Slo"]) -> pa.Table:
-    """The promises, as the statements read them."""
     rows = [
         {
             "queue": one.queue,

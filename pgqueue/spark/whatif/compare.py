@@ -182,7 +182,10 @@ def points(course: Course, seconds: int, begin: int, end: int) -> list[ReplayPoi
 
 
 def _levels(begun: Numbers, over: Numbers) -> tuple[Numbers, Numbers]:
-    """The instants at which something begins or is over, and how many there are from then on; at one instant, ends come first."""
+    """Return the instants at which something begins or is over, and how many there are from then on.
+
+    At one instant, ends come first.
+    """
     instants = np.concatenate((over, begun))
     steps = np.repeat(np.array([-1, 1]), begun.size)
     order = np.argsort(instants, kind="stable")
@@ -202,7 +205,7 @@ def _busy(course: Course, edges: Numbers) -> NDArray[np.float64]:
     """How long all jobs had run in sum, at each of these instants."""
 
     def since(instants: Numbers) -> NDArray[np.float64]:
-        """The sum of the times that have passed since these instants."""
+        """Return, for each edge, the sum of the times that have passed since these instants."""
         instants = np.sort(instants) - edges[0]
         sums = np.concatenate(([0.0], np.cumsum(instants, dtype=np.float64)))
         count = np.searchsorted(instants, edges - edges[0])

@@ -117,7 +117,7 @@ def _check_days(lake: Lake, days: Sequence[date]) -> None:
 
 
 def _argument(limit: ReplayLimit) -> str | None:
-    """The argument that a limit is by; None: it is by none."""
+    """Return the argument that a limit is by; None: it is by none."""
     if limit.name.startswith(QUEUE):
         return None
     if limit.name.startswith(TASK):
@@ -188,7 +188,7 @@ def _numbers(rows: pa.Table, name: str) -> Numbers:
 
 
 def _encode_texts(values: pa.ChunkedArray) -> tuple[Numbers, list[str]]:
-    """Texts as numbers, and the texts; a null is NONE."""
+    """Return texts as numbers, and the texts; a null is NONE."""
     coded = pc.dictionary_encode(values).combine_chunks()
     if isinstance(coded, pa.ChunkedArray):  # of no chunk, or of one in older releases
         coded = coded.chunk(0)

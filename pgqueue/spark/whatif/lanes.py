@@ -23,13 +23,7 @@ class ReplayLanes:
     """
 
     def __init__(self, lane_of: Numbers, keys: Sequence[tuple[int, ...]], free: Sequence[int]) -> None:
-        """Start with no job.
-
-        Args:
-            lane_of: the lane of each job.
-            keys: of each lane.
-            free: how many places each key has.
-        """
+        """``lane_of``: the lane of each job. ``keys``: the keys of each lane. ``free``: how many places each key has."""
         self.lane_of = lane_of
         self.waiting = 0
         self._keys = keys
@@ -100,7 +94,7 @@ class ReplayLanes:
         return None
 
     def _park(self, lane: int, full: int) -> None:
-        """A lane waits at a key. Where it has other keys with free places, a lane that is parked there may have these."""
+        """Let a lane wait at a key. If another key of it has free places, a lane that is parked at that one has its turn."""
         self._parked.setdefault(full, deque()).append(lane)
         for key in self._keys[lane]:
             if self._free[key] > 0:

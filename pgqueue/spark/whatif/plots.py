@@ -87,7 +87,6 @@ def _over_time(
 
 
 def _times(axes: "Axes", instants: Sequence[datetime]) -> None:
-    """Label some of the points along the axis, days where there are several."""
     first, last = instants[0], instants[-1]
     if (last - first).total_seconds() > 2 * SECONDS_A_DAY:
         midnights = [one for one in instants if one.timestamp() % SECONDS_A_DAY == 0] or [first]

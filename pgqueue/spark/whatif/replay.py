@@ -125,7 +125,7 @@ class _Replay:
             heappush(self._ends, (self._now + self._lasts[job], job))
 
     def _claim(self) -> bool:
-        """Claim as many as there is room for; False: no job was claimed."""
+        """Claim as many jobs as there is room for; return False if none was claimed."""
         if not (self._queues.waiting or self._lanes.waiting):
             return False
         ahead = min(self._most_ahead, int(self._rate.at(self._ended) * HORIZON))
@@ -146,12 +146,6 @@ class _Replay:
 
 
 class _ReplayQueues:
-    """Ready jobs of queues.
-
-    Attributes:
-        waiting: how many wait.
-    """
-
     def __init__(self, weights: Sequence[int]) -> None:
         self.waiting = 0
         self._steps = [1 / max(1, weight) for weight in weights]
@@ -170,7 +164,7 @@ class _ReplayQueues:
         self.waiting += 1
 
     def take(self, room: int) -> list[int]:
-        """Up to so many jobs: from each queue its share, in claim order where all weights are equal."""
+        """Take up to ``room`` jobs: from each queue its share, in claim order where all weights are equal."""
         if len(self._turns) == 1:
             return self._take_alone(room)
         found: list[int] = []

@@ -83,7 +83,6 @@ class ReplaySettings:
     late: timedelta = LATE
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
         check_number("workers", self.workers, WORKERS)
         check_number("concurrency", self.concurrency, SLOTS)
         check_number("workers times concurrency", self.slots, SLOTS)

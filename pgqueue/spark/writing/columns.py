@@ -111,7 +111,7 @@ def _check_type(name: str, kind: DataType) -> None:
 
 
 def _misfit(name: str, kind: DataType) -> str | None:
-    """A description of the part of a type that cannot be an argument; None: all parts can."""
+    """Describe the part of a type that cannot be an argument; None: all parts can."""
     match kind:
         case types.ArrayType():
             return _misfit(f"{name}[]", kind.elementType)

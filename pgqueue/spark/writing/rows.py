@@ -41,7 +41,6 @@ class RefusedRow(msgspec.Struct, frozen=True):
     reason: str
 
     def __str__(self) -> str:
-        """Like ``row 3 of partition 0 (order_id=7, …): column 'total': …``."""
         contents = f" ({self.contents})" if self.contents else ""
         return f"row {self.place} of partition {self.partition}{contents}: {self.reason}"
 
@@ -64,12 +63,6 @@ class Rows:
     """
 
     def __init__(self, target: WriteTarget, partition: int) -> None:
-        """Begin with a partition.
-
-        Args:
-            target: where the rows go.
-            partition: its number.
-        """
         self.rows = self.staged = self.keyed = self.refused = 0
         self.refusals: list[RefusedRow] = []
         self._partition = partition
@@ -117,7 +110,6 @@ class Rows:
             self.refusals.append(RefusedRow(self._partition, self.rows, _known_by(values), reason))
 
     def _reason(self, error: PgQueueError, values: Mapping[str, Any]) -> str:
-        """What was wrong, with the column where the error itself does not name it."""
         for name, value in values.items():
             if _holds_nul(value):
                 return f"column {name!r}: a string holds NUL (\\x00), which PostgreSQL cannot store"
@@ -127,13 +119,13 @@ class Rows:
 
 
 def _read(column: pa.Array, reader: Reader | None) -> list[Any]:
-    """A column's values; if one cannot be read, they are read one by one to find it."""
     try:
         if pa.types.is_timestamp(column.type) and column.type.tz is not None:
             return _instants(column)
         values: list[Any] = column.to_pylist()
         return values if reader is None else [None if value is None else reader(value) for value in values]
     except (AttributeError, OverflowError, ValueError):
+        # One by one, to find the value that cannot be read.
         return [_read_one(value, reader) for value in column]
 
 
@@ -158,14 +150,17 @@ def _require_readable(values: Mapping[str, Any]) -> None:
 
 
 def _records(names: Sequence[str], columns: Mapping[str, list[Any]], count: int) -> Iterator[dict[str, Any]]:
-    """The values of some columns, row by row; without columns, an empty dict for each row."""
+    """Yield the values of some columns, row by row; without columns, an empty dict for each row."""
     if not names:
         return ({} for _ in range(count))
     return (dict(zip(names, row, strict=True)) for row in zip(*map(columns.__getitem__, names), strict=True))
 
 
 def _options(target: WriteTarget) -> Callable[[str | None, int | None, int | None], Options]:
-    """Checks a row's queue, priority and attempts, with the task's where it names none; equal values are checked once."""
+    """Return a function that checks a row's queue, priority and attempts, with the task's where the row names none.
+
+    Equal values are checked once.
+    """
     app = None if target.app is None else find_app(target.app)
 
     @cache
@@ -179,7 +174,7 @@ def _options(target: WriteTarget) -> Callable[[str | None, int | None, int | Non
 
 
 def _encoder(target: WriteTarget) -> Encode:
-    """How arguments become JSON: as the task encodes them where it is known, else as plain values."""
+    """Return what makes JSON of arguments: as the task encodes them where it is known, else as plain values."""
     if target.app is None:
         return _encode
     app = find_app(target.app)
@@ -200,7 +195,6 @@ def _encode(arguments: dict[str, Any]) -> bytes:
 
 
 def _whole(value: object) -> dict[str, Any]:
-    """The value of a column that holds all arguments."""
     try:
         found = msgspec.json.decode(value) if isinstance(value, str) else value
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -213,7 +207,6 @@ def _whole(value: object) -> dict[str, Any]:
 
 
 def _known_by(values: Mapping[str, Any]) -> str:
-    """The values by which a user finds the row."""
     key = values.get("unique_key")
     shown = values if key is None or type(key) is UnreadableValue else {"unique_key": key}
     said = ", ".join(
@@ -236,6 +229,5 @@ def _holds_nul(value: object) -> bool:
 
 
 def _short(text: str, longest: int) -> str:
-    """A text; if it is too long, without its middle."""
     half = longest // 2
     return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"

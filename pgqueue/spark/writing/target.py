@@ -72,7 +72,7 @@ def decide(options: WriteOptions, columns: StructType) -> WriteTarget:
 
 
 def _task(options: WriteOptions) -> tuple[JobOptions, Parameters | None]:
-    """The task's options, replaced by the given ones, and its parameters; None: they are not known."""
+    """Return the task's options, replaced by the given ones, and its parameters; None: they are not known."""
     defaults, parameters = JobOptions(), None
     if options.app is not None:
         app = find_app(options.app)

@@ -110,13 +110,7 @@ class JobsWriter(DataSourceArrowWriter):
     """Writes a DataFrame; Spark pickles it and sends it to its processes."""
 
     def __init__(self, target: WriteTarget, write: UUID, *, is_done: bool) -> None:
-        """Made by :func:`writer`.
-
-        Args:
-            target: where the rows go.
-            write: this write's number.
-            is_done: whether a write of this name has enqueued its jobs before.
-        """
+        """``is_done``: a write of this name has enqueued its jobs before."""
         self.target = target
         self.new = sink.NewWrite(write, target.task, target.run, None, target.defaults.unique)
         self.is_done = is_done
@@ -139,12 +133,7 @@ class JobsStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream; Spark makes one writer to stage a batch, and another to commit it."""
 
     def __init__(self, target: WriteTarget, write: UUID) -> None:
-        """Made by :func:`stream_writer`.
-
-        Args:
-            target: where the rows go.
-            write: the number of the write, if this writer stages the batch.
-        """
+        """``write`` is the number of the write, if this writer stages the batch."""
         self.target = target
         self.id = write
 
@@ -209,7 +198,7 @@ def stage_partition(
 
 
 def _prepare(target: WriteTarget) -> bool:
-    """Check that the database can be written to, delete old staged rows, and return whether this write was done."""
+    """Check that the database can be written to, and delete old staged rows; return whether this write was done before."""
     database = target.database
     with database.connect() as connection:
         steps = StepRunner(connection, database.catalogue)
@@ -225,7 +214,7 @@ def _prepare(target: WriteTarget) -> bool:
 
 
 def _declare(target: WriteTarget, steps: StepRunner) -> None:
-    """Store the limits of the app's task: when staged rows become jobs, the database puts these into the lanes that it knows of."""
+    """Store the limits of the app's task: when staged rows become jobs, the database puts them into the lanes that it knows of."""
     limiting = None if target.app is None else find_app(target.app).find_task(target.task).limiting
     if limiting is None:
         return
@@ -253,11 +242,6 @@ def _commit(target: WriteTarget, new: sink.NewWrite, messages: Sequence[WriterCo
 
 
 def _require_good(said: Sequence[StagedPart], task: str) -> None:
-    """Refuse the whole write if a row of it cannot be a job.
-
-    Raises:
-        RowsRefused: there is one; the message counts them and describes the first.
-    """
     refused = sum(one.refused for one in said)
     if refused:
         rows = sum(one.rows for one in said)

@@ -237,7 +237,7 @@ def storable_error(error: str) -> str:
 
 
 def _tell(alert: Alert, new: NewAlert, now: datetime | None) -> Steps[tuple[int | None, str | None]]:
-    """Add the job; its id, or why it was refused: then the next look tries again."""
+    """Add the job; return its id, or why it was refused: then the next look tries again."""
     try:
         added = yield from enqueue.enqueue(job_of(alert, new), now=now)
     except JobError as error:

@@ -161,8 +161,6 @@ def run_operation(begun: StoredOperation, *, tell: TellProgress) -> Sweep[BulkRe
 
 
 class _RunningOperation:
-    """An operation while it runs."""
-
     def __init__(self, begun: StoredOperation, tell: TellProgress) -> None:
         self._begun = begun
         self._tell = tell
@@ -194,7 +192,7 @@ class _RunningOperation:
             self.tell(changed)
 
     def again(self) -> Sweep[None]:
-        """Try again what was locked; what does not match any more is done with."""
+        """Try again the jobs that were locked. A job that does not match any more is left out."""
         ids = sorted(self.later)
         for start in range(0, len(ids), AT_ONCE):
             part = ids[start : start + AT_ONCE]

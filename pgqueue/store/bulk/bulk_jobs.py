@@ -154,7 +154,10 @@ def note(
 
 
 def _in_free_flows(action: BulkAction, found: Sequence[MatchedJob]) -> Steps[Sequence[MatchedJob]]:
-    """Lock the flows in which something follows, before the jobs, as all do; without the jobs whose flows are locked."""
+    """Lock the flows in which something follows, before their jobs: all lock in this order.
+
+    Return the jobs whose flows are free.
+    """
     in_flows = {one.id for one in found if one.in_flow}
     if not in_flows or action in {BulkAction.MOVE, BulkAction.REPRIORITISE, BulkAction.PURGE_DEAD}:
         return found

@@ -24,7 +24,7 @@ NOT_THERE_STATES = frozenset(error.sqlstate for error in NOT_THERE)
 SAVEPOINT = "pgqueue_whole"
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
 _JSON = "::pg_catalog.json"
-"""In a statement: JSON that comes as its text, without being made text on the server."""
+"""In a statement: the JSON comes as its text, and the server need not make a text of it."""
 _COPY = re.compile(r"copy (\w+)\.(\w+) \((\w+(?:, \w+)*)\) from stdin with \(encoding 'utf8'\)")
 
 
@@ -63,7 +63,7 @@ class AsyncpgStepRunner:
     __slots__ = ("_catalogue", "_connection")
 
     def __init__(self, connection: AsyncpgConnection, catalogue: Catalogue) -> None:
-        """Wrap a connection; its codecs and its cache of statements are left alone."""
+        """Wrap a connection. Its codecs and its statement cache are not changed."""
         self._connection = connection
         self._catalogue = catalogue
 

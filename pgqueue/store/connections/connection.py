@@ -43,7 +43,7 @@ class StepRunner:
     __slots__ = ("_connection", "_cursor", "catalogue")
 
     def __init__(self, connection: psycopg.Connection[Any], catalogue: Catalogue) -> None:
-        """Wrap a connection; its row factory is not changed."""
+        """Wrap a connection. Its row factory is not changed."""
         self._connection = connection
         self.catalogue = catalogue
         self._renew_cursor()
@@ -139,10 +139,10 @@ class OwnConnection(psycopg.Connection[Any]):
 
 
 def _pop(made: list[T] | None) -> T | None:
-    """One of these; None: another thread of the pool has taken the last."""
     try:
         return made.pop() if made else None
     except IndexError:
+        # Another thread of the pool has taken the last one.
         return None
 
 
@@ -152,7 +152,7 @@ class AsyncStepRunner:
     __slots__ = ("_connection", "_cursor", "catalogue")
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], catalogue: Catalogue) -> None:
-        """Wrap a connection; its row factory is not changed."""
+        """Wrap a connection. Its row factory is not changed."""
         self._connection = connection
         self.catalogue = catalogue
         self._renew_cursor()
@@ -255,7 +255,7 @@ def schema_missing(catalogue: Catalogue, sqlstate: str | None, reason: str | Non
 
 
 def _ear(descriptor: int) -> Callable[[], object]:
-    """A function that says whether a socket has something to read."""
+    """Return a function that says whether a socket has something to read."""
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
@@ -279,5 +279,5 @@ def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
 
 
 def _with_json_as_text(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
-    """Have JSON come as its text, also if the user has set another loader for the type; the queue decodes it by the task's annotations."""
+    # This also overrides another loader of the user's: the queue decodes JSON by the task's annotations.
     cursor.adapters.register_loader("json", TextBinaryLoader)

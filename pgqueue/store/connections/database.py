@@ -331,7 +331,7 @@ class Database:
         )
 
     def _remade(self, dsn: str | None, **options: Any) -> "Database":  # noqa: ANN401 - the constructor's own
-        """A database of this kind, with this one's DSN if none is given; a framework's overrides it."""
+        """Return a database of this kind, with this one's DSN if none is given; a framework's database overrides it."""
         return Database(dsn or self._given_dsn, **options)
 
     def close(self) -> None:
@@ -373,14 +373,14 @@ class Database:
         return schema.verify(self.catalogue.schema, migrate_hint=self.catalogue.migrate_hint)
 
     def _connection_to_use(self, connection: object) -> object:
-        """The connection to run a blocking plan on; None: one of ours."""
+        """Return the connection to run a blocking plan on; None: one of ours."""
         if connection is None and (joined := open_transaction(self)) is not None:
             return blocking_connection(joined)
         return None if connection is OWN_CONNECTION else connection
 
     async def _arun_joined(self, joined: OpenTransaction, plan: Plan[T]) -> T:
-        """Run a plan in a job's open transaction, one after the other."""
         if isinstance(joined.connection, psycopg.Connection):  # a plain function that runs a loop of its own
             return run(plan, steps_on(joined.connection, self.catalogue))
+        # One plan after the other.
         async with joined.turn:
             return await arun(plan, await asteps_on(joined.connection, self.catalogue))

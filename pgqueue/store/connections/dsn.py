@@ -194,7 +194,6 @@ def read_only(error: psycopg.Error) -> ConnectionFailed:
 
 
 def _reason(error: psycopg.OperationalError) -> str:
-    """The driver's message, in one line, without the punctuation at its end."""
     said = _QUESTION.sub("", str(error).removeprefix("connection failed: "))
     return " ".join(said.split()).rstrip(".?!")
 

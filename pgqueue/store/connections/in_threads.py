@@ -19,7 +19,6 @@ class ThreadedDatabase:
     """A database as several threads use it."""
 
     def __init__(self, database: Database) -> None:
-        """Set the database."""
         self._database = database
         self._asked: set[OwnConnection] = set()
 

@@ -22,7 +22,6 @@ class OwnConnectionMarker:
     """The type of :data:`OWN_CONNECTION`."""
 
     def __repr__(self) -> str:
-        """Its name."""
         return "OWN_CONNECTION"
 
 
@@ -46,12 +45,9 @@ class OpenTransaction:
         connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]",
         outer: "OpenTransaction | None",
     ) -> None:
-        """A transaction that has just begun, in this thread.
+        """``key`` identifies the transaction's database.
 
-        Args:
-            key: identifies its database.
-            connection: its connection.
-            outer: the open transaction in which it began, possibly of another database.
+        ``outer`` is the open transaction in which it began, possibly of another database.
         """
         self.key = key
         self.connection = connection

@@ -55,12 +55,6 @@ class Pools:
     """
 
     def __init__(self, source: PoolSource, size: int) -> None:
-        """Make no pool yet.
-
-        Args:
-            source: where to connect.
-            size: the most connections of each pool.
-        """
         self.size = self.least = size
         self._wait, self._reconnect = WAIT, RECONNECT
         self._jobs = 0

@@ -44,13 +44,6 @@ class ReplicatedDatabase(Database):
     """
 
     def __init__(self, dsn: str | None = None, *, replica: str, **options: Any) -> None:  # noqa: ANN401 - Database's own
-        """Remember where both are.
-
-        Args:
-            dsn: the primary.
-            replica: the DSN of the replica.
-            options: as for :class:`~pgqueue.store.connections.database.Database`.
-        """
         super().__init__(dsn, **options)
         self._given_replica = replica
         pooling = {
@@ -136,13 +129,12 @@ class ReplicatedDatabase(Database):
         return time.monotonic() >= self._away_until
 
     def _is_away(self) -> ReplicaStatus | None:
-        """The answer for a replica that is not asked now; None: it is."""
+        """Return the answer for a replica that is not asked now; None: it is asked."""
         if time.monotonic() >= self._away_until:
             return None
         return ReplicaStatus(answers=False, error=self._said)
 
     def _note(self, error: DatabaseError | None) -> None:
-        """Remember whether the replica answers; log it where that has changed."""
         cause = None if error is None else error.__cause__
         if isinstance(cause, psycopg.Error) and cause.sqlstate in CANCELLED:
             log.info("the replica cancelled a query; the primary answers it", extra={"error": str(error)})

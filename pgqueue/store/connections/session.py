@@ -94,7 +94,6 @@ def refused_by_pooler(message: str) -> bool:
 
 
 def _escape(value: str) -> str:
-    """A value as one word of libpq's options."""
     return re.sub(r"([\s\\])", r"\\\1", value)
 
 

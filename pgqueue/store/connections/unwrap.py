@@ -46,7 +46,6 @@ def connection_class(connection: object) -> str:
 
 
 def _modules(connection: object) -> str:
-    """The modules of an object's classes."""
     return " ".join(kind.__module__ for kind in type(connection).__mro__)
 
 
@@ -71,7 +70,6 @@ def _inside_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy 
 
 
 def _behind_blocking_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy stays unimported
-    """The driver's connection of an AsyncConnection, where the caller gives its ``sync_connection``."""
     found = _inside_sqlalchemy(connection)
     # asyncpg's transaction begins with SQLAlchemy's first statement, and a blocking call cannot await one.
     if _is_asyncpg(found):

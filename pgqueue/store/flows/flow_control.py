@@ -238,11 +238,7 @@ def _load(flow_id: int) -> Steps[tuple[dict[int, _LoadedNode], list[StoredEdge]]
 def _bring_back(
     loaded: Mapping[int, _LoadedNode], changes: Rerun, *, now: datetime | None
 ) -> Steps[dict[int, int]]:
-    """Add the jobs of the nodes that run again; their ids, by the node. A dead job keeps its id.
-
-    Raises:
-        FlowRefused: one of them cannot be added.
-    """
+    """Add the jobs of the nodes that run again; return their ids, by the node. A dead job keeps its id."""
     nodes = [loaded[node] for node in changes.states if loaded[node].job is not None]
     dead = [node for node in nodes if node.now.state is NodeState.FAILED]
     ended = [node for node in nodes if node.now.state is not NodeState.FAILED]
@@ -286,7 +282,6 @@ def _refuse(missing: Sequence[_LoadedNode]) -> Steps[None]:
 
 
 def _put(loaded: Mapping[int, _LoadedNode], changes: Rerun, jobs: Mapping[int, int]) -> Steps[None]:
-    """Write the changes of the graph, and what the jobs wait for."""
     states = {**changes.states, **dict.fromkeys(changes.skipped, NodeState.SKIPPED)}
     nodes = sorted({*states, *changes.waits_for})
     params = {

@@ -72,7 +72,7 @@ class _AdditionPlace:
 
 
 def _place(job_id: int, into: str | None) -> Steps[_AdditionPlace]:
-    """Lock a group's last count and its flow, and read where its next member stands."""
+    """Lock a group's last count, then its flow, and read where its next member stands."""
     params = {"job": job_id, "name": into}
     rows = yield Statement("flows/growing", params)
     if not rows:
@@ -116,7 +116,7 @@ def _add(job_id: int, addition: Addition, *, now: datetime | None) -> Steps[None
 
 
 def _named_nodes(place: _AdditionPlace, addition: Addition) -> Steps[dict[str, tuple[int, NodeState]]]:
-    """The existing nodes that an addition names; refuse what is not there, and names that are taken."""
+    """Return the existing nodes that an addition names; refuse what is not there, and names that are taken."""
     known: dict[str, tuple[int, NodeState]] = {}
     if names := [*dict.fromkeys([*addition.known_names, *addition.new_names])]:
         rows = yield Statement("flows/named", {"parent": place.group, "names": texts(names)})
@@ -126,7 +126,6 @@ def _named_nodes(place: _AdditionPlace, addition: Addition) -> Steps[dict[str, t
 
 
 def _hold(held: Sequence[int], new: Sequence[int], *, after: Collection[int]) -> Steps[None]:
-    """Have existing nodes wait for new ones."""
     if not held:
         return
     params = {"nodes": numbers([*held]), "counts": numbers([len(new)] * len(held))}

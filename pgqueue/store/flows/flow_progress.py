@@ -165,7 +165,6 @@ class _PendingWork:
 
 
 def _do(todo: _PendingWork, *, now: datetime | None) -> Steps[None]:
-    """Do what is to be done, and what follows from that, until nothing is left."""
     while True:
         if todo.closing:
             yield from _close(todo)
@@ -186,7 +185,6 @@ def _do(todo: _PendingWork, *, now: datetime | None) -> Steps[None]:
 
 
 def _close(todo: _PendingWork) -> Steps[None]:
-    """End groups that have no open member."""
     closing, todo.closing = sorted(todo.closing), set()
     rows = yield Statement("flows/closed", {"nodes": numbers(closing)})
     states = {node: NodeState.FAILED if failed else NodeState.SUCCEEDED for node, _, failed in rows}

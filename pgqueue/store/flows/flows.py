@@ -122,16 +122,9 @@ class NewNodes:
         defaults: QueueDefaults,
         grows: bool = False,
     ) -> None:
-        """Decide which nodes are released.
+        """``released``: the root is released. ``grows``: the root exists: it is the group to which the other nodes are added.
 
-        Args:
-            flow: the flow's id.
-            nodes: the nodes; the first one is the root.
-            ids: their ids.
-            clock: the instant at which they are added.
-            released: whether the root is.
-            defaults: what queues say of jobs that do not say it themselves.
-            grows: whether the root exists: it is the group to which the others are added.
+        ``defaults``: what queues say of jobs that do not say it themselves.
         """
         self.flow = flow
         self.nodes = nodes
@@ -209,7 +202,7 @@ def count_members(counts: Counter[tuple[int, int]]) -> Steps[None]:
 
 
 def _write_keyed_jobs(new: NewNodes) -> Steps[None]:
-    """Add the jobs that have unique keys, in the order of the keys, so that two enqueuers do not lock each other out."""
+    # In the order of the keys, so that two enqueuers do not deadlock.
     keyed = sorted(
         (_job(new.nodes[at]).unique_key or "", at) for at in new.jobs if _job(new.nodes[at]).unique_key
     )
@@ -298,7 +291,6 @@ def _wait_row(new: NewNodes, at: int) -> bytes:
 
 
 def _text(value: str | None) -> bytes:
-    """A text in COPY's text format."""
     if value is None:
         return NULL
     for plain, escaped in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):

@@ -191,7 +191,7 @@ class SeriesExtent(NamedTuple):
 def _read_figures(
     window: FigureWindow, made: SeriesExtent
 ) -> Steps[dict[tuple[datetime, str | None], Figures]]:
-    """What workers have measured, by the beginning of the step and the name."""
+    """Return what workers have measured, by the beginning of the step and the name."""
     if window.whole:
         rows = yield Statement("insight/series_whole", {**window.span, **window.sources(made)})
     else:
@@ -202,7 +202,7 @@ def _read_figures(
 def _figures_in(
     window: FigureWindow, made: SeriesExtent
 ) -> Steps[tuple[dict[tuple[datetime, str | None], Figures], bool]]:
-    """What happened, by the beginning of the step and the name; and whether numbers are estimates."""
+    """Return what happened, by the beginning of the step and the name; and whether numbers are estimates."""
     found = yield from _read_figures(window, made)
     ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": None})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
@@ -242,5 +242,5 @@ def _spread(bins: Sequence[int], counts: Sequence[int]) -> Spread | None:
 
 
 def _least(length: timedelta) -> timedelta:
-    """How long steps are at least, of figures of one queue or task, where the caller says nothing."""
+    """Return how long steps are at least, of figures of one queue or task, where the caller says nothing."""
     return next((step for window, step in COARSER if length > window), MINUTE)

@@ -93,7 +93,7 @@ def _of(params: Mapping[str, object], names: Collection[str]) -> dict[str, objec
 
 
 def _longest_word(args: Mapping[str, Any] | None) -> str | None:
-    """The longest word that stands in the text of all arguments that contain these; None: none is sure to."""
+    """Return the longest word that stands in the text of all arguments that contain these; None: none is sure to."""
     found = [word for word in _words(args or {}) if len(word) >= TELLING]
     return max(found, key=len, default=None)
 

@@ -74,8 +74,8 @@ def keep(
 
 
 def _drop(name: str, now: datetime | None) -> Steps[int]:
-    """Delete in statements, and so transactions, of a bounded size."""
     count, deleted = 0, DELETED_AT_ONCE
+    # Each statement, and so each transaction, has a bounded size.
     while deleted == DELETED_AT_ONCE:
         ((deleted,),) = yield Statement(name, {"now": now, "limit": DELETED_AT_ONCE})
         count += deleted
@@ -83,7 +83,7 @@ def _drop(name: str, now: datetime | None) -> Steps[int]:
 
 
 def _make_hours(since: datetime, until: datetime) -> Steps[datetime | None]:
-    """Make the hours that are over, from the first one that has minutes; returns until when, None: there was none."""
+    """Make the hours that are over, from the first one that has minutes; return until when, None: there was none."""
     ((first,),) = yield Statement("insight/series_first", {"since": since})
     if first is None or first >= until:
         return None
@@ -94,7 +94,6 @@ def _make_hours(since: datetime, until: datetime) -> Steps[datetime | None]:
 
 
 def _make_days(since: datetime, until: datetime) -> Steps[None]:
-    """Make the days that are over, from the first one that has hours."""
     ((first,),) = yield Statement("insight/series_first_hour", {"since": since})
     if first is None or first >= until:
         return

@@ -87,7 +87,6 @@ def _with_locks(facts: WhyFacts, rows: Sequence[Row]) -> WhyFacts:
 
 
 def _behind_many(job_id: int, facts: WhyFacts) -> Steps[WhyFacts]:
-    """The facts, with the number of jobs ahead: of a large table about."""
     ((pages, *_),) = yield Statement("insight/standing_sizes", {"now": None})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
     ((found,),) = yield Statement("insight/why_ahead", {"id": job_id, "percent": percent})

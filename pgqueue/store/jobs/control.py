@@ -121,7 +121,6 @@ def retry_dead(
 
 
 def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
-    """Say why these other jobs were not revived."""
     if not left:
         return Retried(revived)
     rows = yield Statement("jobs/held", {"ids": list(filter(is_id, left))})

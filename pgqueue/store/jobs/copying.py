@@ -86,7 +86,7 @@ def copied_with_lanes(
 
 @lru_cache(maxsize=50_000)
 def _copied_lane(lane: str) -> bytes:
-    """A lane in COPY's text format: it has one key a line."""
+    # COPY's text format escapes line ends, and a lane has one key a line.
     return lane.replace("\\", "\\\\").replace("\n", "\\n").encode()
 
 

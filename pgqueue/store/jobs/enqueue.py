@@ -131,7 +131,10 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
 def _limit(
     answers: list[EnqueueAnswer], limited: list[tuple[int, NewJob]], now: datetime | None
 ) -> Steps[None]:
-    """Give jobs with unique keys their lanes; and add those whose limits decide at the enqueue, in the order of their lanes: no deadlock."""
+    """Give jobs with unique keys their lanes, and add those whose limits decide at the enqueue.
+
+    The latter are added in the order of their lanes, so that two enqueuers do not deadlock.
+    """
     waiting = [(position, job) for position, job in limited if job.when_full is None]
     for start in range(0, len(waiting), ROWS_PER_CHUNK):
         yield from _put(
@@ -143,7 +146,6 @@ def _limit(
 
 
 def _put(added: Iterable[tuple[EnqueueAnswer, NewJob]]) -> Steps[None]:
-    """Give these jobs their lanes, where they were added or have got other arguments."""
     lanes = {
         done.id: (job.lane, job.cost)
         for done, job in added
@@ -160,7 +162,6 @@ def _add_keyed(
     defaults: QueueDefaults,
     now: datetime | None,
 ) -> Steps[None]:
-    """Add the jobs that have unique keys, and correct their answers."""
     if any(job.unique.period is not None or job.unique.collision != "reject" for _, job in keyed.values()):
         for same in _by_key(keyed):
             yield from _enqueue_in_turn(same, answers, now)
@@ -171,7 +172,6 @@ def _add_keyed(
 
 
 def _by_key(keyed: dict[int, tuple[int, NewJob]]) -> Iterator[list[tuple[int, NewJob]]]:
-    """The jobs of one key after the other, each with its position."""
     ordered = sorted(
         ((position, job) for position, (_, job) in keyed.items()), key=lambda pair: pair[1].unique_key or ""
     )
@@ -182,11 +182,11 @@ def _by_key(keyed: dict[int, tuple[int, NewJob]]) -> Iterator[list[tuple[int, Ne
 def _enqueue_in_turn(
     same: list[tuple[int, NewJob]], answers: list[EnqueueAnswer], now: datetime | None
 ) -> Steps[None]:
-    """Add jobs of one key one by one; where each replaces the one before, only the last: the row is written once."""
     if (
         all(job.unique.collision == "replace" for _, job in same)
         and len({job.unique for _, job in same}) == 1
     ):
+        # Each replaces the one before, so only the last is added: the row is written once.
         first, job = same[0][0], same[-1][1]
         answer = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
         for position, _ in same:
@@ -207,14 +207,13 @@ class _JobBlocks:
         self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
 
     def all(self) -> list[NewJob]:
-        """All jobs, drawn now."""
         jobs = [*self.next, *self._jobs]
         self._jobs = iter(jobs)
         self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
         return jobs
 
     def fetch(self) -> Iterator[bytes]:
-        """Draw the next block, as the last and empty part of what is sent for this one."""
+        """Draw the next block. It yields nothing: COPY runs it behind the rows of the block before."""
         self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
         yield from ()
 
@@ -251,11 +250,11 @@ def reserve(count: int) -> Steps[list[int]]:
 def _enqueue_unique(
     job: NewJob, params: dict[str, object], known: QueueCache | None = None
 ) -> Steps[EnqueueAnswer]:
-    """Insert, or deal with the job that holds the key. That job may end between the two: then try again."""
     for _ in range(TRIES):
         job_id = yield from _insert(job.unique, params)
         if job_id is not None:
             return EnqueueAnswer(job_id)
+        # The job that holds the key may end between the two: then try again.
         answer = yield from _on_collision(job, params)
         if answer is not None:
             return answer
@@ -267,7 +266,7 @@ def _enqueue_unique(
 
 
 def _insert(unique: Unique, params: dict[str, object]) -> Steps[int | None]:
-    """Add the job, with a period its hold first; a live job without a hold may still have the key, and keeps it."""
+    """Add the job, with a period its hold first. A live job without a hold may still have the key, and keeps it."""
     if unique.period is None:
         rows = yield Statement("jobs/enqueue_unique", params)
         return rows[0][0] if rows else None
@@ -300,7 +299,7 @@ def _on_collision(job: NewJob, params: dict[str, object]) -> Steps[EnqueueAnswer
 def _enqueue_keyed(
     numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults, now: datetime | None
 ) -> Steps[dict[int, EnqueueAnswer]]:
-    """Insert jobs with unique keys; return, for the ids that were not used, what to say instead."""
+    """Insert jobs with unique keys; return, for the ids that were not used, what to answer instead."""
     numbered.sort(
         key=lambda pair: pair[1].unique_key or ""
     )  # two batches lock keys in one order: no deadlock
@@ -323,7 +322,6 @@ def _enqueue_keyed(
 
 
 def _is_basic(job: NewJob) -> bool:
-    """Whether the job is ready at once and says nothing more, as most do."""
     return (
         job.run_at is None
         and job.delay is None

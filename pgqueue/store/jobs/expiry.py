@@ -22,11 +22,6 @@ class Expirer:
     """Ends jobs that were not started in time, and remembers those that cannot be ended."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Remember none.
-
-        Args:
-            clock: seconds, from any beginning.
-        """
         self._clock = clock
         self._aside: dict[int, float] = {}
 
@@ -45,7 +40,6 @@ class Expirer:
                 return states
 
     def _left_alone(self) -> list[int]:
-        """The jobs that are set aside, without those whose time is over."""
         moment = self._clock()
         self._aside = {job_id: until for job_id, until in self._aside.items() if until > moment}
         return [*self._aside]

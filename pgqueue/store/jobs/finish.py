@@ -169,7 +169,6 @@ def first_expired(*, but: Sequence[int] = (), now: datetime | None = None) -> St
 
 
 def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetime | None) -> Steps[States]:
-    """End jobs that all succeeded."""
     verdicts = sorted(verdicts, key=_id)
     returned = any(map(_result, verdicts))
     rows = yield Statement(
@@ -189,7 +188,7 @@ def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetim
 
 
 def _block(worker: UUID, verdicts: Sequence[Waits], *, now: datetime | None) -> Steps[States]:
-    """Block jobs that wait; of those that are missing, the signal is there, or they end instead."""
+    """Block jobs that wait. A job that is missing in the answer has its signal already, or ends instead."""
     verdicts = sorted(verdicts, key=_id)
     return (
         yield from signals.wait(_fenced_parameters(worker, verdicts, now), [one.awaited for one in verdicts])
@@ -197,14 +196,13 @@ def _block(worker: UUID, verdicts: Sequence[Waits], *, now: datetime | None) -> 
 
 
 def _back_to_line(verdict: Verdict) -> Verdict:
-    """A job that could not be blocked goes back to its line: its next attempt gets the signal."""
+    # The job goes back to its queue: its next attempt gets the signal.
     return Returned(verdict.claim) if isinstance(verdict, Waits) else verdict
 
 
 def _requeue(
     worker: UUID, verdicts: Sequence[Again | Returned | Unknown], *, now: datetime | None
 ) -> Steps[States]:
-    """Return jobs to the line or the calendar, but for those that end instead."""
     verdicts = sorted(verdicts, key=_id)
     afters = [one.after if isinstance(one, Unknown) else None for one in verdicts]
     rows = yield Statement(
@@ -221,7 +219,7 @@ def _requeue(
 
 
 def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None) -> Steps[States]:
-    """End jobs of any outcome. A job of a task that no worker knows, and that was not requeued, is dead."""
+    # A job of a task that no worker knows, and that was not requeued, is dead.
     known = [given_up(one) if isinstance(one, Unknown) else one for one in sorted(verdicts, key=_id)]
     rows = yield Statement(
         "jobs/end",
@@ -247,13 +245,10 @@ def _settle(
     skipped: Collection[int] = (),
     now: datetime | None,
 ) -> Steps[None]:
-    """Do what the ends of these jobs concern apart from the jobs.
+    """Do what the ends of these jobs mean for other jobs.
 
-    Args:
-        rows: the id, the state and ``flags`` of each job that has ended.
-        results: what they returned, as it is stored, where they returned something.
-        skipped: those that a condition of their flow kept from running.
-        now: the instant to record; the database's own by default.
+    ``rows``: the id, the state and the flags of each job that has ended. ``results``: what they returned, as it is stored.
+    ``skipped``: those that a condition of their flow kept from running.
     """
     if in_flows := [row for row in rows if row[2] and row[2] & JobFlags.FLOW]:
         yield from flow_progress.ended(in_flows, results, skipped=skipped, now=now)
@@ -265,7 +260,7 @@ def _results(verdicts: Iterable[Verdict]) -> dict[int, str]:
 
 
 def _fenced_parameters(worker: UUID, verdicts: Sequence[Verdict], now: datetime | None) -> dict[str, object]:
-    """What all statements take; in the order of the ids, so that they find what belongs to each job by halving."""
+    """Return what all statements take. The verdicts are sorted by job id: statements find what belongs to a job by halving."""
     fences = [one.claim.fence for one in verdicts]
     return {
         "worker": worker,

@@ -22,7 +22,6 @@ class Portions:
     """Decides the size of answers of one worker or take."""
 
     def __init__(self) -> None:
-        """Start with :data:`FIRST`."""
         self._length = LARGEST_ANSWER / FIRST
 
     @property

@@ -229,7 +229,10 @@ def _fill(
     passed: Collection[int],
     now: datetime | None,
 ) -> Steps[tuple[list[Claim], dict[int, int]]]:
-    """Claim until there is no room, or no lane has jobs that may start; and the instants at which some of them start."""
+    """Claim until there is no room, or no lane has jobs that may start.
+
+    Return the claims, and when some of them start, in microseconds since 1970.
+    """
     claims: list[Claim] = []
     starts: dict[int, int] = {}
     while lines and len(claims) < room:
@@ -300,7 +303,7 @@ def _count_starts(
 def _claim(
     worker: UUID, quotas: Sequence[tuple[WaitingLane, int]], passed: Collection[int], now: datetime | None
 ) -> Steps[list[tuple[Claim, int]]]:
-    """Claim up to its quota from each lane; and what the start of each job costs."""
+    """Claim up to its quota from each lane; return each claim with what its start costs."""
     params = {
         "worker": worker,
         "queues": texts(one.queue for one, _ in quotas),
@@ -322,7 +325,7 @@ def _claim(
 def _state(
     lines: Sequence[LaneLine], said: Mapping[str, LimitNumbers], horizon: int, now: datetime | None
 ) -> Steps[LimitState]:
-    """What runs now, and the states of rates; asked after the limits are locked."""
+    """Read what runs now, and the states of rates. The limits must be locked before."""
     state = LimitState(said, horizon)
     if any(one.most is not None for one in said.values()):
         keys = {key.text for line in lines for key in line.keys if said[key.limit].most is not None}
@@ -342,7 +345,7 @@ def _state(
 def _lock_limits(
     names: Collection[str], declared: Mapping[str, LimitNumbers]
 ) -> Steps[dict[str, LimitNumbers | None]]:
-    """Lock limits; what they say, None where another worker has locked one. A limit that is not known is missing."""
+    """Lock limits; return what they say, None where another worker has locked one. A limit that is not known is missing."""
     if not names:
         return {}
     said = yield from _lock(names)

@@ -50,13 +50,9 @@ class ServedLanes:
         served: ServedQueues = ALL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start at the first lane.
+        """``declared`` returns the limits of the tasks that this program knows, by name.
 
-        Args:
-            declared: returns the limits of the tasks that this program knows, by name.
-            tasks: returns which limits each of these tasks has; None: it has none.
-            served: which queues to serve.
-            clock: seconds, from any beginning.
+        ``tasks`` returns which limits each of these tasks has; None: it has none.
         """
         self.limited: Collection[str] = ()
         self.seen = False
@@ -96,7 +92,6 @@ class ServedLanes:
         return found
 
     def _passed_over(self) -> Collection[int]:
-        """The jobs that are passed over."""
         if self._passed:
             moment = self._clock()
             self._passed = {job: until for job, until in self._passed.items() if until > moment}
@@ -174,7 +169,7 @@ class ServedLanes:
         )
 
     def _next(self) -> Steps[list[WaitingLane]]:
-        """The next lanes in which jobs wait. A round that ends goes on with the first lanes."""
+        """Return the next lanes in which jobs wait. A round that ends goes on with the first lanes."""
         began = self._after
         read = yield from self._read_on()
         lanes, left = [*read.lanes], AT_ONCE - read.looked_at
@@ -205,6 +200,6 @@ class ServedLanes:
         return (yield from limits.read_on(after, AT_ONCE))
 
     def _remember(self, lanes: list[WaitingLane]) -> None:
-        """Few lanes with many jobs need not be found again at once; costs are those of their first jobs."""
+        # Few lanes with many jobs need not be found again at once; costs are those of their first jobs.
         if all(one.cost == 1 for one in lanes):
             self._known, self._known_until = lanes, self._clock() + REMEMBERED_FOR

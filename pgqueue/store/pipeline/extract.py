@@ -81,7 +81,6 @@ class Planner:
     """A connection to plan on: it runs plans, and writes the text of statements that tasks will send."""
 
     def __init__(self, connection: psycopg.Connection[Any], catalogue: Catalogue) -> None:
-        """Wrap a connection."""
         self.catalogue = catalogue
         self.connection = connection
         self._blocking = StepRunner(connection, catalogue)

@@ -60,12 +60,11 @@ NOT_READ = {"unknown_since", "flags", "expires_at", "lane", "cost", "in_lane", "
 
 
 def _kinds(described: columns.Columns, **renamed: str) -> dict[str, ColumnKind]:
-    """The kinds of the columns; ``renamed``: the name of a column here, by its name in the database."""
+    """Return the kinds of the columns. ``renamed``: the name of a column here, by its name in the database."""
     return {renamed.get(name, name): KINDS[kind] for name, kind, _ in described if name not in NOT_READ}
 
 
 def _insert_columns(kinds: Mapping[str, ColumnKind], after: str, **more: ColumnKind) -> dict[str, ColumnKind]:
-    """The columns, with more inserted after one of them."""
     found: dict[str, ColumnKind] = {}
     for name, kind in kinds.items():
         found[name] = kind

@@ -150,19 +150,18 @@ def _on_day(ended: str, condition: ColumnCondition) -> sql.Composable:
 
 
 def _within(ended: str, first: date, last: date) -> sql.Composable:
-    """From the midnight before the first day to the midnight after the last."""
     return sql.SQL("({0} >= {1} and {0} < {2})").format(
         sql.Identifier(ended), _midnight(first), _midnight(last, after=1)
     )
 
 
 def _midnight(day: date, *, after: int = 0) -> sql.Composable:
-    """The UTC midnight before a day; PostgreSQL adds the days, because its calendar goes past the year 9999."""
+    # PostgreSQL adds the days, because its calendar goes past the year 9999.
     return sql.SQL("(({} + {})::timestamp at time zone 'UTC')").format(sql.Literal(day), sql.Literal(after))
 
 
 def _runs(days: Iterable[date]) -> list[tuple[date, date]]:
-    """Groups of consecutive days: the first and the last of each."""
+    """Return groups of consecutive days: the first and the last day of each."""
     runs: list[tuple[date, date]] = []
     for day in sorted(days):
         if runs and day - runs[-1][1] == A_DAY:

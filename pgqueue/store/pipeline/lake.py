@@ -31,7 +31,6 @@ class Origin(msgspec.Struct, frozen=True):
     schema: str
 
     def __str__(self) -> str:
-        """Names schema, database and server."""
         return f"schema {self.schema} of database {self.database} on server {self.system}"
 
 
@@ -48,7 +47,6 @@ class Checksum(msgspec.Struct, frozen=True):
     checksum: str | None = None
 
     def __add__(self, other: "Checksum") -> "Checksum":
-        """The rows of both, with their checksum if both have one."""
         if self.checksum is None or other.checksum is None:
             return Checksum(self.rows + other.rows)
         return Checksum(self.rows + other.rows, str(int(self.checksum) + int(other.checksum)))
@@ -173,7 +171,7 @@ class Session(msgspec.Struct, frozen=True):
     age: float | None
 
     def __str__(self) -> str:
-        """For messages, with the pid by which a user can end it."""
+        """Describe the session for a message, with the pid by which a user can end it."""
         who = self.application or "nameless"
         where = "" if self.database is None else f" in database {self.database}"
         since = "" if self.age is None else f", for {timedelta(seconds=round(self.age))}"

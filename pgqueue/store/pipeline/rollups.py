@@ -19,7 +19,7 @@ SENT = re.compile(r"copy \S+ \(([^)]+)\) from stdin")
 
 
 def _statement_columns(table: str) -> tuple[str, ...]:
-    """The columns that the table's statement sends, in its order: the statement is the only list of them."""
+    """Return the columns that the table's statement sends, in its order: the statement is the only list of them."""
     text = catalogue_of("pgqueue")[f"pipeline/rollup_{table}"].decode()
     found = SENT.search(text)
     assert found is not None, text  # noqa: S101 - for the type checker: the file is ours

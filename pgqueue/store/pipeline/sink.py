@@ -253,7 +253,6 @@ def _add_unique(
 def _add_singly(
     write: NewWrite, attempts: Sequence[UUID], counts: _WriteCounts, now: datetime | None
 ) -> Steps[None]:
-    """Enqueue rows one at a time, by the plan of a single enqueue."""
     while taken := (yield Statement("pipeline/sink_take", {"attempts": attempts, "limit": TAKEN_AT_ONCE})):
         answers = []
         for row in sorted(taken, key=lambda row: row[:3]):
@@ -285,6 +284,6 @@ def _refusal_parameters(write: UUID, refused: Sequence[tuple[Row, EnqueueAnswer]
 
 
 def _clear(left: Sequence[Row]) -> Steps[None]:
-    """Delete the rows of attempts that were just deleted; a separate statement, so that it sees all of them."""
     if left:
+        # A separate statement, so that it sees all rows of the attempts that were just deleted.
         yield Statement("pipeline/sink_clear", {"attempts": [row[0] for row in left]}, returns=False)

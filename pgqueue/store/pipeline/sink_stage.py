@@ -72,7 +72,6 @@ def stage(write: UUID, part: Part, jobs: Iterable[StagedJob]) -> Steps[None]:
 
 
 def _copy_chunks(attempt: UUID, jobs: Iterable[StagedJob]) -> Iterator[bytes]:
-    """The rows in COPY's text format. JSON escapes control characters; this function escapes backslashes."""
     rows, number = iter(jobs), str(attempt).encode()
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
@@ -81,6 +80,7 @@ def _copy_chunks(attempt: UUID, jobs: Iterable[StagedJob]) -> Iterator[bytes]:
                 number,
                 job.place,
                 _copy_options(job.queue, job.priority, job.max_attempts),
+                # JSON has escaped control characters; COPY wants backslashes escaped, too.
                 job.args.replace(b"\\", b"\\\\"),
                 NULL if job.run_at is None else job.run_at.isoformat().encode(),
                 NULL if job.unique_key is None else job.unique_key.translate(ESCAPES).encode(),

@@ -35,11 +35,7 @@ class EndWaiters:
     """
 
     def __init__(self, source: EndSource) -> None:
-        """Connect when the first caller waits.
-
-        Args:
-            source: the database.
-        """
+        """The connection is made when the first caller waits."""
         self.linger = LINGER
         self.poll = POLL
         self._source = source
@@ -126,7 +122,7 @@ class EndWaiters:
         return True
 
     def _leave(self, job_id: int, end: End) -> None:
-        """A caller has its answer, or waits no longer."""
+        """Remove a caller that has its answer, or waits no longer."""
         with self._lock:
             callers = self._callers.get(job_id)
             if callers is not None and end in callers:

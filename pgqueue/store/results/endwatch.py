@@ -86,13 +86,9 @@ class EndWatch:
     """A thread and its connection. It ends when no caller has waited for some seconds."""
 
     def __init__(self, callers: Callers, source: EndSource, *, poll: float, linger: float) -> None:
-        """Start with the first job.
+        """``poll``: seconds between two checks of a job whose end is notified.
 
-        Args:
-            callers: who waits for which jobs.
-            source: the database.
-            poll: seconds between two checks of a job whose end is notified.
-            linger: seconds for which the connection is kept after the last caller.
+        ``linger``: seconds for which the connection is kept after the last caller.
         """
         self._callers = callers
         self._source = source
@@ -151,7 +147,7 @@ class EndWatch:
             self._bell.close()
 
     def _watch(self) -> None:
-        """Be connected for as long as callers wait. A connection that has served them is replaced when it is lost."""
+        """Stay connected for as long as callers wait. A connection that has served them is replaced when it is lost."""
         lost = False
         while not self._callers.released(self):
             try:
@@ -189,7 +185,7 @@ class EndWatch:
                 self._rest(connection, selector, until=0.0 if self._stopping else idle_since + self._linger)
 
     def _listens(self, connection: OwnConnection) -> bool:
-        """Listen, where the server does it: not one that only reads."""
+        """Listen; return False where the server only reads, and cannot."""
         try:
             with self._guard.over(connection):
                 connection.execute(listen_ends_statement(self._source.catalogue).encode())
@@ -218,7 +214,7 @@ class EndWatch:
             self._due.put(job_id, _together(now + pause, pause), pause * 1.5)
 
     def _still_there(self, job_ids: Sequence[int], connection: OwnConnection) -> set[int]:
-        """Those of these jobs that are live; marked from now on, if they can be. Jobs that are locked are missing."""
+        """Return those of these jobs that are live, and mark them from now on, if possible. Jobs that are locked are missing."""
         known = self._marked.intersection(job_ids)
         marked = (
             self._mark([one for one in job_ids if one not in known], connection) if self._marks else set()
@@ -241,7 +237,7 @@ class EndWatch:
         return marked
 
     def _look(self, job_ids: Sequence[int], connection: OwnConnection) -> set[int]:
-        """Give callers the jobs that have ended; the others, which are live."""
+        """Give callers the jobs that have ended; return the others, which are live."""
         live = set()
         for portion, looks in self._answers(job_end.looks, job_ids, LOOKED_AT_ONCE, connection):
             for job_id in portion:
@@ -280,7 +276,7 @@ class EndWatch:
                 self._read(connection)
 
     def _read(self, connection: OwnConnection) -> None:
-        """Read what the server has sent while no statement ran; what comes with an answer is heard by its handler."""
+        """Read what the server has sent while no statement ran; a notification that comes with an answer reaches its handler."""
         connection.pgconn.consume_input()
         while heard := connection.pgconn.notifies():
             self._hear(heard.extra.decode(errors="replace"))
@@ -289,7 +285,7 @@ class EndWatch:
 
 
 def _together(at: float, pause: float) -> float:
-    """An instant, at most a quarter of the pause later, at which other jobs are checked, too: in one statement."""
+    """Return an instant, at most a quarter of the pause later, at which other jobs are checked, too: in one statement."""
     step = pause / 4
     return math.ceil(at / step) * step
 
@@ -298,7 +294,6 @@ class CheckTimes:
     """When to check which job next."""
 
     def __init__(self) -> None:
-        """No job is to be checked."""
         self._heap: list[tuple[float, int]] = []
         self._jobs: dict[int, tuple[float, float]] = {}
 

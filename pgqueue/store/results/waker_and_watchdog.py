@@ -17,7 +17,6 @@ class ThreadWaker:
     """Wakes a thread that waits for one of several files."""
 
     def __init__(self) -> None:
-        """Be silent."""
         self._inside, self._outside = socket.socketpair()
         for end in (self._inside, self._outside):
             end.settimeout(0)
@@ -50,7 +49,6 @@ class ConnectionWatchdog:
     """Cuts a connection off that does not answer within :data:`ANSWER_WITHIN`."""
 
     def __init__(self) -> None:
-        """Guard nothing."""
         self._lock = threading.Lock()
         self._asked: tuple[float, OwnConnection] | None = None
         self._over = threading.Event()

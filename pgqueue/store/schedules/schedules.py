@@ -154,7 +154,6 @@ def remove(name: str) -> Steps[bool]:
 
 
 def _keeping_key(new: NewSchedule) -> Steps[NewSchedule]:
-    """The schedule, with its stored unique key."""
     for _, _, _, key, until_started in (yield Statement("schedules/owners", {"names": [new.name]})):
         unique = Unique(until="started") if until_started else Unique()
         return replaced(new, job=structs.replace(new.job, unique_key=key, unique=unique))
@@ -162,10 +161,10 @@ def _keeping_key(new: NewSchedule) -> Steps[NewSchedule]:
 
 
 def _keeping_args(new: Sequence[NewSchedule], same: Same | None) -> Steps[list[NewSchedule]]:
-    """The schedules, with their stored arguments where these are the same: so nothing is written."""
     if same is None:
         return [*new]
     rows = yield Statement("schedules/owners", {"names": [one.name for one in new]})
+    # Arguments that are the same stay as they are stored, so nothing is written.
     return [keeping_args(one, {row[0]: row[2] for row in rows}, same) for one in new]
 
 

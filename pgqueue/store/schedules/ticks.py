@@ -165,7 +165,7 @@ def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Step
 
 
 def _beside_ticks(row: Row) -> datetime:
-    """The instant of a run that is no tick: now, or just after now, where a tick is now."""
+    """Return the instant of a run that is no tick: now, or just after now if a tick is now."""
     now: datetime = row[0].astimezone(UTC)
     try:
         ticks = timing_of(row[2:16]).between(now, now)
@@ -185,7 +185,7 @@ def _look(row: Row) -> ScheduleLook:
 
 
 def _settle_look(look: ScheduleLook, row: Row, answers: "_TickAnswers") -> ScheduleLook:
-    """What is to be kept of a look after the database has answered."""
+    """Return what is to be kept of a look after the database has answered."""
     if look.name in answers.busy:
         return ScheduleLook(look.name, settled=row[16], next_at=row[0].astimezone(UTC) + BUSY_AGAIN)
     return look._replace(error=answers.refused.get(look.name, look.error))
@@ -206,7 +206,6 @@ class _TickAnswers(NamedTuple):
 
 
 def _note_parameters(ticks: Sequence[DecidedTick], kind: str, now: datetime) -> dict[str, Any]:
-    """The parameters of the statements that note ticks, each once, and add their jobs."""
     return {
         "names": [tick.name for tick in ticks],
         "ats": [tick.at for tick in ticks],

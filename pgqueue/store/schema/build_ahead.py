@@ -70,7 +70,7 @@ def prepare(driver: "psycopg.Connection[Any]", *, schema: str, newest: str) -> N
 
 
 def _missing_revisions(driver: "psycopg.Connection[Any]", schema: str, newest: str) -> list[str]:
-    """The revisions that an upgrade of what is installed runs."""
+    """Return the revisions that an upgrade of the installed schema runs."""
     if _value(driver, "select to_regclass(%(table)s)", table=f"{schema}.alembic_version") is None:
         return []
     current = _value(driver, f"select max(version_num) from {schema}.alembic_version")
@@ -89,7 +89,7 @@ def _script(revision: str, schema: str) -> list[str]:
 
 
 def _require_own_session(driver: "psycopg.Connection[Any]") -> None:
-    """Refuse a pooler: what is set here for the session, and locked by it, would be other programs'. It says another process id."""
+    """Refuse a pooler, which says another process id: settings and locks of this session would be other programs'."""
     if _value(driver, "select pg_backend_pid()") != driver.info.backend_pid:
         raise ConfigurationError(
             "the tables are large, so indices are built before the upgrade, in one session; but this connection goes through a pooler "
@@ -112,7 +112,7 @@ def _one_at_a_time(driver: "psycopg.Connection[Any]", schema: str) -> Iterator[N
 
 @contextmanager
 def _patience(driver: "psycopg.Connection[Any]") -> Iterator[None]:
-    """Neither statements nor their waits are ended by settings of the role; they have bounds of their own."""
+    """Settings of the role end neither statements nor their waits here; these have bounds of their own."""
     driver.execute("set statement_timeout = 0")
     try:
         yield
@@ -123,7 +123,6 @@ def _patience(driver: "psycopg.Connection[Any]") -> Iterator[None]:
 
 
 def _run(driver: "psycopg.Connection[Any]", script: list[str]) -> None:
-    """Add the columns at once, then build one index after the other."""
     _add(driver, [one for one in script if not INDEX.fullmatch(one)])
     driver.execute(f"set lock_timeout = '{BUILD_WITHIN}'".encode())
     for found in filter(None, map(INDEX.fullmatch, script)):
@@ -135,7 +134,7 @@ def _run(driver: "psycopg.Connection[Any]", script: list[str]) -> None:
 
 
 def _add(driver: "psycopg.Connection[Any]", statements: list[str]) -> None:
-    """Add columns, in short attempts: workers wait behind a statement that waits for a table."""
+    """Add columns in short attempts: workers wait behind a statement that waits for a table."""
     import psycopg  # noqa: PLC0415 - only migrations need it
 
     driver.execute(f"set lock_timeout = '{LOCK_WITHIN}'".encode())
@@ -152,12 +151,11 @@ def _add(driver: "psycopg.Connection[Any]", statements: list[str]) -> None:
 
 
 def _parts(driver: "psycopg.Connection[Any]", table: str) -> list[tuple[str, bool]]:
-    """The tables in which a table's rows are, by name, and whether that is the table itself."""
+    """Return the tables in which a table's rows are, by name, and whether that is the table itself."""
     return driver.execute(PARTS, {"table": table}).fetchall()
 
 
 def _build(driver: "psycopg.Connection[Any]", name: str, part: str, table: str, definition: str) -> None:
-    """Build an index, unless it is there; what an interrupted attempt has left of it is dropped first."""
     import psycopg  # noqa: PLC0415 - only migrations need it
 
     schema = table.split(".", 1)[0]
@@ -167,6 +165,7 @@ def _build(driver: "psycopg.Connection[Any]", name: str, part: str, table: str, 
         return
     try:
         if found is not None:
+            # An interrupted attempt has left it.
             driver.execute(f"drop index concurrently {schema}.{name}".encode())
         driver.execute(f"create index concurrently {name} on {schema}.{part} {definition}".encode())
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:

@@ -184,7 +184,7 @@ def _check(
 
 
 def _names(to: str, schema: str) -> tuple[str, str]:
-    """The trigger and its function."""
+    """Return the names of the trigger and of its function."""
     name = f"producer_{sha256(to.encode()).hexdigest()[:16]}"
     return name, f"{schema}.{name}"
 
@@ -220,7 +220,7 @@ end {tag}""",
 
 
 def _escape(queue: str) -> str:
-    """A name as a text of an array has it."""
+    """Return a name as a text of an array has it."""
     return queue.replace("\\", "\\\\").replace('"', '\\"')
 
 

@@ -107,7 +107,7 @@ def run_script(connection: "Connection", script: str) -> None:
 
 
 def _says_anything(script: str) -> bool:
-    """Whether a script has a statement: asyncpg fails on the answer to a script that has only comments."""
+    # asyncpg fails on the answer to a script that has only comments.
     return any(line and not line.startswith("--") for line in map(str.strip, script.splitlines()))
 
 
@@ -194,7 +194,6 @@ def statements(name: str, schema: str) -> str:
 
 @contextmanager
 def _errors_in_words(revision: str) -> Iterator[None]:
-    """Turn Alembic's and SQLAlchemy's errors into pgqueue's."""
     import psycopg  # noqa: PLC0415 - only migrations need it
     from alembic.util import CommandError  # noqa: PLC0415 - only migrations need it
     from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - only migrations need it
@@ -260,7 +259,6 @@ class _NewerSchema(NamedTuple):
 
 
 def _newer(connection: "Connection", schema: str) -> _NewerSchema | None:
-    """The schema's revision, if a later release has upgraded it."""
     from sqlalchemy import text  # noqa: PLC0415 - only migrations need it
 
     current = _current(connection, schema)
@@ -271,7 +269,6 @@ def _newer(connection: "Connection", schema: str) -> _NewerSchema | None:
 
 
 def _current(connection: "Connection", schema: str) -> str | None:
-    """The schema's revision; None: nothing is installed."""
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 - only migrations need it
 
     options = {"version_table_schema": schema}
@@ -279,7 +276,6 @@ def _current(connection: "Connection", schema: str) -> str | None:
 
 
 def _is_below(connection: "Connection", schema: str, revision: str) -> bool:
-    """Whether the revision is below the schema's present one."""
     current = _current(connection, schema)
     if current is None or revision == "head":
         return False

@@ -18,11 +18,11 @@ Merge = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 
 
 def _search(answers: Sequence[SearchPage], arguments: Mapping[str, Any]) -> SearchPage:
-    """The newest of all: ids of several shards are in no order, so the time of the enqueue decides."""
     if arguments["before"] is not None:
         raise InvalidOption(
             "before: ids of several shards are in no order; page through one shard, queue.shard(n)"
         )
+    # Ids of several shards are in no order, so the time of the enqueue decides.
     found = sorted((job for one in answers for job in one.jobs), key=lambda job: job.created_at, reverse=True)
     looked_to = min((one.looked_to for one in answers if one.looked_to is not None), default=None)
     return SearchPage(tuple(found[: arguments["limit"]]), looked_to)
@@ -41,7 +41,6 @@ def _count(same: list[QueueCount]) -> QueueCount:
 
 
 def _unknown(same: Sequence[QueueCount] | Sequence[QueueStanding]) -> dict[str, Any]:
-    """The jobs of a queue whose tasks no worker knew."""
     return {
         "unknown": sum(one.unknown for one in same),
         "unknown_tasks": tuple(sorted({name for one in same for name in one.unknown_tasks})),
@@ -57,7 +56,7 @@ def _standings(answers: Sequence[Sequence[QueueStanding]], _: Mapping[str, Any])
 
 
 def _merge_standings(same: list[QueueStanding]) -> QueueStanding:
-    """The queue on all shards. One that is paused, drained or has settings on one shard only is shown so: its jobs there wait."""
+    # A queue that is paused, drained or has settings on one shard only is shown so: its jobs there wait.
     paused = next((one for one in same if one.paused_at is not None), same[0])
     drained = next((one for one in same if one.drained_at is not None), same[0])
     return QueueStanding(
@@ -83,9 +82,9 @@ def _merge_running(answers: Sequence[Running], arguments: Mapping[str, Any]) -> 
 
 
 def _errors(answers: Sequence[Errors], arguments: Mapping[str, Any]) -> Errors:
-    """The groups of one task, error and reason are one, if their messages differ in digits only."""
     same: dict[tuple[object, ...], list[ErrorGroup]] = {}
     for one in (group for answer in answers for group in answer.groups):
+        # Messages that differ in digits only are of one group.
         said = None if one.message is None else DIGITS.sub("", one.message)
         same.setdefault((one.task, one.type, one.reason, said), []).append(one)
     groups = sorted(map(_error_group, same.values()), key=lambda group: -group.jobs)
@@ -107,7 +106,7 @@ def _error_group(same: list[ErrorGroup]) -> ErrorGroup:
 
 
 def _all(answers: Sequence[Sequence[Any]], _: Mapping[str, Any]) -> list[Any]:
-    """Those of all shards: a process has a worker on each."""
+    # The rows of all shards: a process has a worker on each.
     return [one for answer in answers for one in answer]
 
 

@@ -102,8 +102,8 @@ def finish(queue: ShardedDatabase) -> dict[int, int]:
 
 
 def _tell(queue: ShardedDatabase, members: Sequence[int]) -> None:
-    """The new shard first, so that what has left another is taken there."""
     known = [(one, one.run(shards.state())) for one in queue.databases]
+    # The new shard first, so that what has left another is taken there.
     known.sort(key=lambda pair: pair[1] is None or pair[1].number != members[-1])
     for one, _ in known:
         one.run(shards.begin(members))
@@ -117,7 +117,7 @@ def _states(queue: ShardedDatabase) -> list[ShardState]:
 
 
 def _install(database: Database) -> None:
-    """The guard's table, functions and triggers; all or none. Two at once would make the same table, and one would fail."""
     with database.connect() as connection, connection.transaction():
+        # Two at once would make the same table, and one would fail.
         run(shards.alone(), connection.steps(database.catalogue))
         connection.execute(statements(GUARD, database.catalogue.schema).encode())

@@ -86,7 +86,6 @@ def on_callers(database: Database, plan: Plan[Any], connection: object) -> Route
 
 
 def _merge_all(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
-    """One answer of those of all shards."""
     answers, missing = [], []
     for one in (yield from places.known()):
         try:
@@ -103,7 +102,7 @@ def _merge_all(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
 
 
 def _first(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
-    """Schedules live on the first shard, and none has jobs with keys, which may have to live on another."""
+    # Schedules live on the first shard. None has jobs with keys, which may have to live on another.
     if (asked := unaudited(plan)).name == "schedules.put":
         require_movable(asked.arguments["new"])
     return (yield from places.on_shard((yield from places.map()).members[0], plan))
@@ -120,11 +119,6 @@ def _everywhere(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
 
 
 def _of_each(places: ShardDatabases, plan: Plan[Any]) -> Route[list[Any]]:
-    """The answer of each shard.
-
-    Raises:
-        ShardDown: one does not answer.
-    """
     answers = []
     for one in (yield from places.known()):
         try:
@@ -137,11 +131,7 @@ def _of_each(places: ShardDatabases, plan: Plan[Any]) -> Route[list[Any]]:
 
 
 def _names(places: ShardDatabases, pattern: str) -> Route[list[str]]:
-    """The queues that a pattern stands for on any shard: on each of them jobs of these queues may be added later.
-
-    Raises:
-        ShardDown: a shard does not answer. Nothing was changed.
-    """
+    """Return the queues that a pattern stands for on any shard: jobs of these queues may be added to each of them later."""
     found: set[str] = set()
     for one in (yield from places.known()):
         try:
@@ -166,7 +156,7 @@ def _signal(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
 
 
 def _resolve_callback(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
-    """A callback's token names its job. Any shard refuses one that names none of ours."""
+    """Send a callback's token to its job's shard. Any shard refuses a token that names no job of ours."""
     number = id_of_token(plan.arguments["token"])
     if number is None or shard_of_id(number) not in (yield from places.map()).members:
         return (yield from _anywhere(places, plan))
@@ -178,14 +168,13 @@ def _by_id(places: ShardDatabases, number: int, plan: Plan[Any]) -> Route[Any]:
 
 
 def _enqueue_one(places: ShardDatabases, plan: Plan[Any]) -> Route[EnqueueAnswer]:
-    """A new job, at the home of its key."""
     key = key_of(plan.arguments["job"])
     done: EnqueueAnswer = yield from (_anywhere(places, plan) if key is None else _at_home(places, key, plan))
     return done
 
 
 def _enqueued_many(places: ShardDatabases, plan: Plan[Any]) -> Route[list[EnqueueAnswer]]:
-    """New jobs: those of each shard all or none; those of a key that moves one by one."""
+    """Add jobs: those of each shard all or none; those of a key that moves one by one."""
     jobs: list[NewJob] = list(plan.arguments["jobs"])
     known: ShardState = yield from places.map()
     plain: list[int] = []
@@ -218,7 +207,7 @@ def _enqueued_many(places: ShardDatabases, plan: Plan[Any]) -> Route[list[Enqueu
 def _together(
     places: ShardDatabases, number: int, plan: Plan[Any], jobs: Sequence[NewJob]
 ) -> Route[list[EnqueueAnswer]]:
-    """Jobs of several keys of one shard, all or none; one by one, where a key has moved meanwhile."""
+    """Add jobs of several keys of one shard, all or none; one by one, if a key has moved meanwhile."""
     first = next(key for job in jobs if (key := key_of(job)) is not None)
     try:
         entered = yield from places.on_shard(number, shards.enter(first, plan.but(jobs=jobs)))
@@ -257,7 +246,7 @@ def _flow(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
 
 
 def _at_home(places: ShardDatabases, key: str, plan: Plan[Any]) -> Route[Any]:
-    """Run a plan where a key lives, wherever that is by now."""
+    """Run a plan where a key lives, also if the key moves meanwhile."""
     verdict = "elsewhere"
     for _ in range(TRIES):
         homes = (yield from places.map()).homes(key)
@@ -271,7 +260,6 @@ def _at_home(places: ShardDatabases, key: str, plan: Plan[Any]) -> Route[Any]:
 
 
 def _anywhere(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
-    """Run a plan on a shard that answers: each in turn."""
     failure: ConnectionFailed | None = None
     for one in (yield from places.in_turn()):
         try:
@@ -289,7 +277,6 @@ def _anywhere(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
 
 
 def _keys(arguments: Mapping[str, Any]) -> set[str]:
-    """The keys of what a plan adds."""
     job, flow = arguments.get("job"), arguments.get("flow")
     jobs = [job] if isinstance(job, NewJob) else flow.jobs if isinstance(flow, NewFlow) else []
     keys = {key for one in jobs if (key := key_of(one)) is not None}

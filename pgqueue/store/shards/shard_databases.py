@@ -69,7 +69,6 @@ class ShardDatabases:
     """The databases of one queue, and what they said of themselves when this process asked."""
 
     def __init__(self, databases: Sequence[Database]) -> None:
-        """Ask them when it is first needed."""
         self.databases = databases
         self._shards: list[Shard] | None = None
         self._ask_again_at = float("inf")
@@ -152,7 +151,7 @@ class ShardDatabases:
             self._away[id(database)] = time.monotonic() + AGAIN_AFTER, str(error)
 
     def _is_away(self, database: Database) -> str | None:
-        """Why a database did not answer a moment ago; None: it did, or may be asked again."""
+        """Return why a database did not answer a moment ago; None: it did, or may be asked again."""
         until, said = self._away.get(id(database), (0.0, ""))
         return said if time.monotonic() < until else None
 
@@ -178,12 +177,6 @@ class ShardDatabases:
 
 
 def _require_shards(found: Sequence[Shard]) -> None:
-    """Refuse to go on without a shard.
-
-    Raises:
-        ShardDown: none answers.
-        ConfigurationError: none is a shard, or one is named twice.
-    """
     answer = [one for one in found if one.error is None]
     if not answer:
         raise ShardDown(f"no shard answers: {found[0].error}")
@@ -195,11 +188,7 @@ def _require_shards(found: Sequence[Shard]) -> None:
 
 
 def _require_different(found: Sequence[Shard]) -> None:
-    """Refuse a list in which one database is named twice: by a name and an alias, or through a pooler.
-
-    Raises:
-        ConfigurationError: it is.
-    """
+    """Refuse a list in which one database is named twice: by a name and an alias, or through a pooler."""
     seen: dict[int, Shard] = {}
     for one in found:
         if one.state is not None and (other := seen.setdefault(one.state.number, one)) is not one:

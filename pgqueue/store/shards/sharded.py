@@ -38,11 +38,9 @@ class ShardedDatabase(Database):
     """
 
     def __init__(self, dsns: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - Database's own
-        """Remember where they are. Nothing is connected until something is run.
+        """Nothing is connected until something is run.
 
-        Args:
-            dsns: one for each database.
-            options: as for :class:`~pgqueue.store.connections.database.Database`; they hold for each.
+        ``options`` are those of :class:`~pgqueue.store.connections.database.Database`, and hold for each database.
         """
         given = [connect_within(dsn, CONNECT_WITHIN) for dsn in dsns]
         if not given or len({*given}) < len(given):
@@ -168,7 +166,7 @@ class ShardedDatabase(Database):
             await one.aclose()
 
     def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
-        """The same shards with other options; with a DSN, that one database."""
+        """Return the same shards with other options; with a DSN, that one database."""
         return (
             Database(dsn, **options)
             if dsn
@@ -202,7 +200,6 @@ class ShardedDatabase(Database):
             return cast("T", end.value)
 
     def _joined(self) -> Database | None:
-        """The shard of a job's transaction that is open here."""
         return next((one for one in self.databases if open_transaction(one) is not None), None)
 
     def _route(self, plan: Plan[Any], connection: object) -> Route[Any]:

@@ -199,7 +199,6 @@ def _ago(seconds: float | None) -> timedelta | None:
 
 
 def _state_parameters(doing: WorkerReport | None) -> dict[str, object]:
-    """What a worker says that it does, as arguments of a statement."""
     return {
         "minimum": doing and doing.bounds.minimum,
         "slots": doing and doing.slots,

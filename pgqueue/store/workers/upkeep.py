@@ -317,8 +317,8 @@ def drop_rates(*, now: datetime | None = None) -> Steps[int]:
 
 
 def _some_at_a_time(name: str, now: datetime | None) -> Steps[int]:
-    """Delete in statements, and so transactions, of a bounded size."""
     count, deleted = 0, DELETED_AT_ONCE
+    # Each statement, and so each transaction, has a bounded size.
     while deleted == DELETED_AT_ONCE:
         ((deleted,),) = yield Statement(name, {"now": now, "limit": DELETED_AT_ONCE})
         count += deleted

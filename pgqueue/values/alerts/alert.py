@@ -32,11 +32,6 @@ class AlertCondition(
     """What an alert looks at. It holds while the value is above ``over``."""
 
     def __post_init__(self) -> None:
-        """Check what is given.
-
-        Raises:
-            InvalidOption: a value is out of its range.
-        """
         for name in ("queue", "task", "schedule", "limit"):
             if (given := getattr(self, name, None)) is not None:
                 check_text(name, given)
@@ -85,7 +80,6 @@ class OldestReady(AlertCondition, frozen=True, kw_only=True):
     queue: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what is given."""
         super().__post_init__()
         _set_length(self, self.over)
 
@@ -108,7 +102,6 @@ class Backlog(AlertCondition, frozen=True, kw_only=True):
     queue: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what is given."""
         super().__post_init__()
         check_number("over", self.over, range(LARGEST))
 
@@ -133,7 +126,6 @@ class Failures(AlertCondition, frozen=True, kw_only=True):
     queue: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what is given."""
         super().__post_init__()
         check_number("over", self.over, range(LARGEST))
 
@@ -161,7 +153,6 @@ class DeadJobs(AlertCondition, frozen=True, kw_only=True):
     queue: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what is given."""
         super().__post_init__()
         check_number("over", self.over, range(MOST_DEAD))
 
@@ -184,7 +175,6 @@ class LateSchedule(AlertCondition, frozen=True, kw_only=True):
     schedule: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what is given."""
         super().__post_init__()
         _set_length(self, self.over)
 
@@ -205,7 +195,6 @@ class StalledWorkers(AlertCondition, frozen=True, kw_only=True):
     over: int = 0
 
     def __post_init__(self) -> None:
-        """Check what is given."""
         super().__post_init__()
         check_number("over", self.over, range(LARGEST))
 
@@ -291,7 +280,6 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
 
     def __str__(self) -> str:
-        """Like ``slow mail is firing: queue mail: a job has been ready for 6 min, over 5 min``."""
         return f"{self.name} is {self.state}: {self.summary}"
 
 

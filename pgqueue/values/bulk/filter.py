@@ -141,7 +141,6 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None if value is None else msgspec.json.encode(value).decode()
 
     def __str__(self) -> str:
-        """The criteria, as they are written in Python."""
         given = msgspec.to_builtins(self)
         return ", ".join(f"{name}={value}" for name, value in given.items()) or "all"
 
@@ -161,7 +160,7 @@ def contains(whole: object, part: object) -> bool:
 
 
 def _kind(value: object) -> type:
-    """1 and 1.0 are one number; True is none."""
+    # 1 and 1.0 are one number; True is none.
     return float if isinstance(value, int | float) and not isinstance(value, bool) else type(value)
 
 

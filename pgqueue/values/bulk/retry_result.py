@@ -38,15 +38,12 @@ class Retried(msgspec.Struct, frozen=True):
     out_of_turn: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether any job is ready again."""
         return bool(self.ids)
 
     def __len__(self) -> int:
-        """How many jobs are ready again."""
         return len(self.ids)
 
     def __iter__(self) -> Iterator[int]:
-        """The jobs that are ready again."""
         return iter(self.ids)
 
     @classmethod

@@ -52,19 +52,15 @@ class Condition:
         self.form = form
 
     def __and__(self, other: "Condition") -> "Condition":
-        """Both hold."""
         return Condition(["and", self.form, _condition(other)])
 
     def __or__(self, other: "Condition") -> "Condition":
-        """One of the two holds."""
         return Condition(["or", self.form, _condition(other)])
 
     def __invert__(self) -> "Condition":
-        """It does not hold."""
         return Condition(["not", self.form])
 
     def __bool__(self) -> bool:
-        """Refuse ``and``, ``or`` and ``not``, which Python does not let an object decide."""
         raise TypeError(
             "a condition has no truth value before the results are there: use &, | and ~ for and, or, not"
         )
@@ -82,35 +78,27 @@ class NodeResult:
     __hash__ = None  # type: ignore[assignment]  # == makes a condition
 
     def __init__(self, form: list[Any]) -> None:
-        """Made by :func:`result`."""
         self._form = form
 
     def __getitem__(self, key: str | int) -> "NodeResult":
-        """An item of it."""
         return NodeResult(["item", self._form, key])
 
     def __eq__(self, other: object) -> Condition:  # type: ignore[override]  # a condition, not a truth value
-        """It is equal to a JSON value."""
         return Condition(["==", self._form, other])
 
     def __ne__(self, other: object) -> Condition:  # type: ignore[override]  # a condition, not a truth value
-        """It is not equal to a JSON value."""
         return Condition(["!=", self._form, other])
 
     def __lt__(self, other: object) -> Condition:
-        """It is less than a JSON value."""
         return Condition(["<", self._form, other])
 
     def __le__(self, other: object) -> Condition:
-        """It is at most a JSON value."""
         return Condition(["<=", self._form, other])
 
     def __gt__(self, other: object) -> Condition:
-        """It is greater than a JSON value."""
         return Condition([">", self._form, other])
 
     def __ge__(self, other: object) -> Condition:
-        """It is at least a JSON value."""
         return Condition([">=", self._form, other])
 
     def is_in(self, values: list[Any]) -> Condition:

@@ -149,12 +149,11 @@ def _mermaid(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]], 
 
 
 def _line(text: str) -> str:
-    """A text in one line, with its control characters as escapes."""
     return shorten_text(
         "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text), 200
     )
 
 
 def _escape(text: str) -> str:
-    """A text between quotes in Mermaid."""
+    """Return a text as it stands between quotes in Mermaid."""
     return "".join(one if one in _PLAIN else f"#{ord(one)};" for one in shorten_text(text))

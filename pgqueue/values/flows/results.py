@@ -89,12 +89,7 @@ class Results(Mapping[str, Any]):
     __slots__ = ("_clear", "_named", "_nodes")
 
     def __init__(self, nodes: Sequence[EarlierNode], clear: Callable[[str, str, str | None], str]) -> None:
-        """Made by the worker.
-
-        Args:
-            nodes: the nodes before the job.
-            clear: decodes a stored result to JSON in clear; it is given the name of its task, the result, and ``meta``.
-        """
+        """Made by the worker. ``clear`` decodes a stored result to JSON, given the task's name, the result and ``meta``."""
         self._nodes = nodes
         self._named = {node.name: node for node in nodes if node.name is not None}
         self._clear = clear
@@ -114,11 +109,9 @@ class Results(Mapping[str, Any]):
         return self._value(self._named[name])
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
         return iter(self._named)
 
     def __len__(self) -> int:
-        """How many nodes with a name come before the job."""
         return len(self._named)
 
     @property
@@ -183,11 +176,6 @@ class Results(Mapping[str, Any]):
 
 
 def _result_of_node(node: EarlierNode) -> str | None:
-    """What the job of a node returned.
-
-    Raises:
-        ResultNotKept: it was left out, since the results of nearer nodes are large.
-    """
     if node.result is None and node.bytes:
         raise ResultNotKept(
             f"the result of node {node.name!r}, {node.bytes:,} bytes, was not read: with those of the nodes between it and "

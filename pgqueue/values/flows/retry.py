@@ -105,7 +105,6 @@ class _Graph:
             self.edges_from[edge.before].append(edge)
 
     def chosen(self, what: What) -> set[int]:
-        """The nodes that are to run again."""
         if what == "all":
             return {*self.nodes}
         unused = self.inside(node.id for node in self.nodes.values() if node.state is NodeState.SKIPPED)
@@ -125,7 +124,7 @@ class _Graph:
         return again
 
     def not_needed(self, again: Iterable[int]) -> set[int]:
-        """Those that were for the failure of a part that has succeeded, and that does not run again."""
+        """Return the nodes that were for the failure of a part that has succeeded, and that does not run again."""
         kept = {*self.nodes} - {*again}
         return {
             node
@@ -135,7 +134,7 @@ class _Graph:
         }
 
     def inside(self, groups: Iterable[int]) -> set[int]:
-        """All members of these groups, and theirs."""
+        """Return all members of these groups, at any depth."""
         found: set[int] = set()
         todo = [*groups]
         while todo:
@@ -153,7 +152,7 @@ class _Graph:
         }
 
     def is_met(self, edge: StoredEdge, again: set[int], failed: set[int]) -> bool:
-        """Whether an edge is met if these nodes run again, and these groups have failed all the same."""
+        """Whether an edge is met if these nodes run again, and these groups stay failed."""
         before = self.nodes[edge.before]
         if edge.before not in again and before.state in OPEN:
             return edge.met
@@ -164,7 +163,7 @@ class _Graph:
         return edge.rule is not EdgeRule.WAIT
 
     def waits_for(self, again: set[int], met: Mapping[tuple[int, int], bool]) -> dict[int, int]:
-        """For how many others the nodes wait that run again, or that wait and have a changed edge."""
+        """Return for how many others nodes wait: those that run again, and those that wait and have a changed edge."""
         waiting = {after for _, after in met if self.nodes[after].state is NodeState.WAITING}
         return {
             node: sum(not met.get((edge.before, edge.after), edge.met) for edge in self.edges_to[node])

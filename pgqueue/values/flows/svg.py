@@ -56,7 +56,7 @@ def svg(flow: FlowRecord) -> str:
 
 
 def _laid_out(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]]) -> _Box:
-    """A node and what is in it, placed from (0, 0) on: members of one level stand in a column."""
+    """Place a node and what is in it, from (0, 0) on: members of one level stand in a column."""
     members = children.get(node.id)
     if not members:
         return _Box(node, BOX_WIDTH, BOX_HEIGHT)
@@ -129,5 +129,5 @@ def _curve(before: _Box, after: _Box) -> str:
 
 
 def _text(text: str) -> str:
-    """A text in XML, which cannot hold control characters."""
+    # XML cannot hold control characters.
     return escape("".join(one if one.isprintable() else "\ufffd" for one in text))

@@ -85,7 +85,7 @@ def retold(why: Why, hide: Callable[[dict[str, Any]], dict[str, Any]]) -> Why:
 
 
 def _causes_and_sentence(job_id: int, facts: WhyFacts, state: JobState) -> tuple[list[Reason], str]:
-    """The causes, the first one at the front; and the sentence."""
+    """Return the causes, the first one at the front, and the sentence."""
     match state:
         case JobState.RUNNING:
             reason, sentence = running_cause(job_id, facts)

@@ -94,7 +94,6 @@ def _causes_at_workers(facts: WhyFacts) -> Iterator[Cause]:
 
 
 def _no_free_slot(facts: WhyFacts, unable: int) -> Cause:
-    """No worker that can claim jobs has a free slot."""
     jobs = _list_names([str(job) for job in facts.running or ()])
     held = f", by jobs {jobs}" if jobs else ""
     able = "worker that serves" if facts.knowing == 1 else "workers that serve"
@@ -134,7 +133,6 @@ def _not_served(facts: WhyFacts) -> str:
 
 
 def _unable(facts: WhyFacts) -> Cause:
-    """No worker that knows the task claims jobs: their event loops are blocked, or they do not look for jobs."""
     serve = f"{_many(facts.knowing, 'worker')} serve{'s' if facts.knowing == 1 else ''} queue {facts.queue!r}"
     if facts.blocked is None:
         return Cause(
@@ -264,7 +262,6 @@ def running_cause(job_id: int, facts: WhyFacts) -> Cause:
 
 
 def _taken_over(facts: WhyFacts) -> str:
-    """Which worker takes over a job whose worker is gone."""
     if facts.alive:
         return "another worker takes the job over at its next sweep"
     return "no worker is alive that could take the job over: start one with `pgqueue worker`"
@@ -314,7 +311,6 @@ def _jobs(number: int | None) -> str:
 
 
 def _list_names(named: Sequence[str]) -> str:
-    """Up to five of them, and whether there are more."""
     shown = [*named[:MOST_NAMED], *(["more"] if len(named) > MOST_NAMED else [])]
     return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 

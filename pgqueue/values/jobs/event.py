@@ -50,7 +50,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     _read: Read | None = None
 
     def __repr__(self) -> str:
-        """Like ``<Event dead job=7 task='mail.send' attempt=3>``."""
         return f"<Event {self.name} job={self.job} task={self.task!r} attempt={self.attempt}>"
 
     @property

@@ -59,7 +59,6 @@ class JobOptions:
     expires_in: timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that are out of range."""
         check_one_queue("queue", self.queue)
         if self.priority is not None:
             check_number("priority", self.priority, PRIORITIES)

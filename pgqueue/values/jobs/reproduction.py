@@ -92,13 +92,12 @@ def _require_args(job: Job) -> None:
 
 
 def _hidden_in(job: Job, hidden: str | None) -> str | None:
-    """What stands for hidden values, if there are any in what is written of the job; a value nested too deeply is hidden, too."""
+    """Return what stands for hidden values, if the job's text has any; a value that is nested too deeply is hidden, too."""
     written = str((job.args, job.meta, job.errors[-1:]))
     return hidden if hidden is not None and (hidden in written or UNREADABLE in written) else None
 
 
 def _notes(hidden: str | None, *, known: bool) -> Iterator[str]:
-    """What the reader of the file has to know first, as comments."""
     if hidden is not None:
         yield f"# Values are hidden here: write them in place of {text(hidden)}."
         yield "#"
@@ -108,7 +107,6 @@ def _notes(hidden: str | None, *, known: bool) -> Iterator[str]:
 
 
 def _story(job: Job) -> Iterator[str]:
-    """What the job is and how it failed, as comments."""
     yield from _comment(f"task: {job.task}")
     yield from _comment(f"queue: {job.queue}")
     ended = "" if job.ended_at is None else f" since {job.ended_at.isoformat(' ', 'seconds')}"

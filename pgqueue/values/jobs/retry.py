@@ -40,7 +40,6 @@ class Retry:
     retry: RetryBaseT = field(default_factory=lambda: retry_if_exception_type(BaseException))
 
     def __post_init__(self) -> None:
-        """Refuse values that are not tenacity's objects."""
         for name, example in (("wait", "wait_fixed(60)"), ("stop", "stop_after_attempt(3)"),
                               ("retry", "retry_if_exception_type(OSError)")):  # fmt: skip
             value = getattr(self, name)
@@ -92,7 +91,6 @@ def as_policy(given: Retry | int | None) -> Retry:
 
 
 def _state(error: BaseException, attempt: int, age: timedelta) -> RetryCallState:
-    """The state that tenacity would have after this attempt."""
     state = RetryCallState(retry_object=Retrying(), fn=None, args=(), kwargs={})
     state.attempt_number = attempt
     state.outcome = Future(attempt)

@@ -58,7 +58,6 @@ class Unique:
     trailing: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse values that are out of range."""
         for name, value, known in (
             ("collision", self.collision, get_args(Collision)),
             ("until", self.until, get_args(Until)),
@@ -101,7 +100,6 @@ class Debounce(Unique):
         object.__setattr__(self, "most", longest)
 
     def __repr__(self) -> str:
-        """Like ``Debounce(0:00:05, most=0:01:00, by=('user_id',))``."""
         return f"Debounce({self.delay}, most={self.most}, by={self.by!r})"
 
 
@@ -136,7 +134,6 @@ class Throttle(Unique):
         object.__setattr__(self, "trailing", trailing)
 
     def __repr__(self) -> str:
-        """Like ``Throttle(0:01:00, trailing=False, by=('user_id',))``."""
         return f"Throttle({self.period}, trailing={self.trailing}, by={self.by!r})"
 
 

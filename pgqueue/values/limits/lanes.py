@@ -61,7 +61,6 @@ class LaneShares:
     """
 
     def __init__(self) -> None:
-        """Start with no claim."""
         self._passes: dict[str, float] = {}
         self._out: set[str] = set()
         self._first = 0
@@ -88,7 +87,7 @@ class LaneShares:
         self._passes = {share: passed - lowest for share, passed in self._passes.items()}
 
     def _are_even(self, lanes: Sequence[Lane], claimed: Mapping[int, int]) -> bool:
-        """Whether each share was given the same, as it mostly is where there are many: no pass then changes."""
+        """Whether each share was given the same, as is mostly so where there are many: then no pass changes."""
         return (
             not self._out
             and len(claimed) == len(lanes) == len(self._passes)
@@ -98,15 +97,15 @@ class LaneShares:
 
 
 def _begin_passes(lanes: Sequence[Lane], passes: Mapping[str, float]) -> dict[str, float]:
-    """The pass of each share of these lanes; a new one begins with the lowest, which is 0."""
     get = passes.get
+    # A new share begins with the lowest pass, which is 0.
     return {lane.share: get(lane.share, 0.0) for lane in lanes}
 
 
 def _give_lanes(
     lanes: Sequence[Lane], free: Mapping[str, int], room: int, first: int, passes: Mapping[str, float]
 ) -> tuple[dict[int, int], set[str]]:
-    """What each lane is given, and the shares that could take no more."""
+    """Return what each lane is given, and the shares that could take no more."""
     count = len(lanes)
     order = [*range(first % count, count), *range(first % count)] if count else []
     if len(passes) == count and len({lane.weight for lane in lanes}) < 2 and len({*passes.values()}) < 2:  # noqa: PLR2004
@@ -191,7 +190,7 @@ def _can_take(lane: Lane, given: int, left: Mapping[str, int]) -> bool:
 def _next(
     places: deque[int], lanes: Sequence[Lane], left: Mapping[str, int], given: Mapping[int, int]
 ) -> int | None:
-    """The lane of a share whose turn it is; lanes that can take no more are dropped. None: no lane of it can."""
+    """Return the next lane of a share, and drop lanes that can take no more; None: no lane of it can."""
     while places:
         place = places.popleft()
         if _can_take(lanes[place], given.get(place, 0), left):

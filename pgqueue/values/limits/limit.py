@@ -145,7 +145,6 @@ class Limit:
     ordered: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse values that are out of range."""
         check_number("Limit: most", self.most, MOST)
         _check_key(self)
         one_of("Limit: when_full", self.when_full, get_args(WhenFull), listed=repr)
@@ -194,7 +193,6 @@ class Rate:
     cost: int | str = 1
 
     def __post_init__(self) -> None:
-        """Refuse values that are out of range."""
         if (self.rate is None) == (self.every is None):
             raise InvalidOption(
                 f"Rate(rate={self.rate!r}, every={self.every!r}): give one of the two, "
@@ -261,7 +259,7 @@ class Rate:
 
 
 def _read(rate: str) -> tuple[int, int]:
-    """The number and the seconds of a rate."""
+    """Return the number and the seconds of a rate."""
     found = _RATE.fullmatch(rate.replace(" ", ""))
     if found is None:
         raise _no_rate(rate)

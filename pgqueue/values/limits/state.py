@@ -86,7 +86,7 @@ class LimitState:
     has_rates: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look once whether any limit is a rate: most are not, and a start then has no instant to look for."""
+        # Looked up once: most limits are no rates, and a start then has no instant to look for.
         self.has_rates = any(one.every is not None for one in self.said.values())
 
     def count(self, key: str, running: int) -> None:

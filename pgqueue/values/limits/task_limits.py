@@ -51,7 +51,6 @@ class TaskLimits:
     _by: tuple[tuple[str, tuple[str, ...]], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Note what a key is made of, and what each enqueue asks."""
         limits = (one for one in self.limits.values() if isinstance(one, Limit) and one.when_full != "wait")
         object.__setattr__(self, "when_full", next(((one.when_full, one.most) for one in limits), None))
         keys = [(name, as_arguments("by", limit.by)) for name, limit in self.limits.items()]
@@ -240,7 +239,6 @@ def _as_limits(limit: object) -> list[Limit | Rate]:
 
 
 def _name(limit: Limit | Rate, task: str) -> str:
-    """The name of a limit: its own, or that of its task and its arguments. Names have no colon, and arguments no hyphen."""
     if limit.name is not None:
         return f"name:{limit.name}"
     parts = [
@@ -249,6 +247,7 @@ def _name(limit: Limit | Rate, task: str) -> str:
         *([",".join(limit.by)] if limit.by else []),
         *([f"per-{limit.kind}"] if limit.kind else []),
     ]
+    # Names have no colon, and arguments no hyphen.
     return ":".join(parts)
 
 

@@ -129,7 +129,6 @@ def _may_be_naive(kind: object, seen: set[int]) -> bool:
 
 
 def _parts(kind: object) -> list[object]:
-    """The types and fields that a type is made of."""
     if not isinstance(kind, types.Type | types.Field):
         return []
     found: list[object] = []
@@ -147,7 +146,7 @@ def _equal(value: object, other: object) -> bool:
 
 
 def _difference(path: str, value: Any, other: Any) -> tuple[str, object, object] | None:  # noqa: ANN401 - any value
-    """The first part in which two values differ, and its path; None: all parts are as annotated."""
+    """Return the first part in which two values differ, with its path; None: all parts are as annotated."""
     if _equal(value, other) or isinstance(value, msgspec.Raw):  # Raw is JSON that the user encoded
         return None
     if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():

@@ -283,7 +283,6 @@ _said = msgspec.json.Decoder(_ErrorText)
 
 
 def _encode(codec: Codec, data: bytes, part: JobPart) -> bytes:
-    """What is stored of arguments, a result or a note."""
     stored = _encode_part(codec, data, part)
     if isinstance(stored, str):
         return msgspec.json.encode(_Envelope(stored))
@@ -293,7 +292,6 @@ def _encode(codec: Codec, data: bytes, part: JobPart) -> bytes:
 
 
 def _encode_part(codec: Codec, data: bytes, part: JobPart) -> str | bytes:
-    """What the codec returns, checked to be storable."""
     try:
         stored = codec.encode(data, part)
         if isinstance(stored, str):
@@ -332,7 +330,6 @@ def _encoded_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptE
 
 
 def _decode(codec: Codec, stored: str, part: JobPart) -> str:
-    """The JSON of arguments, a result or a note that may be in an envelope."""
     if ENVELOPE not in stored:
         return stored
     try:

@@ -104,7 +104,7 @@ def _within(value: object) -> list[Any]:
 
 
 def _columns(source: str) -> int:
-    """How wide a line is shown, as ruff counts it."""
+    """Return how wide a line is shown, as ruff counts it."""
     if source.isascii():
         return len(source)
     return sum(2 if east_asian_width(one) in "WF" else not combining(one) for one in source)

@@ -50,7 +50,6 @@ def refuse_models(task: str, annotations: Mapping[str, Any]) -> None:
 
 
 def _classes(annotation: Any) -> Iterator[type]:  # noqa: ANN401 - any annotation
-    """The classes in an annotation, at any depth."""
     if inspect.isclass(annotation):
         yield annotation
     for part in get_args(annotation):

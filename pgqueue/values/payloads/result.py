@@ -23,11 +23,6 @@ class ReturnType:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Read nothing yet.
-
-        Args:
-            function: of a task or of a step.
-        """
         self.function = function
 
     @cached_property
@@ -120,7 +115,7 @@ def returned_by(function: Callable[..., Any], last: ReturnType | None = None) ->
 
 
 def _function_returning(kind: type) -> Callable[[], Any]:
-    """A function whose annotation says that it returns this type."""
+    """Return a function whose annotation says that it returns this type."""
 
     def made() -> None: ...
 

@@ -47,12 +47,7 @@ class Signature:
     """
 
     def __init__(self, function: Callable[..., Any], injected: type, *, task: str | None = None) -> None:
-        """Read a function's signature.
-
-        Args:
-            function: the task's function.
-            injected: a parameter annotated with this type is filled in by the worker and is not payload.
-            task: the task's name, for messages; by default the function's.
+        """A parameter of the type ``injected`` is filled in by the worker, and is no payload.
 
         Raises:
             ConfigurationError: an annotation cannot be resolved, is of a type msgspec cannot read, or is a model.
@@ -172,21 +167,19 @@ class Signature:
         return self._struct(**self._signature.bind(*args, **kwargs).arguments)
 
     def _misfit(self, kwargs: Mapping[str, Any], error: TypeError) -> PayloadNotEncodable:
-        """The error for arguments that do not fit the parameters; it shows the signature."""
         known = {parameter.name for parameter in self._payload}
         hints = [hint for name in kwargs if name not in known and (hint := option_hint(name))]
         more = f"; options go to .using(...): {hints[0]}" if hints else ""
         return PayloadNotEncodable(f"{self._name}: {error}; it takes ({self._shown}){more}")
 
     def _takes(self, error: BaseException) -> str:
-        """The signature, where the keys of stored arguments are not the names of the parameters; else empty."""
+        """Return the signature, where the keys of stored arguments are not the names of the parameters; else empty."""
         said = str(error)
         is_inside = " - at `" in said
         return f"; it takes ({self._shown})" if said.startswith(_FIELDS_MISFIT) and not is_inside else ""
 
     @property
     def _shown(self) -> str:
-        """The parameters as Python writes them, without the injected one."""
         return ", ".join(map(str, self._payload))
 
     def _spread(self, payload: msgspec.Struct, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -305,7 +298,7 @@ def _field(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - defstruct tak
 
 
 def _encode_other(value: object) -> object:
-    """Encode what msgspec does not know: pydantic models, recognised without importing pydantic."""
+    # This finds pydantic models without importing pydantic.
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(
@@ -315,7 +308,7 @@ def _encode_other(value: object) -> object:
 
 
 def _decode_other(kind: type, value: object) -> object:
-    """Decode what msgspec does not know: pydantic models, and values that need no decoding."""
+    # This finds pydantic models without importing pydantic.
     validate = getattr(kind, "model_validate", None)
     if validate is not None:
         return validate(value)
@@ -337,7 +330,7 @@ def types_within(root: inspect_types.Type) -> list[inspect_types.Type]:
 
 
 def _plain(error: BaseException) -> str:
-    """Msgspec's message with parameter names: its ``$.order_id`` is the parameter ``order_id``."""
     if isinstance(error, UnicodeEncodeError):
         return "a string holds half of a surrogate pair, which UTF-8 cannot hold"
+    # msgspec's $.order_id is the parameter order_id.
     return str(error).replace("`$.", "`") or type(error).__name__

@@ -86,7 +86,7 @@ def storable_json(data: bytes) -> bytes:
 
 
 def _is_too_deep(data: bytes) -> bool:
-    """Remove the innermost level DEEPEST times; returns whether a level is left."""
+    """Remove the innermost level DEEPEST times; return whether a level is left."""
     brackets = _STRING.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
     for _ in range(DEEPEST):
         if not brackets:

@@ -35,12 +35,7 @@ class QueueDefaults:
     """What holds for the jobs of each queue, as one statement has read it."""
 
     def __init__(self, of_queue: Mapping[str, JobDefaults], *, refuses: bool = True) -> None:
-        """Take what was read.
-
-        Args:
-            of_queue: for those queues that have settings.
-            refuses: whether jobs of drained queues are refused.
-        """
+        """``refuses``: jobs of drained queues are refused."""
         self._of_queue = of_queue
         self._refuses = refuses
 
@@ -50,7 +45,6 @@ class QueueDefaults:
         return frozenset(name for name, one in self._of_queue.items() if one.bounded and self._refuses)
 
     def __bool__(self) -> bool:
-        """Whether any queue says anything."""
         return bool(self._of_queue)
 
     def of(self, job: NewJob) -> tuple[int, int]:
@@ -72,11 +66,6 @@ class QueueCache:
     """What a process remembers of queues that are not drained."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with nothing.
-
-        Args:
-            clock: seconds, from any beginning.
-        """
         self.clock = clock
         self._queues: dict[str, tuple[float, int | None, int | None]] = {}
         self._rooms: dict[str, tuple[float, int | None]] = {}

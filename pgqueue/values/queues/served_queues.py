@@ -170,7 +170,6 @@ def _weight(name: str, weight: int) -> int:
 
 
 def _among(weights: Mapping[str, int], excluded: tuple[str, ...], declared: list[str]) -> dict[str, int]:
-    """The declared queues for which the entries stand."""
     for entry in [*weights, *excluded]:
         if not any(stands_for(entry, name) for name in declared):
             raise UnknownQueue(

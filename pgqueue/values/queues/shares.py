@@ -22,12 +22,7 @@ class Shares:
     """Claims of queues with weights."""
 
     def __init__(self, weight: Callable[[str], int], first: Callable[[int], float] = lambda _: 0.0) -> None:
-        """Begin with no claim.
-
-        Args:
-            weight: of a queue.
-            first: the pass with which a queue of this weight begins.
-        """
+        """``weight`` returns that of a queue; ``first`` returns the pass with which a queue of this weight begins."""
         self._weight = weight
         self._first = first
         self._passes: dict[str, float] = {}
@@ -104,11 +99,6 @@ class StrictOrder:
     """A queue gives only what those before it leave."""
 
     def __init__(self, place: Callable[[str], tuple[int, str]]) -> None:
-        """Take the order.
-
-        Args:
-            place: of a queue.
-        """
         self._place = place
 
     def quotas(self, queues: Sequence[str], room: int) -> dict[str, int]:

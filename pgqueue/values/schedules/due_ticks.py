@@ -160,7 +160,6 @@ def look(
 def _in_turn(
     overlap: Overlap, fire: Sequence[datetime], *, runs_now: bool, waiting: Sequence[datetime]
 ) -> list[tuple[datetime, str]]:
-    """What becomes of the ticks of a schedule, and of those that wait."""
     if overlap == "allow":
         return [(at, FIRED) for at in fire]
     if overlap == "skip":

@@ -128,7 +128,6 @@ class Every:
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        """Refuse an interval that is too short or too long."""
         if not SHORTEST_INTERVAL <= self.interval <= LONGEST_INTERVAL:
             raise InvalidOption(
                 f"every={self.interval}: use seconds or a timedelta from 1 second to 10 years"
@@ -163,7 +162,6 @@ class Cron:
     repeat: Repeat | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no expression, and decide what is left open."""
         fields = _fields(self.expression)
         find_zone(self.zone)
         elapsed = any(field.startswith("*") for field in fields[-5:-3])
@@ -201,14 +199,13 @@ class Cron:
             cursor = segment.start
 
     def _choose(self, what: str, choices: tuple[str, ...], default: str) -> None:
-        """Set an option that was left open to its default, and check one that was given."""
         given = getattr(self, what)
         object.__setattr__(
             self, what, default if given is None else one_of(what, given, choices, listed=repr)
         )
 
     def _within(self, segment: Segment, walls: Iterator[datetime]) -> Generator[Tick, None, datetime | None]:
-        """The ticks of matching wall times, as long as they are in the segment; returns the first that is not."""
+        """Yield the ticks of matching wall times, as long as they are in the segment; return the first wall time that is not."""
         first, end = segment.wall(segment.start), segment.wall(segment.end)
         for wall in walls:
             if not first <= wall < end:
@@ -237,7 +234,7 @@ class Cron:
         return Tick(segment.start, wall, ClockChange.SHIFTED if self.gap == "shift" else ClockChange.SKIPPED)
 
     def _walls(self, wall: datetime, *, reverse: bool = False) -> Iterator[datetime]:
-        """The matching wall times after one, or before one; none in fifty years ends it."""
+        """Yield the matching wall times after one, or before one; the iterator ends where there is none in fifty years."""
         from cronsim import CronSim  # noqa: PLC0415 - for the apps that have schedules
 
         return CronSim(" ".join(_fields(self.expression)), wall, reverse)
@@ -250,11 +247,6 @@ def _plain(at: datetime, zone: str) -> Tick:
 
 @lru_cache(maxsize=4096)
 def _fields(expression: str) -> tuple[str, ...]:
-    """The fields of an expression that parses and has a tick.
-
-    Raises:
-        InvalidOption: it does not, or it has none.
-    """
     from cronsim import CronSim, CronSimError  # noqa: PLC0415 - for the apps that have schedules
 
     if not isinstance(expression, str) or not 1 <= len(expression) <= LONGEST_EXPRESSION:

@@ -77,7 +77,6 @@ class Timing:
     overlap: Overlap = "allow"
 
     def __post_init__(self) -> None:
-        """Refuse values that are out of range."""
         if sum(one is not None for one in (self.cron, self.every, self.at)) != 1:
             options = (("cron", self.cron), ("every", self.every), ("at", self.at))
             given = ", ".join(f"{name}={value!r}" for name, value in options if value is not None)
@@ -93,7 +92,6 @@ class Timing:
         _ = self.rule
 
     def __str__(self) -> str:
-        """When the ticks are, in words."""
         if self.cron is not None:
             return f"{self.cron} {self.timezone}"
         return f"every {self.every}" if self.every is not None else f"once at {self.at}"
@@ -185,7 +183,6 @@ class NewSchedule:
     module: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a name that is not valid, and what a job of a schedule cannot have."""
         check_schedule_name(self.name)
         if self.job.run_at is not None or self.job.delay is not None:
             raise InvalidOption(

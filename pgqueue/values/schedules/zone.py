@@ -72,7 +72,7 @@ def segment_at(zone: str, instant: datetime) -> Segment:
 
 @lru_cache(maxsize=4096)
 def _changes(zone: str, year: int) -> tuple[datetime, ...]:
-    """The first instants of new offsets within a year."""
+    """Return the first instants of new offsets within a year."""
     found = []
     at, end = _new_year(year) - SECOND, _new_year(year + 1) - SECOND
     offset = _offset(zone, at)

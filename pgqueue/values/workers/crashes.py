@@ -47,7 +47,6 @@ class Crashes:
     memory: int | str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
         check_number("Crashes(limit=...)", self.limit, LIMITS)
         one_of("Crashes(then=...)", self.then, THEN, listed=repr)
         _ = self.bytes

@@ -90,7 +90,6 @@ class WorkerProblem(msgspec.Struct, frozen=True):
         return self.not_looked is None
 
     def __str__(self) -> str:
-        """What is wrong with it."""
         said = [] if self.blocked is None else [f"its event loop has been blocked {self.blocked}"]
         if self.not_returned:
             said.append(

@@ -44,7 +44,6 @@ class Bounds(msgspec.Struct, frozen=True):
     maximum: int
 
     def __str__(self) -> str:
-        """Like ``20`` or ``5-50``."""
         return f"{self.minimum}" if self.fixed else f"{self.minimum}-{self.maximum}"
 
     @property

@@ -126,7 +126,6 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         return "draining" if self.draining else "alive"
 
     def __str__(self) -> str:
-        """Like ``web-1:4711 (0f3ac2d1)``."""
         return f"{self.name} ({str(self.id)[:SHOWN]})"
 
 

@@ -116,7 +116,7 @@ def _main() -> click.Command:
 
 
 def _verb(words: Sequence[str]) -> str | None:
-    """The verb among the words; None: they cannot be parsed, and the command itself will raise the error."""
+    """Return the verb among the words; None: they cannot be parsed, and the command itself will raise the error."""
     main = _main()
     try:
         with click.Context(main) as context:
