@@ -20,6 +20,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from looking import wait_until
+from psycopg.conninfo import make_conninfo
 from tenacity import wait_none
 
 from pgqueue import Context, Dead, PgQueue, Retry
@@ -35,6 +37,12 @@ FORMER = sorted(folder.name for folder in (HERE / "former").glob("[0-9]*"))
 AHEAD = 40
 """How many jobs may wait before a program enqueues no more."""
 TURNS = 20
+"""Attempts after which a program has ended jobs in every way."""
+PATIENCE = "-c statement_timeout=10s"
+"""A statement that waits for longer fails, and so does the test."""
+ENDED = """
+select count(*) from (select id from pgqueue.job_history union all select id from pgqueue.dead_jobs) as ended where id = any(%(ids)s)
+"""
 
 SCRIPT = """
 from pgqueue.store.schema.schema import run_revision
@@ -125,23 +133,26 @@ class Program:
     def __init__(self, dsn: str, release: str) -> None:
         """Begin with nothing done."""
         self.enqueued: set[int] = set()
-        self.runs = 0
+        self.ran: list[int] = []
         self._dsn = dsn
         self._told = threading.Condition()
         self._enough, self._failed = threading.Event(), False
-        self._queue = PgQueue(f"{dsn}&options=-c%20statement_timeout%3D10s")
+        self._queue = PgQueue(make_conninfo(dsn, options=PATIENCE))
         self._queue.database.catalogue = OfRelease(release)
         self._queue.task(name="bill", retry=Retry(wait=wait_none()))(self._bill)
         self._worker = Worker(self._queue, concurrency=4, poll=timedelta(seconds=0.2))
 
     def goes_on(self, runs: int = TURNS) -> None:
-        """Return when its worker has begun some more attempts, and it has enqueued some more jobs."""
+        """Return when its worker has begun some more attempts, it has enqueued some more jobs, and the end of one of those is recorded."""
         with self._told:
-            goal, added = self.runs + runs, len(self.enqueued) + 1
+            first, added = len(self.ran), len(self.enqueued) + 1
             assert self._told.wait_for(
-                lambda: self._failed or (self.runs >= goal and len(self.enqueued) >= added), timeout=60
+                lambda: self._failed or (len(self.ran) >= first + runs and len(self.enqueued) >= added),
+                timeout=60,
             )
         assert not self._failed
+        with psycopg.connect(self._dsn, autocommit=True, options=PATIENCE) as own:
+            wait_until(lambda: own.execute(ENDED, {"ids": self.ran[first:]}).fetchall() != [(0,)])
 
     def enough(self) -> None:
         """Enqueue no more."""
@@ -149,7 +160,7 @@ class Program:
 
     def _bill(self, ctx: Context, end: str = "succeed") -> None:
         with self._told:
-            self.runs += 1
+            self.ran.append(ctx.job.id)
             self._told.notify_all()
         if end == "die":
             raise Dead("no")
