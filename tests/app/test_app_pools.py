@@ -5,6 +5,8 @@ import os
 import re
 import select
 import signal
+import subprocess
+import sys
 import threading
 import warnings
 from contextlib import ExitStack, suppress
@@ -452,3 +454,18 @@ async def test_a_framework_says_in_its_own_words_what_to_do(
         await Framework(empty_dsn).arun(control.counts())
     with psycopg.connect(empty_dsn) as own, pytest.raises(SchemaMissing, match=message):
         Framework(empty_dsn).run(control.counts(), own)
+
+
+def test_a_program_that_enqueues_and_ends_without_closing_says_nothing(dsn: str) -> None:
+    """Since Python 3.13, its pool would wait 20 s for its threads, and log that they cannot be stopped."""
+    program = (
+        "import sys; from pgqueue import PgQueue\n"
+        "queue = PgQueue(sys.argv[1])\n"
+        "@queue.task(name='work')\n"
+        "def work(): ...\n"
+        "work.enqueue()\n"
+    )
+    ran = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", program, dsn], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

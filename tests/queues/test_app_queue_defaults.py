@@ -174,15 +174,15 @@ async def test_a_queues_timeout_ends_attempts_whose_task_names_none(queue: PgQue
         await asyncio.sleep(3600)
 
     async with running(queue, sweep=3600) as worker:
-        timeouts = worker.parts.runners._executor.timeouts  # noqa: SLF001 - when it is known, to begin then
+        executor = worker.parts.executor  # its timeouts say when a poll has read the queue's
         queue.control.set("mail", timeout=0.05)
-        await until(lambda: timeouts == {"mail": timedelta(seconds=0.05)})
+        await until(lambda: executor.timeouts == {"mail": timedelta(seconds=0.05)})
         job = wait.enqueue()
         (record,) = await ended(queue, job)
         assert record.state is JobState.DEAD
         assert record.errors[-1].type.endswith("TimedOut")
         queue.control.set("mail", unset=["timeout"])
-        await until(lambda: not timeouts)
+        await until(lambda: not executor.timeouts)
 
 
 async def test_a_queue_that_keeps_no_history_keeps_no_job_that_succeeded(

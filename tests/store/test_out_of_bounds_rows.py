@@ -22,7 +22,8 @@ from pgqueue.values.payloads.readable import UNREADABLE
 if TYPE_CHECKING:
     from pgqueue.store.plan import Plan
 
-LEVELS = '{"a":' + "[" * 3000 + "]" * 3000 + "}"
+DEPTH = 11_000  # of arrays in arrays: PostgreSQL stores them, and no Python reads them
+LEVELS = f'{{"a":{"[" * DEPTH}{"]" * DEPTH}}}'
 DIGITS = '{"n": ' + "7" * 5000 + "}"
 JOBS: list[tuple[str, str, str]] = [
     ("default", "infinity", "{}"),

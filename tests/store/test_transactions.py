@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
 from store.drivers import Ask, every_kind, one_database, sqlalchemy_url
 from store.samples import adding, new_job
 
@@ -158,11 +159,11 @@ class _LikePsycopg2:
 
 
 def _sqlite_session() -> Any:
-    return Session(create_engine("sqlite://"))
+    return Session(create_engine("sqlite://", poolclass=NullPool))
 
 
 def _sqlite_connection() -> Any:
-    return create_engine("sqlite://").connect()
+    return create_engine("sqlite://", poolclass=NullPool).connect()
 
 
 @pytest.mark.parametrize(
