@@ -1,25 +1,21 @@
 """The bench's place in a database: the schema ``pgqueue_bench``, and everything that is asked of the server.
 
-The schema has a comment that marks it as the bench's. A schema without this mark is never touched. Only one bench
-at a time works in a database: it holds an advisory lock for as long as it lasts. Nothing else in the database
-is changed, and no setting of the server.
+Nothing else in the database is changed, and no setting of the server.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgqueue.errors import ConfigurationError
+from pgqueue.bench.own_schema import Connection, make, own_schema
 from pgqueue.store.connections.database import Database
 
-Connection: TypeAlias = psycopg.Connection[Any]
-
 SCHEMA = "pgqueue_bench"
-MARK = "made by pgqueue bench"
-APPLICATION = "pgqueue bench"
+COMMAND = "pgqueue bench"
+"""It marks the schema, and is the application's name on the bench's connections."""
 SETTINGS = (
     "server_version",
     "fsync",
@@ -31,7 +27,6 @@ SETTINGS = (
     "autovacuum",
 )
 """Settings of the server that move the figures."""
-MARKED = "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s"
 OWN_TABLES = """
 select format('%%I.%%I', schemaname, relname) from pg_stat_user_tables where schemaname = %s"""
 OTHERS = """
@@ -53,7 +48,7 @@ class BenchSchema:
 
     def fresh(self) -> None:
         """Drop the schema and make an empty one."""
-        make(self.connection)
+        make(self.connection, SCHEMA, COMMAND)
 
     def settle(self) -> None:
         """Let the server finish its work after a load, so that no measurement runs meanwhile.
@@ -76,7 +71,7 @@ class BenchSchema:
 
     def others(self) -> list[str]:
         """Who else is at work on this server, by name."""
-        return sorted(name for (name,) in self.connection.execute(OTHERS, [APPLICATION]))
+        return sorted(name for (name,) in self.connection.execute(OTHERS, [COMMAND]))
 
     def one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - any value
         """The only value of a query."""
@@ -100,65 +95,10 @@ def open_schema(dsn: str) -> Iterator[BenchSchema]:
         ConfigurationError: the schema is not the bench's, or another bench runs, or this user may not make it.
         ConnectionFailed: there is no connection to be had.
     """
-    with alone(dsn) as keeper:  # apart from the work: an interrupt may leave that connection unusable
-        make(keeper)
-        dsn = make_conninfo(dsn, application_name=APPLICATION)
+    with own_schema(Database(dsn, schema=SCHEMA), COMMAND) as keeper:
+        dsn = make_conninfo(dsn, application_name=COMMAND)
         try:
             with Database(dsn).connect() as connection:
                 yield BenchSchema(dsn, connection)
         finally:
-            keeper.execute(END_OWN_BACKENDS, [APPLICATION])
-            drop(keeper)
-
-
-@contextmanager
-def alone(dsn: str) -> Iterator[Connection]:
-    """A connection that keeps every other bench out of this database.
-
-    Raises:
-        ConfigurationError: another bench runs.
-    """
-    with Database(dsn).connect() as keeper:
-        free = keeper.execute("select pg_try_advisory_lock(hashtext(%s))", [MARK]).fetchone()
-        if free != (True,):
-            raise ConfigurationError("another `pgqueue bench` runs in this database; wait until it has ended")
-        try:
-            yield keeper
-        finally:  # the server ends a backend some time after its client has gone; the next bench may be sooner
-            if not keeper.closed:
-                keeper.execute("select pg_advisory_unlock(hashtext(%s))", [MARK])
-
-
-def make(connection: Connection) -> None:
-    """Drop the schema and make an empty, marked one.
-
-    Raises:
-        ConfigurationError: it is not the bench's, or this user may not make it.
-    """
-    try:
-        with connection.transaction():
-            drop(connection)
-            connection.execute(f"create schema {SCHEMA}")
-            connection.execute(f"comment on schema {SCHEMA} is '{MARK}'")
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise ConfigurationError(
-            f'this user may not make the schema "{SCHEMA}": {error.diag.message_primary}'
-        ) from error
-
-
-def drop(connection: Connection) -> bool:
-    """Drop the schema; False: there is none.
-
-    Raises:
-        ConfigurationError: it is not the bench's.
-    """
-    found = connection.execute(MARKED, [SCHEMA]).fetchone()
-    if found is None:
-        return False
-    if found != (MARK,):
-        raise ConfigurationError(
-            f'schema "{SCHEMA}" exists and was not made by `pgqueue bench`, so it is left alone; '
-            "rename it, or measure in another database"
-        )
-    connection.execute(f"drop schema {SCHEMA} cascade")
-    return True
+            keeper.execute(END_OWN_BACKENDS, [COMMAND])

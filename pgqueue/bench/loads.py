@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from pgqueue.bench import costs, snapshot
+from pgqueue.bench import costs
 from pgqueue.bench.bench_schema import SCHEMA
 from pgqueue.bench.figures import Figure, Pair
-from pgqueue.bench.processes import FLOOR, OURS, Contender, Process
-from pgqueue.bench.stage import BenchFailed, BenchStage, Sizes, rate
+from pgqueue.bench.stage import FLOOR, OURS, BenchFailed, BenchStage, Contender, Process, Sizes, rate
 
 Measured: TypeAlias = Mapping[str, Pair]
 """Pairs by figure."""
@@ -220,7 +219,7 @@ LOADS = {
                 Figure("D floor", "the same", "jobs/s", "floor's last"),
                 Figure("D behind", "longest wait of a job committed behind others", "s"),
             ],
-            snapshot.measure,
+            costs.under_snapshot,
         ),
         BenchLoad(
             "E",

@@ -1,28 +1,31 @@
-"""pgqueue as a contender of the bench: its verbs, as :mod:`pgqueue.bench.contract` wants them.
+"""pgqueue as a contender of the bench: its tasks, and its verbs as :mod:`pgqueue.bench.contract` wants them.
 
 Run as ``python -m pgqueue.bench.peer``. The bench starts its processes this way, and a side-by-side harness
-can, too. Everything happens in the schema ``pgqueue_bench``.
+can, too. Everything happens in the schema ``pgqueue_bench``. Who enqueues and who works register the same tasks.
 """
 
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import psycopg
 
+from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.bench import bench_schema
-from pgqueue.bench.bench_schema import SCHEMA
+from pgqueue.app.task import Task
+from pgqueue.bench.bench_schema import COMMAND, SCHEMA
 from pgqueue.bench.contract import ContenderSettings, Meter, padding, print_timing
-from pgqueue.bench.tasks import Tasks, register
+from pgqueue.bench.own_schema import make
+from pgqueue.errors import RetryLater
 from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.store.schema import schema
 from pgqueue.worker.worker import Worker
@@ -30,6 +33,25 @@ from pgqueue.worker.worker import Worker
 AT_ONCE = 100_000
 """Calls in one transaction at most: more would only take memory."""
 STREAM_EVERY = 0.1
+
+TIMEOUT = 60.0
+"""Seconds; every job has a timeout, as jobs of an app have."""
+
+
+class Tasks(NamedTuple):
+    """One of each.
+
+    Attributes:
+        noop: does nothing, and counts. It takes a number, when it was sent (epoch seconds, or 0), and a payload.
+        late: does nothing, and does not count.
+        flaky: fails at its first attempt and is put back at once; does not count.
+        hold: waits until all jobs there are room for have started.
+    """
+
+    noop: Task[..., None]
+    late: Task[..., None]
+    flaky: Task[..., None]
+    hold: Task[..., None]
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -47,7 +69,7 @@ def setup() -> None:
     """Drop the schema pgqueue_bench and make it again, with the queue in it."""
     queue = _queue(ContenderSettings.read())
     with queue.database.connect() as connection:
-        bench_schema.make(connection)
+        make(connection, SCHEMA, COMMAND)
     schema.migrate(queue.database.dsn, schema=SCHEMA)
 
 
@@ -154,6 +176,64 @@ def worker(*, latency: bool) -> None:
         _trace(settings.trace)
     run(_work(queue, settings, meter))
     meter.print_report()
+
+
+def register(queue: PgQueue, settings: ContenderSettings, meter: Meter, *, latency: bool = False) -> Tasks:
+    """Register the tasks with a queue.
+
+    Args:
+        queue: whose tasks they are.
+        settings: say whether the no-op is a plain function, and for how long it waits.
+        meter: counts.
+        latency: whether to measure how long jobs were under way.
+    """
+
+    async def late() -> None:
+        meter.touch()
+
+    async def flaky(ctx: Context) -> None:
+        meter.touch()
+        if ctx.attempt == 1:
+            raise RetryLater(timedelta(0))
+
+    return Tasks(
+        queue.task(name="noop", timeout=TIMEOUT)(_noop(settings, meter, latency=latency)),
+        queue.task(name="late", timeout=TIMEOUT)(late),
+        queue.task(name="flaky", timeout=TIMEOUT)(flaky),
+        queue.task(name="hold", timeout=TIMEOUT)(_hold(settings, meter)),
+    )
+
+
+def _noop(settings: ContenderSettings, meter: Meter, *, latency: bool) -> Any:  # noqa: ANN401 - a function of either colour
+    one_at_a_time = threading.Lock()
+
+    def sync_noop(number: int, sent: float, pad: str = "") -> None:  # noqa: ARG001 - payload
+        with one_at_a_time:
+            meter.hit(sent if latency else 0.0)
+
+    async def noop(number: int, sent: float, pad: str = "") -> None:  # noqa: ARG001 - payload
+        meter.hit(sent if latency else 0.0)
+
+    async def waiting_noop(number: int, sent: float, pad: str = "") -> None:  # noqa: ARG001 - payload
+        meter.hit(sent if latency else 0.0)
+        await asyncio.sleep(settings.wait)
+
+    if settings.sync:
+        return sync_noop
+    return waiting_noop if settings.wait else noop
+
+
+def _hold(settings: ContenderSettings, meter: Meter) -> Any:  # noqa: ANN401 - a coroutine function or a plain one
+    all_in = asyncio.Event()
+
+    async def hold() -> None:
+        meter.hit(0.0)
+        if meter.count == settings.concurrency:
+            meter.print_report()
+            all_in.set()
+        await all_in.wait()
+
+    return hold
 
 
 def _connected(settings: ContenderSettings) -> PgQueue:

@@ -1,6 +1,10 @@
-"""How results are shown: a table for people, JSON for programs, and both beside an earlier result."""
+"""The rounds, and their report: a table for people, JSON for programs, and both beside an earlier result."""
 
-from collections.abc import Mapping, Sequence
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -8,7 +12,70 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from pgqueue.bench.figures import BenchReport, FigureChange, FigureResult, changes
+from pgqueue.bench import figures
+from pgqueue.bench.figures import FORMAT, BenchReport, Figure, FigureChange, FigureResult, Pair, changes
+from pgqueue.bench.loads import BenchLoad
+from pgqueue.bench.stage import BenchStage, Sizes
+from pgqueue.values.version import __version__
+
+
+def measured(
+    stage: BenchStage,
+    chosen: Sequence[BenchLoad],
+    sizes: Sizes,
+    rounds: int,
+    *,
+    tell: Callable[[str], object],
+    step: Callable[[], object],
+    warn: Callable[[list[str]], str | None],
+) -> BenchReport:
+    """Measure every load, once a round.
+
+    Args:
+        stage: with no other bench in its database.
+        chosen: the loads.
+        sizes: how much is measured.
+        rounds: how often.
+        tell: is told what is measured now.
+        step: is called after each load of a round.
+        warn: is told at each round which other programs are at work on the server; what it returns stands in the report.
+
+    Raises:
+        BenchFailed: a measurement says nothing.
+    """
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    warnings: list[str] = []
+    found: list[dict[str, Pair]] = []
+    for number in range(rounds):
+        if not warnings and (warning := warn(stage.place.others())):
+            warnings.append(warning)
+        this_round: dict[str, Pair] = {}
+        for load in chosen:
+            tell(f"round {number + 1} of {rounds}: {load.name}")
+            this_round |= load.measure(stage, sizes, this_round)
+            step()
+        found.append(this_round)
+    described = [figure for load in chosen for figure in load.described(sizes)]
+    return BenchReport(
+        FORMAT,
+        date,
+        __version__,
+        platform.python_version(),
+        os.cpu_count() or 1,
+        stage.place.settings(),
+        asdict(sizes),
+        rounds,
+        warnings,
+        list(_results(described, found)),
+    )
+
+
+def _results(described: Sequence[Figure], found: Sequence[dict[str, Pair]]) -> Iterator[FigureResult]:
+    for figure in described:
+        pairs = [one[figure.name] for one in found if figure.name in one]
+        if pairs:
+            yield figures.result(figure, pairs)
+
 
 WIDTH_OF_PIPES = 200
 

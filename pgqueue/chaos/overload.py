@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import msgspec
 
 from pgqueue.chaos import tasks
-from pgqueue.chaos.fleet import FleetProcess
 from pgqueue.chaos.load import OrderLoad
-from pgqueue.chaos.stage import ChaosStage
+from pgqueue.chaos.stage import ChaosStage, FleetProcess
 from pgqueue.worker.memory import resident_memory
 
 JOB_SECONDS = 0.05

@@ -1,7 +1,7 @@
 """The app that is put under faults, written like a user's: one task for each kind of work.
 
 Workers load it with ``--app pgqueue.chaos.tasks:queue``. Each attempt writes to the log when it starts and when it stops;
-:mod:`pgqueue.chaos.history_writer` adds what the queue says of it.
+:mod:`pgqueue.chaos.log` adds what the queue says of it.
 """
 
 import asyncio
@@ -20,9 +20,8 @@ from tenacity import wait_fixed, wait_none
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.chaos.history.events import Started, Stopped
-from pgqueue.chaos.history_writer import observer
 from pgqueue.chaos.kinds import LIMIT, MOST_AT_ONCE, STEPS, TICK, name_of, step_of
-from pgqueue.chaos.log import FOLDER, WORKER, HistoryLog, log_of_process
+from pgqueue.chaos.log import FOLDER, WORKER, HistoryLog, log_of_process, observer
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.limits.limit import Limit
 

@@ -10,16 +10,13 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from pgqueue.bench import bench_schema, report
-from pgqueue.bench.bench_schema import SCHEMA
+from pgqueue.bench import own_schema, report
+from pgqueue.bench.bench_schema import COMMAND, SCHEMA, open_schema
 from pgqueue.bench.figures import FORMAT, BenchReport
 from pgqueue.bench.loads import LOADS, BenchLoad
-from pgqueue.bench.processes import BenchProcesses
-from pgqueue.bench.run import measured
-from pgqueue.bench.stage import FULL, SMALL, BenchStage
+from pgqueue.bench.stage import FULL, SMALL, BenchProcesses, BenchStage
 from pgqueue.cli.app import CommandOptions
-from pgqueue.cli.bars import bar
-from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.output import bar, json_option, print_json
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.cli.values import names
 from pgqueue.cli.verbs import LazyGroup, Verb
@@ -50,8 +47,8 @@ def bench() -> None:
 @click.pass_obj
 def clean(settings: CommandOptions, /) -> None:
     """Drop the bench's schema, if an earlier bench could not."""
-    with bench_schema.alone(_database(settings).dsn) as connection:
-        dropped = bench_schema.drop(connection)
+    with own_schema.alone(_database(settings), COMMAND) as connection:
+        dropped = own_schema.drop(connection, SCHEMA, COMMAND)
     click.echo(f'schema "{SCHEMA}" is dropped' if dropped else f'there is no schema "{SCHEMA}"')
 
 
@@ -143,7 +140,9 @@ def run(
         open_stage(settings, concurrency=sizes.concurrency, floor=not no_floor) as stage,
         bar(rounds * len(chosen)) as progress,
     ):
-        found = measured(stage, chosen, sizes, rounds, progress=progress, warn=warn_of_others)
+        found = report.measured(
+            stage, chosen, sizes, rounds, tell=progress.tell, step=progress.step, warn=warn_of_others
+        )
     if as_json:
         print_json(report.as_json(found, compare))
     else:
@@ -180,7 +179,7 @@ def open_stage(
     try:
         with (
             end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP),
-            bench_schema.open_schema(dsn) as opened,
+            open_schema(dsn) as opened,
             BenchProcesses(opened.dsn) as crew,
         ):
             yield BenchStage(opened, crew, concurrency=concurrency, floor=floor)

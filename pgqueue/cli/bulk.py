@@ -12,10 +12,8 @@ import msgspec
 
 from pgqueue.app.bulk import OnProgress
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import REMEDIES
-from pgqueue.cli.known import look_up
-from pgqueue.cli.output import json_option, print_json, print_table, spelled_out
-from pgqueue.cli.values import LENGTH, instant, json_object
+from pgqueue.cli.output import REMEDIES, json_option, print_json, print_table, spelled_out
+from pgqueue.cli.values import LENGTH, instant, json_object, look_up
 from pgqueue.store.jobs import control
 from pgqueue.values.bulk.filter import LIVE
 from pgqueue.values.bulk.operation import BulkResult, Preview, SkipReason

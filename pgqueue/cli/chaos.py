@@ -10,15 +10,23 @@ from contextlib import contextmanager
 
 import click
 
-from pgqueue.chaos import report
+from pgqueue.bench.own_schema import own_schema
 from pgqueue.chaos.faults import FAULTS, Fault, choose_faults, missing_tools
-from pgqueue.chaos.run import ChaosPlan, RunOutcome, run
+from pgqueue.chaos.run import (
+    MOST_SHOWN,
+    ChaosPlan,
+    RunOutcome,
+    complaints,
+    outcome_fields,
+    rows,
+    run,
+    verdict,
+)
 from pgqueue.chaos.stage import ChaosStage
 from pgqueue.chaos.staging import staged
 from pgqueue.chaos.tasks import SCHEMA
 from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.output import json_option, print_json, print_table
-from pgqueue.cli.own_schema import own_schema
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
@@ -117,7 +125,7 @@ def chaos(
     ):
         outcome = run(stage, plan, _tell)
     _show(outcome, seed, left_out, as_json=as_json)
-    if report.complaints(outcome):
+    if complaints(outcome):
         ctx.exit(1)
 
 
@@ -146,7 +154,7 @@ def _tell(words: str) -> None:
 
 
 def _list(absent: Mapping[str, str]) -> None:
-    rows = [
+    shown = [
         (
             fault.name,
             fault.does,
@@ -154,26 +162,24 @@ def _list(absent: Mapping[str, str]) -> None:
         )
         for fault in FAULTS.values()
     ]
-    print_table(("FAULT", "WHAT HAPPENS", ""), rows, empty="")
+    print_table(("FAULT", "WHAT HAPPENS", ""), shown, empty="")
 
 
 def _show(outcome: RunOutcome, seed: int, left_out: dict[str, str], *, as_json: bool) -> None:
-    complaints = report.complaints(outcome)
+    broken = complaints(outcome)
     if as_json:
-        print_json(report.as_json(outcome, seed=seed, left_out=left_out))
+        print_json(outcome_fields(outcome, seed=seed, left_out=left_out))
     else:
         if outcome.overload:
             click.echo(outcome.overload.told())
         else:
-            print_table(
-                ("FAULT", "TIMES", "MEDIAN S", "LONGEST S"), report.rows(outcome), empty="no fault happened"
-            )
+            print_table(("FAULT", "TIMES", "MEDIAN S", "LONGEST S"), rows(outcome), empty="no fault happened")
         if outcome.judged.not_judged:
             click.echo(
                 f"{outcome.judged.lost_by_setting:,} jobs were lost with a primary whose replica did not have them: that is "
                 f"what asynchronous replication means; {outcome.judged.not_judged:,} jobs of that time are not judged"
             )
-        for complaint in complaints[: report.MOST_SHOWN]:
+        for complaint in broken[:MOST_SHOWN]:
             click.echo(f"BROKEN {complaint}")
         click.echo(f"seed {seed}")
-    click.echo(report.verdict(outcome), err=as_json)
+    click.echo(verdict(outcome), err=as_json)

@@ -5,11 +5,9 @@ from typing import Any
 import click
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import report, retry_answers
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bulk import criteria, describe_selection, operate, refuse_both, selection_options
-from pgqueue.cli.output import zone
-from pgqueue.cli.pages import attempts, last_error, page_options, print_page
+from pgqueue.cli.output import attempts, last_error, page_options, print_page, report, retry_answers, zone
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.jobs import control

@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from pgqueue.cli.app import CommandOptions
-from pgqueue.cli.known import look_up
-from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant, json_object
+from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant, json_object, look_up
 from pgqueue.values.jobs.job import Outcome
 
 WORDS = {

@@ -1,24 +1,43 @@
-"""``pgqueue jobs``: list and show jobs, run scheduled ones now; cancel, purge, move and reprioritise one or many."""
+"""``pgqueue jobs`` and ``pgqueue why``: list and show jobs, run scheduled ones now; cancel, purge, move and reprioritise many."""
 
-from datetime import timedelta
-from typing import Any
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import READY, CommandAnswer, not_changed, report
+from pgqueue.app.reproduction import written_test
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bulk import criteria, describe_selection, operate, refuse_both, selection_options
-from pgqueue.cli.known import look_up
-from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
-from pgqueue.cli.pages import attempts, last_error, page_options, print_page
-from pgqueue.cli.progress import watch
-from pgqueue.cli.record import record_options, show_record
-from pgqueue.cli.values import JOB_ID, LENGTH
+from pgqueue.cli.output import (
+    READY,
+    CommandAnswer,
+    attempts,
+    json_option,
+    last_error,
+    local,
+    not_changed,
+    page_options,
+    print_json,
+    print_page,
+    report,
+    spelled_out,
+    zone,
+)
+from pgqueue.cli.values import JOB_ID, LENGTH, look_up
 from pgqueue.cli.verbs import VerbGroup
-from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.jobs.job import AttemptError, Job, JobState
+from pgqueue.values.jobs.note import Progress
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
 HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()})", "last error")
+
+EVERY = 0.5
+"""Seconds between two looks. A worker writes progress about once a second."""
 
 
 @click.group(cls=VerbGroup)
@@ -55,7 +74,14 @@ def list_jobs(
 
 
 @jobs.command()
-@record_options
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option(
+    "--pytest",
+    "as_pytest",
+    is_flag=True,
+    help="Print a test that runs the task with the job's arguments, and fails until the task is mended.",
+)
+@json_option
 @click.option("--watch", "watched", is_flag=True, help="First show how far it is, until it has ended.")
 @with_queue
 def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool, as_pytest: bool) -> None:
@@ -179,6 +205,24 @@ def run_now(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
     report({job_id: _ready(queue, job_id) for job_id in job_ids})
 
 
+@click.command()
+@click.argument("job_id", metavar="JOB", type=JOB_ID)
+@json_option
+@with_queue
+def why(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
+    """Say why the job with the id JOB does not run, or how it runs or ended.
+
+    The exit code is 1 if there is no record of it.
+    """
+    found = queue.why(job_id)
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+    else:
+        click.echo(spelled_out(found.sentence), err=found.state is None)
+    if found.state is None:
+        click.get_current_context().exit(1)
+
+
 def _ready(queue: PgQueue, job_id: int) -> CommandAnswer:
     return READY if queue.control.run_now(job_id) else not_changed(queue, job_id)
 
@@ -203,3 +247,90 @@ def _when(job: Job) -> str:
     if job.state is JobState.RUNNING and job.started_at is not None:
         return f"started {local(job.started_at)}"
     return f"due {local(job.run_at)}"
+
+
+def show_record(queue: PgQueue, job: Job, *, as_json: bool, as_pytest: bool) -> None:
+    """Print the record of a job.
+
+    Raises:
+        InvalidOption: a test is asked for, and the job's arguments are not kept.
+    """
+    if as_json and as_pytest:
+        raise click.UsageError("give --json or --pytest, not both")
+    if as_pytest:
+        click.echo(
+            written_test(queue, job).encode(), nl=False
+        )  # Python reads UTF-8, whatever the shell speaks
+        return
+    progress = queue.progress(job.id)
+    if as_json:
+        print_json({**msgspec.to_builtins(job), "progress": progress})
+        return
+    for name in job.__struct_fields__:
+        value = getattr(job, name)
+        if name != "errors" and value is not None:
+            click.echo(f"{name:<13}{_show_value(name, value)}")
+    if progress is not None:
+        click.echo(f"{'progress':<13}{words(progress)}, at {_show_value('at', progress.at)}")
+    if not job.state.ended:
+        click.echo(f"{'now':<13}{spelled_out(queue.why(job.id).sentence)}")
+    for error in job.errors:
+        _show_error(error)
+
+
+def _show_value(name: str, value: object) -> str:
+    if isinstance(value, datetime):
+        return f"{local(value)} {zone()}"
+    text = msgspec.json.encode(value).decode() if name in {"args", "result", "meta"} else str(value)
+    return spelled_out(text)
+
+
+def _show_error(error: AttemptError) -> None:
+    at = f", {local(error.at)} {zone()}" if error.at else ""
+    click.echo(f"\nattempt {error.attempt}{at}: {spelled_out(error.type)}: {spelled_out(error.message)}")
+    if error.traceback:
+        click.echo(spelled_out(error.traceback.rstrip(), keep="\n"))
+    if error.left_out:
+        click.echo(f"\n({error.left_out} more errors followed; only the first and the last ones are kept)")
+
+
+def words(progress: Progress) -> str:
+    """As in ``3 of 4 (75 %): image 3``."""
+    done = f"{progress.done:,}"
+    if progress.total is not None:
+        done += f" of {progress.total:,}"
+    if progress.share is not None:
+        done += f" ({progress.share:.0%})".replace("%", " %")
+    return done if progress.message is None else f"{done}: {spelled_out(progress.message)}"
+
+
+def watch(queue: PgQueue, job_id: int) -> Job:
+    """Show how far a job is until it has ended; its record then. Into a pipe, each change is a line."""
+    with _bar() as bar:
+        shown, row = "", bar.add_task("", total=None, words="")
+        while not (job := queue.job(job_id)).state.ended:
+            progress = queue.progress(job_id)
+            said = f"{job.state}" if progress is None else f"{job.state}  {words(progress)}"
+            if progress is not None:
+                bar.update(row, total=progress.total, completed=progress.done)
+            bar.update(row, words=said)
+            if bar.disable and said != shown:
+                click.echo(said)
+            shown = said
+            time.sleep(EVERY)
+    return job
+
+
+def _bar() -> "Bar":
+    from rich.progress import BarColumn, TextColumn  # noqa: PLC0415 - for people only
+    from rich.progress import Progress as Bar  # noqa: PLC0415 - for people only
+
+    columns = (BarColumn(), TextColumn("{task.fields[words]}", markup=False))
+    console = _console()
+    return Bar(*columns, console=console, disable=not console.is_terminal, transient=True)
+
+
+def _console() -> "Console":
+    from rich.console import Console  # noqa: PLC0415 - for people only
+
+    return Console()

@@ -1,4 +1,4 @@
-"""How answers are shown: as a table for people, or as JSON for programs. The commands decide what is shown.
+"""How answers are shown: tables and bars for people, JSON for programs; pages of jobs, and what a command did to each job.
 
 Stored text may have any characters; control characters are shown as escapes, so that no job can send control codes to a
 terminal.
@@ -6,21 +6,30 @@ terminal.
 
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.values import JOB_ID
+from pgqueue.errors import JobNotFound
+from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
+from pgqueue.values.insight.now import SearchPage
+from pgqueue.values.jobs.job import Job, JobState
+
 if TYPE_CHECKING:
     from rich.console import Console
-
+    from rich.progress import Progress
+F = TypeVar("F", bound=Callable[..., Any])
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 UNWRAPPED = 100_000
 LONGEST_NAME = 40
 """Characters of a name in a column that is shortened."""
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def print_json(value: object) -> None:
@@ -108,3 +117,147 @@ def _console() -> "Console":
 def _width() -> int | None:
     """Return the width of the output; None: that of the terminal."""
     return None if sys.stdout.isatty() else UNWRAPPED
+
+
+REMEDIES = "cancel that job, or wait until it has ended, and retry again; or retry without the key: pgqueue dead retry --without-key"
+"""What a user can do about dead jobs whose unique key a live job has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandAnswer:
+    """Whether the command changed the job, and what it did or why not."""
+
+    done: bool
+    words: str
+
+
+_OTHER_VERB = {
+    JobState.DEAD: "; `pgqueue dead retry {}` makes it ready again",
+    JobState.SCHEDULED: "; `pgqueue jobs run-now {}` starts it before its time",
+}
+READY = CommandAnswer(done=True, words="ready")
+
+
+def not_changed(queue: PgQueue, job_id: int) -> CommandAnswer:
+    """Why the command did not change a job: the job's state."""
+    try:
+        job = queue.job(job_id)
+    except JobNotFound:
+        return CommandAnswer(done=False, words="there is no record of it")
+    return CommandAnswer(
+        done=False, words=f"not changed: {job.state}{_OTHER_VERB.get(job.state, '').format(job_id)}"
+    )
+
+
+def retry_answers(queue: PgQueue, done: Retried) -> Iterator[tuple[int, CommandAnswer]]:
+    """What a retry did to each job."""
+    stays = {one.id: _why_held(one) for one in done.held}
+    stays |= dict.fromkeys(
+        done.unreadable, "its arguments are no JSON object that PostgreSQL can hold; enqueue the job again"
+    )
+    stays |= dict.fromkeys(
+        done.out_of_turn,
+        "its flow has ended, and another flow of its key has not; wait for that one, or cancel it",
+    )
+    yield from ((job_id, READY) for job_id in done)
+    for job_id, why in stays.items():
+        yield job_id, CommandAnswer(done=False, words=f"stays dead: {why}")
+    yield from ((job_id, not_changed(queue, job_id)) for job_id in done.not_dead)
+
+
+def _why_held(one: BlockedRetry) -> str:
+    if one.twin is None:
+        return f"a live job had its unique key {one.unique_key!r}, and has ended since; retry again"
+    return f"live job {one.twin} has its unique key {one.unique_key!r}; {REMEDIES}"
+
+
+def report(answers: Mapping[int, CommandAnswer]) -> None:
+    """Print a line per job; end with exit code 1 if a job was not changed."""
+    for job_id, outcome in answers.items():
+        click.echo(f"{job_id}: {spelled_out(outcome.words)}", err=not outcome.done)
+    if not all(outcome.done for outcome in answers.values()):
+        click.get_current_context().exit(1)
+
+
+def page_options(verb: F) -> F:
+    """The options of every list of jobs: the filters, the page, and JSON."""
+    for add in (
+        json_option,
+        click.option(
+            "--before",
+            type=JOB_ID,
+            metavar="ID",
+            help="Only jobs with a lower id; for the next page give the last id of this one.",
+        ),
+        click.option("--limit", type=int, default=100, show_default=True, help="List at most this many."),
+        click.option("--task", help="Only jobs of this task; * stands for any characters."),
+        click.option("--queue", "queue_name", help="Only jobs of this queue; * stands for any characters."),
+    ):
+        verb = add(verb)
+    return verb
+
+
+def print_page(
+    found: SearchPage,
+    heads: Sequence[str],
+    row: Callable[[Job], Sequence[object]],
+    *,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show a page, and how to get the next one."""
+    if as_json:
+        print_json(found.jobs)
+    else:
+        print_table(heads, [row(job) for job in found.jobs], empty="no jobs match")
+    if found.looked_to is not None:
+        click.echo(
+            f"older jobs than {found.looked_to} were not looked at: --before {found.looked_to}", err=True
+        )
+    elif len(found.jobs) == limit and not as_json:
+        click.echo(f"there may be more: --before {found.jobs[-1].id}", err=True)
+
+
+class Bar:
+    """How far a command is."""
+
+    def __init__(self, progress: "Progress", steps: float) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=steps, told="")
+
+    def tell(self, words: str) -> None:
+        """Show what is running."""
+        self._progress.update(self._task, told=words)
+
+    def step(self, words: str = "", *, steps: float = 1) -> None:
+        """Count finished steps."""
+        self._progress.update(self._task, advance=steps, told=words)
+
+
+@contextmanager
+def bar(steps: float) -> Iterator[Bar]:
+    """A progress bar on stderr for the length of the block, if that is a terminal.
+
+    Args:
+        steps: how many there will be.
+    """
+    from rich.console import Console  # noqa: PLC0415 - for people only
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - for people only
+
+    columns = (TextColumn("{task.fields[told]}"), BarColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
+        yield Bar(progress, steps)
+
+
+def attempts(job: Job) -> str:
+    """A job's spent attempts, and its allowed attempts."""
+    return f"{job.attempts}/{job.max_attempts}"
+
+
+def last_error(job: Job) -> str | None:
+    """The error of a job's last failed attempt, in one line."""
+    if not job.errors:
+        return None
+    error = job.errors[-1]
+    return f"{error.type}: {error.message}".splitlines()[0]

@@ -10,9 +10,8 @@ import msgspec
 from pgqueue.app.operator import me
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, local, print_json, print_table, spelled_out
-from pgqueue.cli.values import ABOVE_ZERO, LENGTH
+from pgqueue.cli.values import ABOVE_ZERO, LENGTH, look_up
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.jobs import control
 from pgqueue.store.queues import queues as store

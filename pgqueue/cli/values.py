@@ -1,17 +1,21 @@
-"""Values on the command line: lengths of time, instants, JSON, names, job ids.
+"""Values on the command line: lengths of time, instants, JSON, names, job ids; and whether a queue's name is known.
 
-Values out of range raise an error
-here, in terms of the command line; the core checks them again, in terms of Python.
+Values out of range raise an error here, in terms of the command line; the core checks them again, in terms of Python. A
+mistyped name makes a queue that no worker serves, and raises no error: a note says so.
 """
 
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
+from pgqueue.store.jobs import control
 from pgqueue.values.length import read_length
+from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.workers.load import read_bounds
 
 if TYPE_CHECKING:
@@ -101,3 +105,27 @@ def any_json(value: str) -> msgspec.Raw:
             f"{value!r:.80} is no JSON ({error}); write a string with quotes in it, '\"yes\"'."
         ) from None
     return msgspec.Raw(value.encode())
+
+
+def look_up(queue: PgQueue, *names: str) -> Callable[[], None]:
+    """Find out which of these queues no declaration, task, worker or job names; the returned function prints it on stderr."""
+    declared = queue.queues is not None  # then a name that is not declared has raised an error already
+    known = set(names) if declared or not names else _known_queues(queue)
+    notes = [
+        f"note: no job, no worker's --queues and no task of the app names the queue {name!r}{did_you_mean(name, known)}"
+        for name in names
+        if name not in known
+    ]
+
+    def tell() -> None:
+        for note in notes:
+            click.echo(note, err=True)
+
+    return tell
+
+
+def _known_queues(queue: PgQueue) -> set[str]:
+    counts, paused = queue.insight.counts()
+    served = queue.database.run(control.worker_queues())
+    of_tasks = [task.options.queue for task in queue.tasks.values()]
+    return {*served, *paused, *of_tasks, *(one.queue for one in counts)}

@@ -23,9 +23,13 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Request, Response
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.dashboard.access import SESSION, Login, Right, TokenLogin, User
-from pgqueue.dashboard.guard import (
+from pgqueue.dashboard.access import (
     CSRF,
+    SESSION,
+    Login,
+    Right,
+    TokenLogin,
+    User,
     check_form,
     check_host,
     check_values,
@@ -34,11 +38,10 @@ from pgqueue.dashboard.guard import (
     with_headers,
 )
 from pgqueue.dashboard.operations import Operations
-from pgqueue.dashboard.page import Content, Download, Page, PageAction
+from pgqueue.dashboard.page import Content, Download, Page, PageAction, Visit
 from pgqueue.dashboard.pages import ACTIONS, PAGES
 from pgqueue.dashboard.redaction import SECRETS, Redaction
 from pgqueue.dashboard.rendering import as_json, templates
-from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import (
     DatabaseError,
     FlowNotFound,

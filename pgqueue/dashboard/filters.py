@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pgqueue.dashboard.visit import Visit
+from pgqueue.dashboard.page import Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.bulk.filter import LIVE
 from pgqueue.values.jobs.job import JobState

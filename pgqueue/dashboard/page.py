@@ -1,15 +1,35 @@
-"""What a page and an action of the dashboard are made of. Each file of ``pages/`` has one or several.
+"""What the pages and actions of a dashboard are made of, and the request that they read: who asks, of which queue.
 
 A page reads a queue and returns values: its template shows them to people, and ``/api`` with the page's path to programs. An
-action first asks, on a page of its own, and is done when its form is sent.
+action first asks, on a page of its own, and is done when its form is sent. All that a page's content depends on is in its
+address. Where a dashboard shows several queues, ``db`` in it says which.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
+from werkzeug.exceptions import NotFound
+from werkzeug.routing import MapAdapter
+from werkzeug.wrappers import Request
 
-from pgqueue.dashboard.access import Right
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.dashboard.access import Right, User, form_key
+from pgqueue.dashboard.redaction import Redaction
+from pgqueue.errors import InvalidOption
+from pgqueue.values.replica import ReplicaStatus
+
+if TYPE_CHECKING:
+    from pgqueue.dashboard.operations import Operations
+WHICH: Final = "db"
+"""The parameter that names the queue."""
+LONGEST: Final = 1_000
+"""Characters of a parameter."""
+LIVE: Final = "X-Pgqueue-Live"
+"""The header with which the script asks for a page again."""
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 Content: TypeAlias = Mapping[str, Any]
 """What a page shows, by name: values that a template and JSON can show, already without secrets."""
@@ -129,3 +149,146 @@ class PageAction(msgspec.Struct, frozen=True, kw_only=True):
     ask: Callable[..., ActionQuestion]
     do: Callable[..., ActionResult]
     under: str
+
+
+class Visit:
+    """One request.
+
+    Attributes:
+        request: as Werkzeug has it.
+        endpoint: the name of the page or the action.
+        values: the placeholders of its path.
+        user: who asks; None: not known yet.
+        queues: the dashboard's queues, by name.
+        redaction: hides secrets; what a page returns has been through it.
+        operations: what is done to many jobs, in threads.
+        may_act: whether the user may change anything at all.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        urls: MapAdapter,
+        *,
+        endpoint: str,
+        values: Mapping[str, Any],
+        user: User | None,
+        queues: Mapping[str, PgQueue],
+        redaction: Redaction,
+        operations: "Operations",
+        may_act: bool,
+    ) -> None:
+        self.request = request
+        self.endpoint = endpoint
+        self.values = values
+        self.user = user
+        self.queues = queues
+        self.redaction = redaction
+        self.operations = operations
+        self._urls = urls
+        self.may_act = may_act and user is not None and user.rights > {Right.LOOK}
+
+    @property
+    def chosen(self) -> str:
+        """The name of the queue that is asked: the one in the address, else the first."""
+        name = self.request.args.get(WHICH, "")
+        return name if name in self.queues else next(iter(self.queues))
+
+    def check_queue(self) -> None:
+        """Refuse an address that names a queue that is not shown here.
+
+        Raises:
+            NotFound: it does.
+        """
+        name = self.request.args.get(WHICH)
+        if name and name not in self.queues:
+            raise NotFound(f"This dashboard shows no queue {name!r:.80}; it shows {', '.join(self.queues)}.")
+
+    @property
+    def queue(self) -> PgQueue:
+        """The queue that is asked."""
+        return self.queues[self.chosen]
+
+    @cached_property
+    def replica(self) -> ReplicaStatus | None:
+        """How far the replica is behind that pages are read from; None: they are read from the primary."""
+        return self.queue.insight.replica()
+
+    @cached_property
+    def form_key(self) -> str:
+        """What a form carries to show that it is ours."""
+        return form_key(self.request)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the script asks for the page again, so that it needs only the part that changes."""
+        return LIVE in self.request.headers
+
+    @property
+    def by(self) -> str:
+        """What the audit calls the user."""
+        return "dashboard" if self.user is None else self.user.name
+
+    def can(self, right: Right | str) -> bool:
+        """Whether the user may do this here."""
+        if self.user is None or Right(right) not in self.user.rights:
+            return False
+        return right == Right.LOOK or self.may_act
+
+    def url(self, endpoint: str, **given: object) -> str:
+        """The address of a page or an action; what is None is left out."""
+        values = {name: value for name, value in given.items() if value not in (None, "")}
+        if len(self.queues) > 1:
+            values.setdefault(WHICH, self.chosen)
+        return self._urls.build(endpoint, values, append_unknown=True)
+
+    def here(self, **changed: object) -> str:
+        """The address of this page with some parameters changed; what is None is taken away."""
+        given: dict[str, Any] = {key: self.request.args.getlist(key) for key in self.request.args}
+        return self.url(self.endpoint, **{**self.values, **given, **changed})
+
+    def text(self, name: str, longest: int = LONGEST) -> str | None:
+        """A parameter of the address; None: it is not given, or empty.
+
+        Raises:
+            InvalidOption: it is too long.
+        """
+        value = self.request.args.get(name, "").strip()
+        if len(value) > longest:
+            raise InvalidOption(f"{name}: it has more than {longest:,} characters")
+        return value or None
+
+    @property
+    def name(self) -> str:
+        """Of which queue, limit or schedule a page or an action is: the parameter ``name``, exactly as it is written.
+
+        Raises:
+            InvalidOption: it is not given, or too long.
+        """
+        name = self.request.args.get("name", "")
+        if not 0 < len(name) <= LONGEST:
+            raise InvalidOption(
+                f"name={name!r:.80}: give the name of what you mean, at most {LONGEST:,} characters"
+            )
+        return name
+
+    def texts(self, name: str) -> list[str]:
+        """All values of a parameter of the address."""
+        return [one for one in self.request.args.getlist(name) if one]
+
+    def number(self, name: str) -> int | None:
+        """A parameter of the address that is a whole number; None: it is not given.
+
+        Raises:
+            InvalidOption: it is no whole number that PostgreSQL can hold.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        if not _NUMBER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+            raise InvalidOption(f"{name}={text!r:.40}: give a whole number of 64 bits")
+        return int(text)
+
+    def field(self, name: str) -> str:
+        """What was typed into a field of a form."""
+        return self.request.form.get(name, "").strip()

@@ -15,10 +15,9 @@ from bench import plots
 from bench.ground import ground
 from bench.plots import PlotFigures, PlotPoint
 
-from pgqueue.bench.processes import OURS
-from pgqueue.bench.stage import BenchStage, rate
-from pgqueue.cli.bars import bar
+from pgqueue.bench.stage import OURS, BenchStage, rate
 from pgqueue.cli.bench import warn_of_others
+from pgqueue.cli.output import bar
 from pgqueue.values.version import __version__
 
 SMALLEST = 1_000

@@ -17,11 +17,9 @@ from rich.table import Table
 
 from pgqueue.bench.bench_schema import SCHEMA
 from pgqueue.bench.loads import percentile
-from pgqueue.bench.processes import OURS, Process
-from pgqueue.bench.stage import BenchStage
-from pgqueue.cli.bars import bar
+from pgqueue.bench.stage import OURS, BenchStage, Process
 from pgqueue.cli.bench import warn_of_others
-from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.output import bar, json_option, print_json
 
 SIZES = """
 select relname, pg_relation_size(pg_class.oid), relkind in ('i', 'I')

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from programs import Program
 
 from pgqueue.chaos import faults, judge, run
-from pgqueue.chaos.fleet import Fleet, ProcessEnd
 from pgqueue.chaos.history.events import (
     Claimed,
     Ended,
@@ -27,9 +26,8 @@ from pgqueue.chaos.history.events import (
 )
 from pgqueue.chaos.kinds import enqueued, name_of, step_of
 from pgqueue.chaos.log import WORKER, LogLine, path_of
-from pgqueue.chaos.report import complaints
-from pgqueue.chaos.run import RunOutcome
-from pgqueue.chaos.stage import ChaosStage
+from pgqueue.chaos.run import RunOutcome, complaints
+from pgqueue.chaos.stage import ChaosStage, Fleet, ProcessEnd
 from pgqueue.cli.main import main
 from pgqueue.errors import ConnectionFailed
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pgqueue.chaos.history.check import RULES, check
 from pgqueue.chaos.history.events import (
     Claimed,
     Declared,
@@ -25,6 +24,7 @@ from pgqueue.chaos.history.events import (
     line_of,
 )
 from pgqueue.chaos.history.index import Rules
+from pgqueue.chaos.judge import RULES, check
 
 LOOKED = Rules()
 OPEN = Rules(looked=False)

@@ -19,10 +19,21 @@ from click.testing import CliRunner
 from programs import Program, ran
 
 from pgqueue import PgQueue
-from pgqueue.bench import bench_schema, costs, loads, processes, snapshot
+from pgqueue.bench import bench_schema, costs, loads
+from pgqueue.bench import stage as bench_stage
+from pgqueue.bench.bench_schema import COMMAND, SCHEMA
 from pgqueue.bench.loads import LOADS
-from pgqueue.bench.processes import FLOOR, OURS, BenchProcesses, Contender, ProcessFailed
-from pgqueue.bench.stage import BenchFailed, BenchStage, Sizes
+from pgqueue.bench.own_schema import make
+from pgqueue.bench.stage import (
+    FLOOR,
+    OURS,
+    BenchFailed,
+    BenchProcesses,
+    BenchStage,
+    Contender,
+    ProcessFailed,
+    Sizes,
+)
 from pgqueue.cli import bench as run_verb
 
 TINY = Sizes(
@@ -57,7 +68,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> None:
         return Program(command[1:], **options)
 
     forking = SimpleNamespace(Popen=fork, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr(processes, "subprocess", forking)
+    monkeypatch.setattr(bench_stage, "subprocess", forking)
 
 
 @pytest.fixture
@@ -100,7 +111,7 @@ def test_a_contender_refuses_such_a_schema_too(foreign: str) -> None:
 
 def test_clean_drops_what_an_interrupted_bench_left_and_nothing_else(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        bench_schema.make(connection)
+        make(connection, SCHEMA, COMMAND)
     assert "is dropped" in pgqueue("bench", "clean", dsn=dsn).stdout
     assert "pgqueue_bench" not in schemas(dsn)
     assert "pgqueue" in schemas(dsn)
@@ -253,7 +264,7 @@ def test_load_d_holds_a_snapshot_while_late_jobs_and_retries_arrive(stage: Bench
     assert set(found) == {figure.name for figure in LOADS["D"].figures}
     assert found["D behind"].ours >= 0
     tried = "select count(*), max(attempts) from pgqueue_bench.all_jobs where task = 'flaky'"
-    assert only_row(stage.place.dsn, tried) == (TINY.drains * snapshot.FLAKY, 2)
+    assert only_row(stage.place.dsn, tried) == (TINY.drains * costs.FLAKY, 2)
     held = "select count(*) from pg_stat_activity where backend_xmin is not null and pid <> pg_backend_pid()"
     with stage.place.snapshot():
         assert stage.place.one(held) > 0
@@ -265,7 +276,7 @@ def test_others_at_work_on_the_server_are_named(stage: BenchStage, empty_dsn: st
         with stage.place.snapshot():  # on a connection of the bench's own
             others = stage.place.others()
     assert "the shop" in others
-    assert bench_schema.APPLICATION not in others
+    assert bench_schema.COMMAND not in others
     assert "the shop" not in stage.place.others()
 
 

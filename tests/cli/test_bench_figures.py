@@ -11,10 +11,9 @@ from bench.grow import Points
 from bench.plots import PlotFigures, PlotPoint
 from click.testing import CliRunner
 
-from pgqueue.bench.costs import QUERY
+from pgqueue.bench.costs import QUERY, ends
 from pgqueue.bench.figures import Figure, FigureChange, Pair, changes, result
 from pgqueue.bench.loads import percentile
-from pgqueue.bench.snapshot import ends
 from pgqueue.bench.stage import FULL, Sizes
 
 B = Figure("B", "drain", "jobs/s", "floor")

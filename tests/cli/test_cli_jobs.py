@@ -15,7 +15,7 @@ from looking import ask
 from rich.console import Console
 
 from pgqueue import JobState, PgQueue
-from pgqueue.cli import progress as bars
+from pgqueue.cli import jobs as verbs
 from pgqueue.cli.output import zone
 from pgqueue.store.insight import searching
 from pgqueue.store.workers import stacks
@@ -295,7 +295,7 @@ def test_watch_prints_each_change_until_the_job_has_ended(
         lambda: ask(queue, GIVE_BACK),
         lambda: queue.cancel(halfway),
     )
-    monkeypatch.setattr(bars, "time", SimpleNamespace(sleep=happens))
+    monkeypatch.setattr(verbs, "time", SimpleNamespace(sleep=happens))
     shown = pgqueue("jobs", "show", str(halfway), "--watch", dsn=dsn).stdout.splitlines()
     assert shown[:3] == [
         'running  1,200 of 4,800 (25 %): it\'s \\x1b[31m"half"',
@@ -315,10 +315,10 @@ def test_watch_is_not_for_programs(halfway: int, dsn: str) -> None:
 def test_a_terminal_gets_a_bar(halfway: int, queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words and the share of a bar, as rich draws it into a terminal of 80 columns."""
     drawn = io.StringIO()
-    monkeypatch.setattr(bars, "_console", lambda: Console(file=drawn, force_terminal=True, width=80))
+    monkeypatch.setattr(verbs, "_console", lambda: Console(file=drawn, force_terminal=True, width=80))
     happens = steps(lambda: ask(queue, GIVE_BACK), lambda: queue.cancel(halfway))
-    monkeypatch.setattr(bars, "time", SimpleNamespace(sleep=happens))
-    assert bars.watch(queue, halfway).state is JobState.CANCELLED
+    monkeypatch.setattr(verbs, "time", SimpleNamespace(sleep=happens))
+    assert verbs.watch(queue, halfway).state is JobState.CANCELLED
     assert "1,200 of 4,800 (25 %)" in drawn.getvalue()
     assert "━" in drawn.getvalue()
     assert '[31m"half' not in drawn.getvalue().replace("\\x1b[31m", "")

@@ -18,11 +18,11 @@ from programs import Program
 from rich.console import Console
 
 from pgqueue import AttemptError, PgQueue
-from pgqueue.cli.demo import command
-from pgqueue.cli.demo import stage as demo_stage
-from pgqueue.cli.demo import verdict as demo_verdict
-from pgqueue.cli.demo.command import Screen
-from pgqueue.cli.demo.verdict import (
+from pgqueue.bench.own_schema import mark_of
+from pgqueue.cli import demo as command
+from pgqueue.cli import demo_stage, demo_verdict
+from pgqueue.cli.demo import Screen
+from pgqueue.cli.demo_verdict import (
     ChangedFile,
     DemoFile,
     DemoSummary,
@@ -33,7 +33,6 @@ from pgqueue.cli.demo.verdict import (
     measure_file,
 )
 from pgqueue.cli.main import main
-from pgqueue.cli.own_schema import mark_of
 
 FILES = 300
 SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL", "PGQUEUE_DIRECT_DSN", "PGQUEUE_APP")

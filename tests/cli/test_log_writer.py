@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 from looking import wait_until
 
-from pgqueue.cli import log_writer
-from pgqueue.cli.log_writer import LogWriter
+from pgqueue.cli import logs
+from pgqueue.cli.logs import LogWriter
 
 LONG = "x" * 3_000
 
@@ -64,7 +64,7 @@ def test_a_full_pipe_makes_no_caller_wait_and_its_reader_gets_every_line_in_orde
 
 
 def test_lines_beyond_the_bound_are_dropped_and_counted(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "MOST", 20)
+    monkeypatch.setattr(logs, "MOST", 20)
     for number in range(100):
         pipe.log.warning("%d %s", number, LONG)
     found = pipe.read(b"log lines were dropped: no program read them\n")
@@ -76,7 +76,7 @@ def test_lines_beyond_the_bound_are_dropped_and_counted(pipe: Pipe, monkeypatch:
 def test_the_end_of_the_process_waits_for_a_reader_only_so_long(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_writer, "FLUSHED_WITHIN", 0.05)
+    monkeypatch.setattr(logs, "FLUSHED_WITHIN", 0.05)
     for _ in range(100):
         pipe.log.warning(LONG)
     pipe.writer.flush()

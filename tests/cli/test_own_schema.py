@@ -3,7 +3,7 @@
 import pytest
 from looking import ask
 
-from pgqueue.cli.own_schema import own_schema
+from pgqueue.bench.own_schema import own_schema
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
 

@@ -16,9 +16,9 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from pgqueue import PgQueue
+from pgqueue.cli import top, top_snapshot
 from pgqueue.cli.output import short_duration
-from pgqueue.cli.top import command, snapshot
-from pgqueue.cli.top.screen import ConfirmScreen, Top
+from pgqueue.cli.top_screen import ConfirmScreen, Top
 from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.store.jobs import claim
 
@@ -154,18 +154,18 @@ async def test_a_database_that_is_away_is_said_and_the_figures_come_back_with_it
     queue: PgQueue, job: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert job
-    app, read = screen(queue), snapshot.read
+    app, read = screen(queue), top_snapshot.read
 
-    def away(*_: object) -> snapshot.Snapshot:
+    def away(*_: object) -> top_snapshot.Snapshot:
         raise ConnectionFailed("no answer\nfrom [the] server")
 
     async with app.run_test(size=(160, 44)) as pilot:
         await until(pilot, lambda: shown(app, "queues"))
-        monkeypatch.setattr(snapshot, "read", away)
+        monkeypatch.setattr(top_snapshot, "read", away)
         state = app.query_one("#state", Static)
         await until(pilot, lambda: "no answer from [the] server" in str(state.content))
         assert shown(app, "queues")
-        monkeypatch.setattr(snapshot, "read", read)
+        monkeypatch.setattr(top_snapshot, "read", read)
         await until(pilot, lambda: "no answer" not in str(state.content))
 
 
@@ -176,13 +176,13 @@ async def test_frozen_figures_stay(queue: PgQueue, job: int, monkeypatch: pytest
         await until(pilot, lambda: shown(app, "queues"))
         await pilot.press("space")
         looks: list[int] = []
-        read = snapshot.read
+        read = top_snapshot.read
 
-        def counted(queue: PgQueue, window: timedelta) -> snapshot.Snapshot:
+        def counted(queue: PgQueue, window: timedelta) -> top_snapshot.Snapshot:
             looks.append(1)
             return read(queue, window)
 
-        monkeypatch.setattr(snapshot, "read", counted)
+        monkeypatch.setattr(top_snapshot, "read", counted)
         await pilot.pause(0.2)
         assert len(looks) <= 1  # one may have been on its way
         await pilot.press("space")
@@ -199,9 +199,9 @@ def test_it_prints_once_into_a_pipe_and_as_json(dsn: str, job: int) -> None:
 
 def test_without_textual_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
-    monkeypatch.delitem(sys.modules, "pgqueue.cli.top.screen")
+    monkeypatch.delitem(sys.modules, "pgqueue.cli.top_screen")
     with pytest.raises(ConfigurationError, match=r"pip install 'pgqueue\[top\]'"):
-        command.screen()
+        top.screen()
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from model.jobs import ENDS, MOST, RETRY_IN, ROWS, ModelJob, verdict
 from msgspec.structs import replace
 from store.samples import LEASE, NOON, new_job, worker_info
 
-from pgqueue.chaos.history.check import check
 from pgqueue.chaos.history.events import (
     Claimed,
     Declared,
@@ -38,6 +37,7 @@ from pgqueue.chaos.history.events import (
     Violation,
 )
 from pgqueue.chaos.history.index import Rules
+from pgqueue.chaos.judge import check
 from pgqueue.store import signals
 from pgqueue.store.catalogue import Catalogue
 from pgqueue.store.connections.connection import StepRunner

@@ -13,7 +13,7 @@ from cli.commands import pgqueue, printed
 from rich.console import Console
 
 from pgqueue import PgQueue
-from pgqueue.cli.demo.command import Screen
+from pgqueue.cli.demo import Screen
 from pgqueue.cli.pipeline import demo as demos
 from pgqueue.spark.config import load
 from pgqueue.spark.demo import demo as taken

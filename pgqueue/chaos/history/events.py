@@ -1,7 +1,7 @@
 """The events of a history: what programs saw of jobs, written where the queue cannot change it. No I/O.
 
 A history is a log of lines, each one event as JSON. Many processes append to it: enqueuers, tasks, observers of workers, and a
-last look at the tables. :mod:`pgqueue.chaos.history.check` reads it and decides whether each promise held.
+last look at the tables. :mod:`pgqueue.chaos.judge` reads it and decides whether each promise held.
 
 Each kind says *when* it is written, compared with what it tells of, since the rules build on that:
 

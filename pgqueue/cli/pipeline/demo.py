@@ -23,10 +23,9 @@ from tenacity import stop_after_attempt
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.bars import bar
-from pgqueue.cli.demo.command import Screen
-from pgqueue.cli.demo.stage import WorkerFailed, WorkerProcesses
-from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.demo import Screen
+from pgqueue.cli.demo_stage import WorkerFailed, WorkerProcesses
+from pgqueue.cli.output import bar, json_option, print_json
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.cli.values import day
 from pgqueue.embedded import embedded_server

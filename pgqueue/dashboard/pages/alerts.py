@@ -6,8 +6,7 @@ from typing import Final
 from werkzeug.exceptions import NotFound
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
-from pgqueue.dashboard.visit import Visit
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.alerts.state import AlertStatus
 from pgqueue.values.length import WRITTEN, read_length

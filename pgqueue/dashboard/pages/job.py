@@ -9,10 +9,18 @@ import msgspec
 from pgqueue.app.bulk import OnProgress
 from pgqueue.app.reproduction import written_test
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.many import begin_operation
-from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Download, Field, Page, PageAction
+from pgqueue.dashboard.page import (
+    ActionQuestion,
+    ActionResult,
+    Content,
+    Download,
+    Field,
+    Page,
+    PageAction,
+    Visit,
+)
+from pgqueue.dashboard.pages.audit import begin_operation
 from pgqueue.dashboard.redaction import HIDDEN
-from pgqueue.dashboard.visit import Visit
 from pgqueue.values.bulk.operation import BulkResult
 from pgqueue.values.jobs.job import AttemptError, Job, JobState
 from pgqueue.values.jobs.reproduction import file_name

@@ -3,8 +3,7 @@
 from typing import Final
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
-from pgqueue.dashboard.visit import Visit
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.limits.limit import QUEUE, Limit, LimitNumbers, Rate
 from pgqueue.values.limits.status import LimitStatus

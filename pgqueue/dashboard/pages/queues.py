@@ -10,9 +10,8 @@ import msgspec
 from werkzeug.exceptions import NotFound
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
-from pgqueue.dashboard.visit import Visit
-from pgqueue.dashboard.windows import (
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
+from pgqueue.dashboard.pages.overview import (
     WINDOWS,
     charts,
     chosen_depths,

@@ -9,8 +9,7 @@ import msgspec
 
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.filters import read_instant
-from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
-from pgqueue.dashboard.visit import Visit
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.schedules.zone import find_zone
 

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Final
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction
-from pgqueue.dashboard.visit import Visit
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.workers.load import read_bounds
 from pgqueue.values.workers.worker import ALL, Steered, WorkerStatus

@@ -5,8 +5,7 @@ from typing import Final
 from markupsafe import Markup
 
 from pgqueue.dashboard.access import Right
-from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Page, PageAction
-from pgqueue.dashboard.visit import Visit
+from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Page, PageAction, Visit
 from pgqueue.values.flows.record import FlowState
 from pgqueue.values.flows.svg import svg
 

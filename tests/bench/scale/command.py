@@ -24,9 +24,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from pgqueue.cli.bars import bar
-from pgqueue.cli.output import json_option, print_json, print_table
-from pgqueue.cli.own_schema import own_schema
+from pgqueue.bench.own_schema import own_schema
+from pgqueue.cli.output import bar, json_option, print_json, print_table
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.cli.values import names
 from pgqueue.embedded import embedded_server

@@ -1,4 +1,4 @@
-"""What ``pgqueue top`` shows at one moment: what is read, and the rows of its tables. How they are drawn is in ``screen``."""
+"""What ``pgqueue top`` shows at one moment: what is read, and the rows of its tables."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,6 +1,6 @@
 """Checks the demo's promises: reads the same files without the queue, and compares what the database recorded of them.
 
-The records come from the database (:mod:`pgqueue.cli.demo.stage`). This file asks it nothing.
+The records come from the database (:mod:`pgqueue.cli.demo_stage`). This file asks it nothing.
 """
 
 import hashlib

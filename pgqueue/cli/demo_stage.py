@@ -1,7 +1,7 @@
 """The demo's app, its place in a database, and its worker processes.
 
 The app is written like a user's: a queue, a task, and a table that the task writes to. Workers load it with
-``--app pgqueue.cli.demo.stage:queue``. The schema has a comment that marks it as the demo's. A schema without this mark is never
+``--app pgqueue.cli.demo_stage:queue``. The schema has a comment that marks it as the demo's. A schema without this mark is never
 touched; one that an interrupted demo left is dropped and made again.
 """
 
@@ -22,8 +22,8 @@ from tenacity import stop_after_attempt, wait_fixed
 
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.demo.verdict import TRAP_ATTEMPTS, WORKER_LOST, DemoFile, Measure, Record, measure_file
-from pgqueue.cli.own_schema import own_schema
+from pgqueue.bench.own_schema import own_schema
+from pgqueue.cli.demo_verdict import TRAP_ATTEMPTS, WORKER_LOST, DemoFile, Measure, Record, measure_file
 from pgqueue.errors import PgQueueError
 from pgqueue.store.connections.database import Database
 from pgqueue.store.plan import Row
@@ -66,7 +66,7 @@ select worker.pid, worker.id
 from {SCHEMA}.jobs as job join {SCHEMA}.workers as worker on worker.id = job.worker_id
 where job.id = %(job)s
   and exists (select from pg_stat_activity where wait_event_type = 'Lock' and %(gate)s = any(pg_blocking_pids(pid)))"""
-WORKER = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.demo.stage:queue", "worker")
+WORKER = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.demo_stage:queue", "worker")
 SETTINGS = ("--concurrency", "4", "--lease", "2", "--sweep", "1")
 NOT_FOR_WORKERS = frozenset({"PGQUEUE_APP", "PGQUEUE_DIRECT_DSN", "PGQUEUE_REPLICA_DSN", "DATABASE_URL"})
 GRACE = 10.0

@@ -1,7 +1,7 @@
 """``pgqueue demo``: workers hash files, the demo kills one worker, and checks that no job was lost.
 
 This file decides the order of events, and what is shown. The app, the database and the processes are in
-:mod:`pgqueue.cli.demo.stage`, the check of every promise in :mod:`pgqueue.cli.demo.verdict`.
+:mod:`pgqueue.cli.demo_stage`, the check of every promise in :mod:`pgqueue.cli.demo_verdict`.
 """
 
 import json
@@ -27,12 +27,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli import demo_stage, demo_verdict
 from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.dashboard import serve_dashboard
-from pgqueue.cli.demo import stage as demo_stage
-from pgqueue.cli.demo import verdict as demo_verdict
-from pgqueue.cli.demo.stage import SCHEMA, Connection, DemoProgress, JobHolder, WorkerFailed, WorkerProcesses
-from pgqueue.cli.demo.verdict import DeadFile, DemoFile, DemoSummary
+from pgqueue.cli.demo_stage import SCHEMA, Connection, DemoProgress, JobHolder, WorkerFailed, WorkerProcesses
+from pgqueue.cli.demo_verdict import DeadFile, DemoFile, DemoSummary
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError

@@ -1,13 +1,15 @@
 """The screen of ``pgqueue top``: four tables that are read again and again, and keys that act on the selected row.
 
-What is shown is in ``snapshot``, what keys do in ``actions``. The database is asked in threads, so the screen answers keys
-while the database does not.
+What is shown is in :mod:`pgqueue.cli.top_snapshot`. An action asks one question, does one thing, and says what it has done. The database
+is asked in threads, so the screen answers keys while the database does not.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 import psycopg
 from rich.text import Text
@@ -19,17 +21,44 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli import top_snapshot
 from pgqueue.cli.output import short_duration, spelled_out
-from pgqueue.cli.top import snapshot
-from pgqueue.cli.top.actions import KEYS, KeyAction, action
-from pgqueue.cli.top.snapshot import Row, Snapshot
+from pgqueue.cli.top_snapshot import Row, Snapshot
 from pgqueue.errors import PgQueueError
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.workers.worker import Steered
+
+KEYS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        ("queues", "p"): "pause or resume",
+        ("queues", "d"): "drain or take new jobs again",
+        ("queues", "r"): "retry its dead jobs",
+        ("tasks", "r"): "retry its dead jobs",
+        ("workers", "d"): "drain or claim again",
+        ("jobs", "c"): "cancel",
+    }
+)
+"""What a key does in a table."""
+
+
+@dataclass(frozen=True)
+class KeyAction:
+    """What a key would do.
+
+    Attributes:
+        question: what the user is asked before.
+        act: does it, and returns a sentence that says what was done.
+    """
+
+    question: str
+    act: Callable[[], str]
+
 
 TABLES: Mapping[str, tuple[str, Sequence[str]]] = {
-    "queues": ("Queues", snapshot.QUEUES),
-    "tasks": ("Tasks", snapshot.TASKS),
-    "workers": ("Workers", snapshot.WORKERS),
-    "jobs": ("Running jobs", snapshot.JOBS),
+    "queues": ("Queues", top_snapshot.QUEUES),
+    "tasks": ("Tasks", top_snapshot.TASKS),
+    "workers": ("Workers", top_snapshot.WORKERS),
+    "jobs": ("Running jobs", top_snapshot.JOBS),
 }
 
 
@@ -140,7 +169,7 @@ class Top(App[None]):
 
     async def _look(self) -> None:
         try:
-            self._found = await asyncio.to_thread(snapshot.read, self._queue, self._window)
+            self._found = await asyncio.to_thread(top_snapshot.read, self._queue, self._window)
             self._trouble = ""
         except (PgQueueError, psycopg.Error, OSError) as error:
             self._trouble = spelled_out(" ".join(str(error).split()))
@@ -149,11 +178,11 @@ class Top(App[None]):
         self._show_state()
 
     def _show(self, found: Snapshot) -> None:
-        self._summary.update(Text(snapshot.summary(found)))
-        self._fill("queues", snapshot.queue_rows(found))
-        self._fill("tasks", snapshot.task_rows(found))
-        self._fill("workers", snapshot.worker_rows(found))
-        self._fill("jobs", snapshot.job_rows(found))
+        self._summary.update(Text(top_snapshot.summary(found)))
+        self._fill("queues", top_snapshot.queue_rows(found))
+        self._fill("tasks", top_snapshot.task_rows(found))
+        self._fill("workers", top_snapshot.worker_rows(found))
+        self._fill("jobs", top_snapshot.job_rows(found))
 
     def _show_state(self) -> None:
         if self._found is None:
@@ -169,13 +198,13 @@ class Top(App[None]):
 
     def _fill(self, name: str, rows: Mapping[str, Row]) -> None:
         table = self._tables[name]
-        selected, top = self._selected(table), table.scroll_offset
+        selected, offset = self._selected(table), table.scroll_offset
         table.clear()
         for key, row in rows.items():
             table.add_row(*(Text(cell) for cell in row), key=key)
         if selected is not None and selected in rows:
             table.move_cursor(row=table.get_row_index(selected), animate=False, scroll=False)
-        table.scroll_to(*top, animate=False)
+        table.scroll_to(*offset, animate=False)
 
     def _selected(self, table: DataTable[Text]) -> str | None:
         if not table.row_count:
@@ -208,3 +237,102 @@ class Top(App[None]):
     async def _do(self, chosen: KeyAction) -> None:
         self.notify(await asyncio.to_thread(chosen.act), markup=False)
         await self._look()
+
+
+def action(queue: PgQueue, found: Snapshot, table: str, key: str, row: str) -> KeyAction | None:
+    """What a key does with a row; None: nothing.
+
+    Args:
+        queue: where.
+        found: what the user sees.
+        table: in which table the row is: ``queues``, ``tasks``, ``workers`` or ``jobs``.
+        key: which key was pressed.
+        row: the queue's or the task's name, the worker's or the job's id.
+    """
+    match table, key:
+        case "queues", "p":
+            return _pause(queue, found, row)
+        case "queues", "d":
+            return _drain(queue, found, row)
+        case (("queues" | "tasks"), "r") if row:
+            return _retry(queue, table, row)
+        case "workers", "d":
+            return _drain_worker(queue, found, row)
+        case "jobs", "c":
+            return KeyAction(f"Cancel job {row}?", lambda: _describe_cancel(row, queue.cancel(int(row))))
+    return None
+
+
+def _pause(queue: PgQueue, found: Snapshot, name: str) -> KeyAction:
+    shown = spelled_out(name)
+    if any(one.paused_at for one in found.queues if one.queue == name):
+        return KeyAction(
+            f"Resume queue {shown}?",
+            lambda: (
+                f"queue {shown} is resumed" if queue.control.resume(name) else f"queue {shown} was not paused"
+            ),
+        )
+    return KeyAction(
+        f"Pause queue {shown}? No worker claims its jobs then.",
+        lambda: (
+            f"queue {shown} is paused" if queue.control.pause(name) else f"queue {shown} was paused already"
+        ),
+    )
+
+
+def _drain(queue: PgQueue, found: Snapshot, name: str) -> KeyAction:
+    shown = spelled_out(name)
+    if any(one.drained_at for one in found.queues if one.queue == name):
+        return KeyAction(
+            f"Let queue {shown} take new jobs again?",
+            lambda: (
+                f"queue {shown} takes new jobs"
+                if queue.control.resume(name)
+                else f"queue {shown} was not drained"
+            ),
+        )
+    return KeyAction(
+        f"Drain queue {shown}? Enqueues to it are refused then.",
+        lambda: (
+            f"queue {shown} is drained" if queue.control.drain(name) else f"queue {shown} was drained already"
+        ),
+    )
+
+
+def _retry(queue: PgQueue, table: str, name: str) -> KeyAction | None:
+    dead = queue.control.dead(queue=name) if table == "queues" else queue.control.dead(task=name)
+    count = dead.preview().count
+    if not count:
+        return None
+    of = f"{table[:-1]} {spelled_out(name)}"
+    return KeyAction(
+        f"Retry the {count:,} dead jobs of {of}?", lambda: f"{dead.retry().done:,} jobs of {of} are retried"
+    )
+
+
+def _drain_worker(queue: PgQueue, found: Snapshot, worker: str) -> KeyAction | None:
+    one = next((one for one in found.workers if str(one.id) == worker), None)
+    if one is None:
+        return None
+    if one.draining or one.asked.draining:
+        return KeyAction(
+            f"Let worker {one} claim jobs again?", lambda: _describe_request(queue.workers.resume(worker))
+        )
+    return KeyAction(
+        f"Drain worker {one}? It ends its jobs and claims no more.",
+        lambda: _describe_request(queue.workers.drain(worker)),
+    )
+
+
+def _describe_request(steered: Steered) -> str:
+    return "; ".join([*(f"worker {one} was asked" for one in steered.asked), *steered.refused])
+
+
+def _describe_cancel(job: str, state: JobState | None) -> str:
+    if state is None:
+        return f"job {job} has ended"
+    return (
+        f"the worker of job {job} was asked to stop it"
+        if state is JobState.RUNNING
+        else f"job {job} is cancelled"
+    )

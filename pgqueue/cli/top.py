@@ -1,4 +1,4 @@
-"""``pgqueue top``: the command. The screen is in ``screen``, what it shows in ``snapshot``."""
+"""``pgqueue top``: the command. The screen is in :mod:`pgqueue.cli.top_screen`, what it shows in :mod:`pgqueue.cli.top_snapshot`."""
 
 import sys
 from datetime import timedelta
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli import top_snapshot
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
-from pgqueue.cli.top import snapshot
 from pgqueue.cli.values import LENGTH
 from pgqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pgqueue.cli.top.screen import Top
-
+    from pgqueue.cli.top_screen import Top
 TEN_MINUTES = timedelta(minutes=10)
 
 
@@ -44,21 +43,21 @@ def top(
     """
     queue.database.verify()
     if as_json:
-        print_json(snapshot.read(queue, window))
+        print_json(top_snapshot.read(queue, window))
     elif once or not sys.stdout.isatty():
-        _print(snapshot.read(queue, window))
+        _print(top_snapshot.read(queue, window))
     else:
         screen()(queue, interval=interval, window=window, read_only=read_only).run()
 
 
 def screen() -> type["Top"]:
-    """The screen.
+    """The screen (:mod:`pgqueue.cli.top_screen`).
 
     Raises:
         ConfigurationError: Textual is not installed.
     """
     try:
-        from pgqueue.cli.top.screen import Top  # noqa: PLC0415 - Textual is an extra
+        from pgqueue.cli.top_screen import Top  # noqa: PLC0415 - Textual is an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "pgqueue top needs Textual: pip install 'pgqueue[top]'; --once prints the figures without it"
@@ -66,13 +65,13 @@ def screen() -> type["Top"]:
     return Top
 
 
-def _print(found: snapshot.Snapshot) -> None:
-    click.echo(snapshot.summary(found))
+def _print(found: top_snapshot.Snapshot) -> None:
+    click.echo(top_snapshot.summary(found))
     for heads, rows, none in (
-        (snapshot.QUEUES, snapshot.queue_rows(found), "no queues"),
-        (snapshot.TASKS, snapshot.task_rows(found), "no task has run"),
-        (snapshot.WORKERS, snapshot.worker_rows(found), "no workers"),
-        (snapshot.JOBS, snapshot.job_rows(found), "no running jobs"),
+        (top_snapshot.QUEUES, top_snapshot.queue_rows(found), "no queues"),
+        (top_snapshot.TASKS, top_snapshot.task_rows(found), "no task has run"),
+        (top_snapshot.WORKERS, top_snapshot.worker_rows(found), "no workers"),
+        (top_snapshot.JOBS, top_snapshot.job_rows(found), "no running jobs"),
     ):
         click.echo()
         print_table(heads, [*rows.values()], empty=none)

@@ -1,1 +1,0 @@
-"""``pgqueue demo``: the main job on real input; :mod:`pgqueue.cli.demo.command` decides the order of events."""

@@ -1,1 +1,0 @@
-"""``pgqueue top``: queues, workers, tasks and running jobs, live in the terminal."""
