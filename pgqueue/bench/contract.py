@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import click
+import msgspec
 
 NAMES = (
     "DSN", "GAP", "PAD", "TEXT", "DELAY", "PRIORITY", "QUEUE", "NAMES", "THREADS", "FLAKY",
@@ -52,50 +53,35 @@ class ContenderSettings:
         trace: ``TRACE``, a file to which libpq writes every message that the worker exchanges with the server.
     """
 
-    dsn: str | None
-    gap: float
-    pad: int
-    text: str
-    delay: float
-    priority: int
-    queue: str
-    names: int
-    threads: int
-    flaky: int
-    idle: float
-    first: float
-    stop_after: int
-    concurrency: int
-    sync: bool
-    wait: float
-    queues: list[str] | None
-    parent: int
-    trace: Path | None
+    dsn: str | None = None
+    gap: float = 0.0
+    pad: int = 0
+    text: str = "x"
+    delay: float = 0.0
+    priority: int = 0
+    queue: str = "default"
+    names: int = 0
+    threads: int = 1
+    flaky: int = 0
+    idle: float = 2.0
+    first: float = 8.0
+    stop_after: int = 0
+    concurrency: int = 20
+    sync: bool = False
+    wait: float = 0.0
+    queues: list[str] | None = None
+    parent: int = 0
+    trace: str | None = None
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """Read them."""
-        return cls(
-            dsn=environ.get("DSN"),
-            gap=float(environ.get("GAP", "0")),
-            pad=int(environ.get("PAD", "0")),
-            text=environ.get("TEXT", "x"),
-            delay=float(environ.get("DELAY", "0")),
-            priority=int(environ.get("PRIORITY", "0")),
-            queue=environ.get("QUEUE", "default"),
-            names=int(environ.get("NAMES", "0")),
-            threads=int(environ.get("THREADS", "1")),
-            flaky=int(environ.get("FLAKY", "0")),
-            idle=float(environ.get("IDLE", "2")),
-            first=float(environ.get("FIRST", "8")),
-            stop_after=int(environ.get("STOP_AFTER", "0")),
-            concurrency=int(environ.get("CONC", "20")),
-            sync=environ.get("SYNC") == "1",
-            wait=float(environ.get("WAIT", "0")),
-            queues=environ["QUEUES"].split(",") if environ.get("QUEUES") else None,
-            parent=int(environ.get("PARENT", "0")),
-            trace=Path(environ["TRACE"]) if environ.get("TRACE") else None,
-        )
+        """Read them; a setting that is empty is not given."""
+        given: dict[str, Any] = {name.lower(): environ[name] for name in NAMES if environ.get(name)}
+        if "queues" in given:
+            given["queues"] = given["queues"].split(",")
+        if "conc" in given:
+            given["concurrency"] = given.pop("conc")
+        return msgspec.convert(given, cls, strict=False)
 
     def seconds_to_wait(self, meter: "Meter", started: float) -> float:
         """How many seconds a worker waits for a job now, at most 1; 0 or less: it ends."""

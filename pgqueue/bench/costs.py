@@ -154,11 +154,7 @@ def under_snapshot(stage: BenchStage, sizes: Sizes, _: object) -> Mapping[str, P
     floor = ends(_floor_rates(stage, sizes))[1] if stage.floor else None
     rates, waits = _rates_and_waits(stage, sizes)
     first, last = ends(rates)
-    return {
-        "D": Pair(last, first),
-        "D floor": Pair(last, floor),
-        "D behind": Pair(max(waits)),
-    }
+    return {"D": Pair(last, first), "D floor": Pair(last, floor), "D behind": Pair(max(waits))}
 
 
 def ends(rates: Sequence[float]) -> tuple[float, float]:

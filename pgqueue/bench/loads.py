@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import TypeAlias
 
 from pgqueue.bench import costs
@@ -50,26 +51,20 @@ def in_turn(stage: BenchStage, name: str, measure: Callable[[Contender], float])
     return {name: Pair(measure(OURS), beside)}
 
 
-def one_by_one(stage: BenchStage, sizes: Sizes, _: Measured) -> Measured:
-    """A1: each job in a transaction of its own."""
+def enqueue(
+    name: str, verb: str, count: Callable[[Sizes], int]
+) -> Callable[[BenchStage, Sizes, Measured], Measured]:
+    """A1, A2: each job in a transaction of its own, or all jobs in one call."""
 
-    def measure(contender: Contender) -> float:
-        stage.begin(contender)
-        told = stage.crew.call(contender, "enqueue1", sizes.singles)
-        return rate(told["n"], told["seconds"])
+    def measure_both(stage: BenchStage, sizes: Sizes, _: Measured) -> Measured:
+        def measure(contender: Contender) -> float:
+            stage.begin(contender)
+            told = stage.crew.call(contender, verb, count(sizes))
+            return rate(told["n"], told["seconds"])
 
-    return in_turn(stage, "A1", measure)
+        return in_turn(stage, name, measure)
 
-
-def at_once(stage: BenchStage, sizes: Sizes, _: Measured) -> Measured:
-    """A2: all jobs in one call."""
-
-    def measure(contender: Contender) -> float:
-        stage.begin(contender)
-        told = stage.crew.call(contender, "bulk", sizes.jobs)
-        return rate(told["n"], told["seconds"])
-
-    return in_turn(stage, "A2", measure)
+    return measure_both
 
 
 def drain(
@@ -188,8 +183,16 @@ def _gathered(worker: Process, wanted: int) -> list[float]:
 LOADS = {
     load.name: load
     for load in (
-        BenchLoad("A1", [Figure("A1", "enqueue, one per transaction", "jobs/s", "floor")], one_by_one),
-        BenchLoad("A2", [Figure("A2", "enqueue {jobs:,} in one call", "jobs/s", "floor")], at_once),
+        BenchLoad(
+            "A1",
+            [Figure("A1", "enqueue, one per transaction", "jobs/s", "floor")],
+            enqueue("A1", "enqueue1", attrgetter("singles")),
+        ),
+        BenchLoad(
+            "A2",
+            [Figure("A2", "enqueue {jobs:,} in one call", "jobs/s", "floor")],
+            enqueue("A2", "bulk", attrgetter("jobs")),
+        ),
         BenchLoad(
             "B", [Figure("B", "drain {jobs:,} async jobs, one worker process", "jobs/s", "floor")], drain("B")
         ),
@@ -239,9 +242,7 @@ LOADS = {
             tenants,
         ),
         BenchLoad(
-            "F",
-            [Figure("F", f"{ENQUEUERS} enqueue while a worker listens", "jobs/s", "no wake-up")],
-            crowd,
+            "F", [Figure("F", f"{ENQUEUERS} enqueue while a worker listens", "jobs/s", "no wake-up")], crowd
         ),
         BenchLoad(
             "W",

@@ -9,11 +9,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -52,11 +50,6 @@ class Tasks(NamedTuple):
     late: Task[..., None]
     flaky: Task[..., None]
     hold: Task[..., None]
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a worker's coroutine, on the kind of event loop that ``pgqueue worker`` has."""
-    asyncio.run(work)
 
 
 @click.group()
@@ -174,7 +167,7 @@ def worker(*, latency: bool) -> None:
     register(queue, settings, meter, latency=latency)
     if settings.trace:
         _trace(settings.trace)
-    run(_work(queue, settings, meter))
+    asyncio.run(_work(queue, settings, meter))
     meter.print_report()
 
 
@@ -270,7 +263,7 @@ async def _work(queue: PgQueue, settings: ContenderSettings, meter: Meter) -> No
     await queue.aclose()
 
 
-def _trace(path: Path) -> None:
+def _trace(path: str) -> None:
     """Have libpq write down what it exchanges with the server, on every awaitable connection of ours."""
     connect = OwnAsyncConnection.connect
 

@@ -66,29 +66,14 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
             ),
             Fault("cut", "all connections are cut", faults_of_servers.cut),
             Fault(
-                "refuse",
-                "connections are cut, and new ones refused",
-                faults_of_servers.refuse,
-                seconds=1.5,
+                "refuse", "connections are cut, and new ones refused", faults_of_servers.refuse, seconds=1.5
             ),
             Fault("delay", "each message takes 50 ms longer", faults_of_servers.delay, seconds=2.0),
             Fault(
-                "silence",
-                "connections pass nothing on, and stay open",
-                faults_of_servers.silence,
-                leases=1.5,
+                "silence", "connections pass nothing on, and stay open", faults_of_servers.silence, leases=1.5
             ),
-            Fault(
-                "half",
-                "requests arrive, and answers do not",
-                faults_of_servers.half,
-                leases=0.7,
-            ),
-            Fault(
-                "backends",
-                "the server ends the backends of all workers",
-                faults_of_servers.backends,
-            ),
+            Fault("half", "requests arrive, and answers do not", faults_of_servers.half, leases=0.7),
+            Fault("backends", "the server ends the backends of all workers", faults_of_servers.backends),
             Fault(
                 "pooler",
                 "a worker works through PgBouncer in transaction mode, which is killed meanwhile",

@@ -11,7 +11,7 @@
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import LiteralString
 
 import psycopg
@@ -199,30 +199,24 @@ def timeouts(stage: ChaosStage) -> Iterator[None]:
         _set_role(stage, "reset {}")
 
 
-@contextmanager
-def vacuum_full(stage: ChaosStage) -> Iterator[None]:
+def vacuum_full(stage: ChaosStage) -> AbstractContextManager[None]:
     """Write the queue's tables anew."""
-    with stage.connection_of_a_fault() as connection:
-        for table in TABLES:
-            _maintain(connection, f"vacuum full {SCHEMA}.{table}")
-    yield
+    return _maintained(stage, "vacuum full")
+
+
+def reindex(stage: ChaosStage) -> AbstractContextManager[None]:
+    """Write the indices of the queue's tables anew."""
+    return _maintained(stage, "reindex table")
 
 
 @contextmanager
-def reindex(stage: ChaosStage) -> Iterator[None]:
-    """Write the indices of the queue's tables anew."""
+def _maintained(stage: ChaosStage, verb: str) -> Iterator[None]:
     with stage.connection_of_a_fault() as connection:
         for table in TABLES:
-            _maintain(connection, f"reindex table {SCHEMA}.{table}")
+            # A deadlock with a worker ends the statement, and is no fault of the queue.
+            with suppress(psycopg.errors.DeadlockDetected):
+                connection.execute(f"{verb} {SCHEMA}.{table}".encode())
     yield
-
-
-def _maintain(connection: "psycopg.Connection[object]", statement: str) -> None:
-    """Run a statement. A deadlock with a worker ends it, and is no fault of the queue."""
-    try:
-        connection.execute(statement.encode())
-    except psycopg.errors.DeadlockDetected:
-        connection.execute(b"select 1")
 
 
 def _set_role(stage: ChaosStage, setting: str) -> None:

@@ -11,8 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,9 +33,6 @@ from pgqueue.chaos.kinds import TICK, is_step, name_of
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Succeeded, Verdict
 
-now = time.monotonic
-"""The clock of a log: one for all processes of a host, which no change of the wall clock touches."""
-
 FOLDER = "CHAOS_LOG"
 """The setting that tells a process where to write."""
 ENDING = ".jsonl"
@@ -54,10 +50,9 @@ class HistoryLog:
     killed.
     """
 
-    __slots__ = ("_file", "path")
+    __slots__ = ("_file",)
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def write(self, *events: Event) -> None:
@@ -73,28 +68,6 @@ class HistoryLog:
                 left = b"\n" + left[left.rfind(b"\n", 0, written) + 1 :]
             else:
                 break
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def read_log(path: Path) -> tuple[list[Event], int]:
-    """The events of a log, in the order in which they were written, and how many lines cannot be read.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with path.open("rb") as file:
-        return events_of(file)
 
 
 def log_of_process(folder: Path, name: str) -> HistoryLog:
@@ -125,7 +98,6 @@ class Tail:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
-        self._decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
     def news(self) -> Iterator[LogLine]:
         """The new lines of each file in their order; the files one after the other."""
@@ -142,12 +114,8 @@ class Tail:
                 if not line.endswith(b"\n"):
                     return  # the rest of it comes later, or its writer was killed
                 self._read[path] = self._read.get(path, 0) + len(line)
-                yield LogLine(self._decoder.decode(line), process)
-
-
-def lines(folder: Path) -> Iterable[LogLine]:
-    """All lines of all files."""
-    return Tail(folder).news()
+                for event in events_of([line])[0]:  # none of a line that a full disk has torn
+                    yield LogLine(event, process)
 
 
 class LogWatch:
@@ -219,17 +187,7 @@ class HistoryWriter(Observer):
         """Claims, after the database has answered."""
         at = time.monotonic()
         self._log().write(
-            *(
-                Claimed(
-                    at=at,
-                    job=name,
-                    worker=str(claim.worker_id),
-                    attempt=claim.attempt,
-                    most=claim.max_attempts,
-                    fence=claim.fence,
-                )
-                for claim, name in self._named(claims)
-            )
+            *(Claimed(**_attempt(at, one, name), most=one.max_attempts) for one, name in self._named(claims))
         )
 
     def ended(self, verdicts: Sequence[Verdict]) -> None:
@@ -238,16 +196,8 @@ class HistoryWriter(Observer):
         states = {id(one.claim): _state(one) for one in verdicts}
         self._log().write(
             *(
-                Ended(
-                    at=at,
-                    job=name,
-                    worker=str(claim.worker_id),
-                    attempt=claim.attempt,
-                    state=states[id(claim)],
-                    spent=states[id(claim)] != "ready",
-                    fence=claim.fence,
-                )
-                for claim, name in self._named([one.claim for one in verdicts])
+                Ended(**_attempt(at, one, name), state=states[id(one)], spent=states[id(one)] != "ready")
+                for one, name in self._named([one.claim for one in verdicts])
             )
         )
 
@@ -255,34 +205,14 @@ class HistoryWriter(Observer):
         """Attempts whose verdicts are refused."""
         at = time.monotonic()
         self._log().write(
-            *(
-                Ended(
-                    at=at,
-                    job=name,
-                    worker=str(claim.worker_id),
-                    attempt=claim.attempt,
-                    state=None,
-                    fence=claim.fence,
-                )
-                for claim, name in self._named(claims)
-            )
+            *(Ended(**_attempt(at, one, name), state=None) for one, name in self._named(claims))
         )
 
     def reclaimed(self, verdicts: Sequence[Verdict]) -> None:
         """Jobs of lost workers that this one has taken over. Only their ids are known here."""
         at = time.monotonic()
         self._log().write(
-            *(
-                Reclaimed(
-                    at=at,
-                    job=one.claim.id,
-                    worker=str(one.claim.worker_id),
-                    attempt=one.claim.attempt,
-                    state=_state(one),
-                    fence=one.claim.fence,
-                )
-                for one in verdicts
-            )
+            *(Reclaimed(**_attempt(at, one.claim, one.claim.id), state=_state(one)) for one in verdicts)
         )
 
     def _named(self, claims: Iterable[Claim]) -> Iterable[tuple[Claim, str]]:
@@ -296,6 +226,11 @@ class HistoryWriter(Observer):
 def observer(log: Callable[[], HistoryLog]) -> HistoryWriter | None:
     """An observer, if this process is one that writes a log."""
     return HistoryWriter(log) if FOLDER in os.environ else None
+
+
+def _attempt(at: float, claim: Claim, job: JobName) -> dict[str, Any]:
+    worker, attempt, fence = str(claim.worker_id), claim.attempt, claim.fence
+    return {"at": at, "job": job, "worker": worker, "attempt": attempt, "fence": fence}
 
 
 def _state(verdict: Verdict) -> EndState | LiveState:

@@ -19,7 +19,7 @@ from pgqueue.chaos.faults import Fault
 from pgqueue.chaos.judge import LOST, TWICE, Judgement, judge
 from pgqueue.chaos.kinds import TICK
 from pgqueue.chaos.load import OrderLoad
-from pgqueue.chaos.log import lines
+from pgqueue.chaos.log import Tail
 from pgqueue.chaos.overload import Overload, overload
 from pgqueue.chaos.stage import ChaosStage, FleetProcess
 from pgqueue.chaos.tasks import SCHEMA
@@ -231,7 +231,7 @@ def account(stage: ChaosStage, outcome: RunOutcome) -> None:
         outcome.left = staging.live(connection)
         outcome.orders_without_jobs, outcome.jobs_without_orders = staging.count_uncoupled(connection)
         outcome.judged = judge(
-            lines(stage.folder),
+            Tail(stage.folder).news(),
             staging.last_look(connection, names),
             names,
             left=stage.fleet.left,

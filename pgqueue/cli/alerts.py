@@ -7,7 +7,7 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
+from pgqueue.cli.output import by_option, json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import Length
 from pgqueue.cli.verbs import VerbGroup
 
@@ -47,7 +47,7 @@ def list_alerts(queue: PgQueue, /, *, as_json: bool) -> None:
 @click.option(
     "--for", "length", type=Length(above_zero=True), required=True, help="For how long, such as 30m or 8h."
 )
-@click.option("--by", help="Who; without it you, as user@host.")
+@by_option
 @with_queue
 def silence(queue: PgQueue, /, *, name: str, length: timedelta, by: str | None) -> None:
     """Tell the task of an alert nothing for a time. An alert that still holds is told then."""
@@ -57,7 +57,7 @@ def silence(queue: PgQueue, /, *, name: str, length: timedelta, by: str | None) 
 
 @alerts.command()
 @NAME
-@click.option("--by", help="Who; without it you, as user@host.")
+@by_option
 @with_queue
 def unsilence(queue: PgQueue, /, *, name: str, by: str | None) -> None:
     """Tell the task of a silenced alert again."""
@@ -67,7 +67,7 @@ def unsilence(queue: PgQueue, /, *, name: str, by: str | None) -> None:
 
 @alerts.command()
 @NAME
-@click.option("--by", help="Who; without it you, as user@host.")
+@by_option
 @with_queue
 def remove(queue: PgQueue, /, *, name: str, by: str | None) -> None:
     """Delete an alert. One that code declares comes back when a worker of that code starts."""

@@ -63,10 +63,7 @@ class CommandOptions:
         queue = find(self.app)
         if self.dsn or self.schema or self.behind_pooler or self.direct_dsn:
             queue.database = queue.database.but(
-                dsn=self.dsn,
-                schema=self.schema,
-                behind_pooler=self.behind_pooler,
-                direct_dsn=self.direct_dsn,
+                dsn=self.dsn, schema=self.schema, behind_pooler=self.behind_pooler, direct_dsn=self.direct_dsn
             )
         if self.replica_dsn:
             queue.database = with_replica(queue.database, self.replica_dsn)

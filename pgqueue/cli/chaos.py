@@ -6,7 +6,7 @@ This file has the options, and makes the schema in the user's database when a DS
 import secrets
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import click
 
@@ -36,11 +36,7 @@ COMMAND = "pgqueue chaos"
 
 @click.command()
 @click.option(
-    "--seconds",
-    type=click.FloatRange(min=1),
-    default=60.0,
-    show_default=True,
-    help="How long faults happen.",
+    "--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, help="How long faults happen."
 )
 @click.option("--faults", default="", metavar="NAME,...", help="Only these; --list shows all.")
 @click.option("--list", "lists", is_flag=True, help="List the faults, and which this run would leave out.")
@@ -137,16 +133,12 @@ def _why(fault: Fault, absent: Mapping[str, str]) -> str:
 def _open_stage(dsn: str | None, plan: ChaosPlan, lease: float, *, keep: bool) -> Iterator[ChaosStage]:
     """Everything that a run needs, in a schema of its own if the database is the user's."""
     kept = _tell if keep else None
-    if dsn is None:
-        with staged(None, plan.faults, lease=lease, seed=plan.seed, kept=kept) as stage:
-            yield stage
-        return
-    theirs = Database(dsn, schema=SCHEMA)
-    with (
-        own_schema(theirs, COMMAND),
-        staged(theirs.dsn, plan.faults, lease=lease, seed=plan.seed, kept=kept) as stage,
-    ):
-        yield stage
+    with ExitStack() as opened:
+        if dsn is not None:
+            theirs = Database(dsn, schema=SCHEMA)
+            opened.enter_context(own_schema(theirs, COMMAND))
+            dsn = theirs.dsn
+        yield opened.enter_context(staged(dsn, plan.faults, lease=lease, seed=plan.seed, kept=kept))
 
 
 def _tell(words: str) -> None:
@@ -155,11 +147,7 @@ def _tell(words: str) -> None:
 
 def _list(absent: Mapping[str, str]) -> None:
     shown = [
-        (
-            fault.name,
-            fault.does,
-            f"left out: {_why(fault, absent)}" if set(fault.needs) & set(absent) else "",
-        )
+        (fault.name, fault.does, f"left out: {_why(fault, absent)}" if set(fault.needs) & set(absent) else "")
         for fault in FAULTS.values()
     ]
     print_table(("FAULT", "WHAT HAPPENS", ""), shown, empty="")

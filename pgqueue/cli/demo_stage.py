@@ -1,8 +1,7 @@
 """The demo's app, its place in a database, and its worker processes.
 
 The app is written like a user's: a queue, a task, and a table that the task writes to. Workers load it with
-``--app pgqueue.cli.demo_stage:queue``. The schema has a comment that marks it as the demo's. A schema without this mark is never
-touched; one that an interrupted demo left is dropped and made again.
+``--app pgqueue.cli.demo_stage:queue``.
 """
 
 import os

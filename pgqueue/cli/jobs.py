@@ -15,6 +15,7 @@ from pgqueue.cli.output import (
     READY,
     CommandAnswer,
     attempts,
+    by_option,
     json_option,
     last_error,
     local,
@@ -97,7 +98,7 @@ def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool, as_pyt
 @click.option(
     "--timeout", type=LENGTH, default="15s", show_default=True, help="How long to wait for the answer."
 )
-@click.option("--by", help="Who asks; without it you, as user@host.")
+@by_option
 @json_option
 @with_queue
 def stack(queue: PgQueue, /, *, job_id: int, timeout: timedelta, by: str | None, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
+from pgqueue.cli.output import by_option, json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import Length
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.limits.limit import Limit, Rate
@@ -85,7 +85,7 @@ def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
 @click.option("--every", type=Length(above_zero=True), help="The exact time between two starts.")
 @click.option("--burst", type=int, metavar="N", help="How many start at once after a pause, of a rate.")
 @click.option("--unset", is_flag=True, help="What the code says; a limit of a queue as a whole is removed.")
-@click.option("--by", help="Who; without it you, as user@host.")
+@by_option
 @with_queue
 def set_limit(
     queue: PgQueue,

@@ -1,12 +1,11 @@
 """The command itself: the options of every command, the table of commands, and how errors are shown.
 
-Each command is in a file of its own and is imported when it is called, so that a worker does not import what only
-tables or migrations need. That file decides what the command does.
+Each command is in the file that its row names, which decides what the command does. The file is imported when the command is
+called, so that a worker does not import what only tables or migrations need.
 """
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -50,8 +49,7 @@ VERBS = {
     "why": Verb("pgqueue.cli.jobs:why", "Say why a job does not run."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
     "workers": Verb(
-        "pgqueue.cli.workers:workers",
-        "List workers; change their slots, drain, stop, restart them.",
+        "pgqueue.cli.workers:workers", "List workers; change their slots, drain, stop, restart them."
     ),
     "workflows": Verb(
         "pgqueue.cli.workflows:workflows", "List, show, cancel or retry chains, groups and workflows."
@@ -102,37 +100,24 @@ def _root(function: Callable[..., None]) -> Root:
     return click.version_option(__version__, message="pgqueue %(version)s")(root)
 
 
+_DATABASE: Mapping[str, Mapping[str, Any]] = {
+    "--replica-dsn": {
+        "help": "A streaming replica that answers what only looks; without it the app's own, or PGQUEUE_REPLICA_DSN."
+    },
+    "--direct-dsn": {"help": "The DSN of the server behind the pooler; workers use it to listen."},
+    "--behind-pooler": {
+        "is_flag": True,
+        "help": "The DSN is that of a transaction pooler such as PgBouncer.",
+    },
+    "--schema": {"help": "The schema of the tables; without it the app's own, or pgqueue."},
+    "--dsn": {"help": "The database; without it the app's own, PGQUEUE_DSN or DATABASE_URL."},
+}
+
+
 def _about_the_database(*, hidden: bool = False) -> Callable[[F], F]:
     def add(function: F) -> F:
-        for option in (
-            partial(
-                click.option,
-                "--replica-dsn",
-                help="A streaming replica that answers what only looks; without it the app's own, or PGQUEUE_REPLICA_DSN.",
-            ),
-            partial(
-                click.option,
-                "--direct-dsn",
-                help="The DSN of the server behind the pooler; workers use it to listen.",
-            ),
-            partial(
-                click.option,
-                "--behind-pooler",
-                is_flag=True,
-                help="The DSN is that of a transaction pooler such as PgBouncer.",
-            ),
-            partial(
-                click.option,
-                "--schema",
-                help="The schema of the tables; without it the app's own, or pgqueue.",
-            ),
-            partial(
-                click.option,
-                "--dsn",
-                help="The database; without it the app's own, PGQUEUE_DSN or DATABASE_URL.",
-            ),
-        ):
-            function = option(hidden=hidden)(function)
+        for name, given in _DATABASE.items():
+            function = click.option(name, hidden=hidden, **given)(function)
         return function
 
     return add

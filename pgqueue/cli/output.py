@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 F = TypeVar("F", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+by_option = click.option("--by", help="Who does it; without it you, as user@host.")
 UNWRAPPED = 100_000
 LONGEST_NAME = 40
 """Characters of a name in a column that is shortened."""

@@ -1,7 +1,8 @@
 """``pgqueue queues``: what queues hold, whether workers claim from them, and their settings."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -14,6 +15,7 @@ from pgqueue.cli.output import json_option, local, print_json, print_table, spel
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, look_up
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.jobs import control
+from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues as store
 from pgqueue.values.pattern import is_pattern, stands_for
 from pgqueue.values.queues.settings import EXISTING, WHEN_FULL, Existing, QueueSettings
@@ -108,12 +110,7 @@ def pause(queue: PgQueue, /, *, names: tuple[str, ...], why: str | None) -> None
 
     A name with * in it is a pattern: '*' is all queues that there are now.
     """
-    _require(queue, names)
-    note_unknown = look_up(queue, *(name for name in names if not is_pattern(name)))
-    for name in names:
-        changed = queue.database.run(store.pause(name, why=why, by=me()))
-        _tell(name, changed, "paused", "was paused already")
-    note_unknown()
+    _stop(queue, names, partial(store.pause, why=why, by=me()), "paused", "was paused already")
 
 
 @queues.command()
@@ -125,12 +122,8 @@ def drain(queue: PgQueue, /, *, names: tuple[str, ...], why: str | None) -> None
 
     A name with * in it is a pattern: '*' is all queues that there are now.
     """
-    _require(queue, names)
-    note_unknown = look_up(queue, *(name for name in names if not is_pattern(name)))
-    for name in names:
-        changed = queue.database.run(store.drain(name, why=why, by=me()))
-        _tell(name, changed, "drained: it takes no new jobs", "was drained already")
-    note_unknown()
+    done = "drained: it takes no new jobs"
+    _stop(queue, names, partial(store.drain, why=why, by=me()), done, "was drained already")
 
 
 @queues.command()
@@ -197,6 +190,20 @@ def set_queue(
         return
     for label, value in _settings(held):
         click.echo(f"{label:14}{value}")
+
+
+def _stop(
+    queue: PgQueue,
+    names: Sequence[str],
+    stop: Callable[[str], Plan[Collection[str]]],
+    done: str,
+    else_said: str,
+) -> None:
+    _require(queue, names)
+    note_unknown = look_up(queue, *(name for name in names if not is_pattern(name)))
+    for name in names:
+        _tell(name, queue.database.run(stop(name)), done, else_said)
+    note_unknown()
 
 
 def _require(queue: PgQueue, names: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ import click
 from pgqueue.app.operator import operator_name
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import CommandOptions, with_queue
-from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
+from pgqueue.cli.output import by_option, json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import LENGTH, instant, json_object
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.schedules.record import Schedule
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 LATE = 60.0
 """Seconds. A schedule that is later than this is named below the list."""
 NAME = click.argument("name")
-by_option = click.option("--by", help="Who does it; without it you, as user@host.")
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most this many."
 )

@@ -7,7 +7,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
+from pgqueue.cli.output import by_option, json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import concurrency as as_concurrency
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.workers.worker import ALL, SHOWN, Steered, WorkerStatus
@@ -27,7 +27,7 @@ def workers() -> None:
 
 def _names_workers(function: F) -> F:
     for option in (
-        click.option("--by", help="Who asks; without it you, as user@host."),
+        by_option,
         click.option("--all", "everyone", is_flag=True, help="Ask every live worker."),
         click.argument("worker", metavar="[WORKER]", required=False),
     ):

@@ -6,7 +6,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, print_json, print_table, zone
+from pgqueue.cli.output import by_option, json_option, print_json, print_table, zone
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import FlowError
@@ -16,7 +16,6 @@ from pgqueue.values.flows.retry import WHAT, What
 from pgqueue.values.flows.svg import svg
 
 FLOW_ID = JOB_ID
-BY = click.option("--by", help="Who does it; without it you, as user@host.")
 FLOW = click.argument("flow_id", metavar="ID", type=FLOW_ID)
 
 
@@ -98,7 +97,7 @@ def show(queue: PgQueue, /, *, flow_id: int, as_mermaid: bool, svg_file: Path | 
 
 @workflows.command()
 @click.argument("flow_ids", metavar="ID...", type=FLOW_ID, nargs=-1, required=True)
-@BY
+@by_option
 @with_queue
 def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...], by: str | None) -> None:
     """Cancel all that has not ended in workflows. Workers are asked to stop the jobs that run.
@@ -128,7 +127,7 @@ def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...], by: str | None) -> N
     show_default=True,
     help="The failed jobs; also what was cancelled or skipped because of them; or everything.",
 )
-@BY
+@by_option
 @with_queue
 def retry(queue: PgQueue, /, *, flow_id: int, what: What, by: str | None) -> None:
     """Run parts of a workflow again, all in one transaction. Parts that succeeded keep their results."""

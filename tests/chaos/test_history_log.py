@@ -2,12 +2,13 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from pgqueue.chaos.history.events import Left, Live
-from pgqueue.chaos.log import HistoryLog, now, read_log
+from pgqueue.chaos.history.events import Event, Left, Live, events_of
+from pgqueue.chaos.log import HistoryLog, Tail
 
 PROCESSES = 4
 BATCHES = 200
@@ -18,7 +19,7 @@ def test_processes_that_append_at_once_lose_no_line(tmp_path: Path) -> None:
     children = [os.fork() or _append(path, number) for number in range(PROCESSES)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
-    events, torn = read_log(path)
+    events, torn = _read(path)
 
     assert codes == [-signal.SIGKILL] * PROCESSES
     assert torn == 0
@@ -43,13 +44,19 @@ def test_a_write_that_the_disk_cuts_off_costs_no_other_line(
     def full(file: int, data: bytes) -> int:
         return written(file, data[: cuts.pop()] if cuts else data)
 
-    with HistoryLog(tmp_path / "history") as log:
-        monkeypatch.setattr(os, "write", full)
-        log.write(*(Left(at=place, worker="A") for place in range(5)))
-        monkeypatch.undo()
-        log.write(Live(at=now(), job="a name", state="ready"))
+    log = HistoryLog(tmp_path / "history-1.jsonl")
+    monkeypatch.setattr(os, "write", full)
+    log.write(*(Left(at=place, worker="A") for place in range(5)))
+    monkeypatch.undo()
+    log.write(Live(at=time.monotonic(), job="a name", state="ready"))
 
-    events, torn = read_log(tmp_path / "history")
+    events, torn = _read(tmp_path / "history-1.jsonl")
     assert [one.at for one in events[:-1]] == [0, 1, 2, 3, 4]
     assert isinstance(events[-1], Live)
     assert torn == 1
+    assert [line.event for line in Tail(tmp_path).news()] == events
+
+
+def _read(path: Path) -> tuple[list[Event], int]:
+    with path.open("rb") as file:
+        return events_of(file)

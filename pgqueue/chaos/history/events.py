@@ -44,14 +44,35 @@ LiveState: TypeAlias = Literal["blocked", "scheduled", "ready", "running"]
 class _LogEvent(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="kind", tag=str.lower
 ):
+    """``at`` is when the answer came, when the act was, or when it was looked for, in seconds."""
+
     at: float
+
+
+class _JobEvent(_LogEvent, frozen=True, kw_only=True):
+    """``job`` is what the job is called."""
+
+    job: JobName
+
+
+class _AttemptEvent(_JobEvent, frozen=True, kw_only=True):
+    """One of an attempt.
+
+    Attributes:
+        worker: which worker made it.
+        attempt: which attempt, from 1.
+        fence: of the claim, a number that its worker never used before; 0: not told.
+    """
+
+    worker: str
+    attempt: int
+    fence: int = 0
 
 
 class Declared(_LogEvent, frozen=True):
     """What a limit allows.
 
     Attributes:
-        at: when it was written, in seconds.
         limit: its name; keys of it are ``name`` or ``name=value``.
         most: how many jobs of one key run at once; None: any number.
         every: seconds from start to start, on average; None: no rate.
@@ -70,7 +91,6 @@ class Due(_LogEvent, frozen=True):
     """A tick of a schedule was due, and has to have made exactly one job.
 
     Attributes:
-        at: when it was written, in seconds.
         schedule: the schedule's name.
         tick: the instant of the tick, as text.
     """
@@ -79,12 +99,10 @@ class Due(_LogEvent, frozen=True):
     tick: str
 
 
-class Enqueued(_LogEvent, frozen=True):
+class Enqueued(_JobEvent, frozen=True, kw_only=True):
     """A job was enqueued, or an enqueue was tried.
 
     Attributes:
-        at: when the answer came, in seconds.
-        job: what it is called.
         commit: ``acknowledged``; ``unknown``: the connection broke before the answer, the job may exist or not;
             ``rolled_back``: it must not exist.
         line: the name of a line in which jobs start in order; None: its order is not judged.
@@ -97,7 +115,6 @@ class Enqueued(_LogEvent, frozen=True):
         transactional: whether it writes its effect in ``ctx.transaction()``, so that success and effect commit together.
     """
 
-    job: JobName
     commit: Literal["acknowledged", "unknown", "rolled_back"] = "acknowledged"
     line: str | None = None
     place: int | None = None
@@ -109,104 +126,51 @@ class Enqueued(_LogEvent, frozen=True):
     transactional: bool = False
 
 
-class Claimed(_LogEvent, frozen=True):
+class Claimed(_AttemptEvent, frozen=True, kw_only=True):
     """A worker has claimed a job.
 
     Attributes:
-        at: when the answer came, in seconds.
-        job: what it is called.
-        worker: which worker.
-        attempt: which attempt, from 1.
         most: how many attempts the job has; None: not said.
-        fence: of the claim, a number that its worker never used before; 0: not told.
     """
 
-    job: JobName
-    worker: str
-    attempt: int
     most: int | None = None
-    fence: int = 0
 
 
-class Started(_LogEvent, frozen=True):
-    """A task has begun to run.
-
-    Attributes:
-        at: when, in seconds.
-        job: what it is called.
-        worker: which worker runs it.
-        attempt: which attempt, from 1.
-        fence: of the claim, a number that its worker never used before; 0: not told.
-    """
-
-    job: JobName
-    worker: str
-    attempt: int
-    fence: int = 0
+class Started(_AttemptEvent, frozen=True):
+    """A task has begun to run."""
 
 
-class Stopped(_LogEvent, frozen=True):
-    """A task has returned or raised; the queue does not know yet.
-
-    Attributes:
-        at: when, in seconds.
-        job: what it is called.
-        worker: which worker ran it.
-        attempt: which attempt, from 1.
-        fence: of the claim, a number that its worker never used before; 0: not told.
-    """
-
-    job: JobName
-    worker: str
-    attempt: int
-    fence: int = 0
+class Stopped(_AttemptEvent, frozen=True):
+    """A task has returned or raised; the queue does not know yet."""
 
 
-class Ended(_LogEvent, frozen=True):
+class Ended(_AttemptEvent, frozen=True, kw_only=True):
     """The queue has recorded how an attempt ended, or has refused to: the attempt was superseded.
 
     Attributes:
-        at: when the answer came, in seconds.
-        job: what it is called.
-        worker: which worker ran it.
-        attempt: which attempt, from 1.
         state: in which state the job is now; None: nothing was recorded, the attempt was superseded.
         spent: whether the attempt counts; a claim that was returned, a snooze and a wait give it back.
-        fence: of the claim, a number that its worker never used before; 0: not told.
     """
 
-    job: JobName
-    worker: str
-    attempt: int
     state: EndState | LiveState | None
     spent: bool = True
-    fence: int = 0
 
 
-class Reclaimed(_LogEvent, frozen=True):
-    """A sweeper has taken a job from a lost worker.
+class Reclaimed(_AttemptEvent, frozen=True, kw_only=True):
+    """A sweeper has taken a job from a lost worker: ``worker`` and ``attempt`` are the lost ones.
 
     Attributes:
-        at: when the answer came, in seconds.
-        job: what it is called.
-        worker: the lost worker.
-        attempt: the attempt that is lost, from 1.
         state: in which state the job is now.
-        fence: of the claim, a number that its worker never used before; 0: not told.
     """
 
-    job: JobName
-    worker: str
-    attempt: int
     state: EndState | LiveState
-    fence: int = 0
 
 
 class Renewed(_LogEvent, frozen=True):
     """A worker has registered, or has renewed its lease.
 
     Attributes:
-        at: when it asked, in seconds.
+        at: when it asked.
         worker: which worker.
         lease: for how many seconds from then on.
     """
@@ -219,7 +183,6 @@ class Left(_LogEvent, frozen=True):
     """A worker is gone.
 
     Attributes:
-        at: when, in seconds.
         worker: which worker.
         returned: whether it took itself off the list, so that its jobs are free at once; False: it was killed, or is frozen or
             cut off, and its lease has to pass first.
@@ -229,38 +192,30 @@ class Left(_LogEvent, frozen=True):
     returned: bool = False
 
 
-class Revived(_LogEvent, frozen=True):
+class Revived(_JobEvent, frozen=True, kw_only=True):
     """A caller has retried a dead job: it has all its attempts again; or has purged it.
 
     Attributes:
-        at: when the answer came, in seconds.
-        job: what it is called.
         purged: whether it was purged.
     """
 
-    job: JobName
     purged: bool = False
 
 
-class Effect(_LogEvent, frozen=True):
+class Effect(_JobEvent, frozen=True, kw_only=True):
     """A row that a task wrote in ``ctx.transaction()``, found at the end.
 
     Attributes:
-        at: when it was looked for, in seconds.
-        job: what the job is called.
         attempt: of which attempt it is; None: not known.
     """
 
-    job: JobName
     attempt: int | None = None
 
 
-class Recorded(_LogEvent, frozen=True):
+class Recorded(_JobEvent, frozen=True, kw_only=True):
     """A record of an ended job, found at the end.
 
     Attributes:
-        at: when it was looked for, in seconds.
-        job: what it is called.
         state: in which state it ended.
         attempts: how many attempts it has spent.
         most: how many it had.
@@ -268,7 +223,6 @@ class Recorded(_LogEvent, frozen=True):
         exhausted: whether it is dead because no attempt is left.
     """
 
-    job: JobName
     state: EndState
     attempts: int | None = None
     most: int | None = None
@@ -276,16 +230,13 @@ class Recorded(_LogEvent, frozen=True):
     exhausted: bool = False
 
 
-class Live(_LogEvent, frozen=True):
+class Live(_JobEvent, frozen=True, kw_only=True):
     """A job that has not ended, found at the end.
 
     Attributes:
-        at: when it was looked for, in seconds.
-        job: what it is called.
         state: in which state it is.
     """
 
-    job: JobName
     state: LiveState
 
 

@@ -1,5 +1,6 @@
 """One job: its story from the enqueue to its end, why it does not run, and what can be done with it."""
 
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -110,8 +111,8 @@ def _ask(
     job_id: int,
     verb: str,
     text: str,
-    states: frozenset[JobState],
-    destroys: bool,
+    states: Collection[JobState],
+    destroys: bool = False,
     fields: tuple[Field, ...] = (),
 ) -> ActionQuestion:
     job = visit.redaction.job(visit.queue.job(job_id))
@@ -184,91 +185,75 @@ def _begin(visit: Visit, job_id: int, run: Any, done: str) -> ActionResult:  # n
     return said
 
 
-LIVE = frozenset(state for state in JobState if not state.ended)
-DEAD = frozenset({JobState.DEAD})
-RUNNING = frozenset({JobState.RUNNING})
-SCHEDULED = frozenset({JobState.SCHEDULED})
 PAGES = (
     Page(name="job", path=PATH, title="Job", read=read, under="jobs", every=6),
     Page(name="job-test", path=f"{PATH}/test", title="Test", read=read_test, under="jobs", every=None),
 )
+
+
+def _action(
+    name: str,
+    right: Right,
+    do: Callable[..., ActionResult],
+    *,
+    under: str = "jobs",
+    **asked: Any,  # noqa: ANN401 - as for _ask
+) -> PageAction:
+    return PageAction(
+        name=f"job-{name}", path=f"{PATH}/{name}", right=right, ask=partial(_ask, **asked), do=do, under=under
+    )
+
+
 ACTIONS = (
-    PageAction(
-        name="job-run",
-        path=f"{PATH}/run",
-        right=Right.RETRY,
-        ask=partial(
-            _ask,
-            verb="Run",
-            text="It becomes ready at once, before its time.",
-            states=SCHEDULED,
-            destroys=False,
-        ),
-        do=_run_now,
-        under="jobs",
+    _action(
+        "run",
+        Right.RETRY,
+        _run_now,
+        verb="Run",
+        text="It becomes ready at once, before its time.",
+        states={JobState.SCHEDULED},
     ),
-    PageAction(
-        name="job-stack",
-        path=f"{PATH}/stack",
-        right=Right.STEER,
-        ask=partial(
-            _ask,
-            verb="Show the stack of",
-            text="Its worker is asked where the job is in its code: files, lines and source lines, no values. The job goes on.",
-            states=RUNNING,
-            destroys=False,
-        ),
-        do=_stack,
-        under="jobs",
+    _action(
+        "stack",
+        Right.STEER,
+        _stack,
+        verb="Show the stack of",
+        text="Its worker is asked where the job is in its code: files, lines and source lines, no values. The job goes on.",
+        states={JobState.RUNNING},
     ),
-    PageAction(
-        name="job-cancel",
-        path=f"{PATH}/cancel",
-        right=Right.CANCEL,
-        ask=partial(
-            _ask,
-            verb="Cancel",
-            text="A waiting job ends at once, and its flow with it. The worker of a running one is asked to stop it.",
-            states=LIVE,
-            destroys=True,
-        ),
-        do=_cancel,
-        under="jobs",
+    _action(
+        "cancel",
+        Right.CANCEL,
+        _cancel,
+        verb="Cancel",
+        text="A waiting job ends at once, and its flow with it. The worker of a running one is asked to stop it.",
+        states={state for state in JobState if not state.ended},
+        destroys=True,
     ),
-    PageAction(
-        name="job-retry",
-        path=f"{PATH}/retry",
-        right=Right.RETRY,
-        ask=partial(
-            _ask,
-            verb="Retry",
-            text="It becomes ready at once, with all its attempts.",
-            states=DEAD,
-            destroys=False,
-            fields=(
-                Field(
-                    name="without_key",
-                    label="Without its unique key",
-                    kind="checkbox",
-                    hint="so that it also runs while a live job has the key",
-                ),
+    _action(
+        "retry",
+        Right.RETRY,
+        _retry,
+        verb="Retry",
+        text="It becomes ready at once, with all its attempts.",
+        states={JobState.DEAD},
+        fields=(
+            Field(
+                name="without_key",
+                label="Without its unique key",
+                kind="checkbox",
+                hint="so that it also runs while a live job has the key",
             ),
         ),
-        do=_retry,
-        under="jobs",
     ),
-    PageAction(
-        name="job-purge",
-        path=f"{PATH}/purge",
-        right=Right.PURGE,
-        ask=partial(
-            _ask,
-            verb="Delete",
-            text="It is deleted for ever, with its arguments and errors.",
-            states=DEAD,
-            destroys=True,
-        ),
-        do=_purge,
+    _action(
+        "purge",
+        Right.PURGE,
+        _purge,
         under="dead",
+        verb="Delete",
+        text="It is deleted for ever, with its arguments and errors.",
+        states={JobState.DEAD},
+        destroys=True,
     ),
 )

@@ -149,11 +149,6 @@ PAGES = (
 ACTIONS = (
     PageAction(name="limit-set", path="/limit/set", right=Right.SET, ask=_ask, do=_set, under="limits"),
     PageAction(
-        name="limit-unset",
-        path="/limit/unset",
-        right=Right.SET,
-        ask=_ask_unset,
-        do=_unset,
-        under="limits",
+        name="limit-unset", path="/limit/unset", right=Right.SET, ask=_ask_unset, do=_unset, under="limits"
     ),
 )

@@ -104,8 +104,7 @@ def _read_task(visit: Visit) -> Content:
         "queues": totals.lines,
         "errors": [
             msgspec.structs.replace(
-                one,
-                message=visit.redaction.message(visit.chosen, one.last_job, one.message, visit.queue.job),
+                one, message=visit.redaction.message(visit.chosen, one.last_job, one.message, visit.queue.job)
             )
             for one in errors.groups
         ],

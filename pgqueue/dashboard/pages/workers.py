@@ -79,22 +79,6 @@ def _named_workers(visit: Visit, which: str) -> list[WorkerStatus]:
     return [visit.queue.workers.get(which)]
 
 
-def _drain(visit: Visit, which: str) -> Steered:
-    return visit.queue.workers.drain(which, by=visit.by)
-
-
-def _resume(visit: Visit, which: str) -> Steered:
-    return visit.queue.workers.resume(which, by=visit.by)
-
-
-def _stop(visit: Visit, which: str) -> Steered:
-    return visit.queue.workers.stop(which, by=visit.by)
-
-
-def _restart(visit: Visit, which: str) -> Steered:
-    return visit.queue.workers.restart(which, by=visit.by)
-
-
 def _set(visit: Visit, which: str) -> Steered:
     bounds = read_bounds(visit.field("slots"))
     if bounds is None:
@@ -124,8 +108,18 @@ def _action(
 
 PAGE = Page(name="workers", path="/workers", title="Workers", read=read, place=50)
 ACTIONS = (
-    _action("drain", _drain, "drain", "It claims no more jobs, finishes those that run, and stays."),
-    _action("resume", _resume, "claim jobs again", "It claims jobs again."),
+    _action(
+        "drain",
+        lambda visit, which: visit.queue.workers.drain(which, by=visit.by),
+        "drain",
+        "It claims no more jobs, finishes those that run, and stays.",
+    ),
+    _action(
+        "resume",
+        lambda visit, which: visit.queue.workers.resume(which, by=visit.by),
+        "claim jobs again",
+        "It claims jobs again.",
+    ),
     _action(
         "set",
         _set,
@@ -139,14 +133,14 @@ ACTIONS = (
     ),
     _action(
         "stop",
-        _stop,
+        lambda visit, which: visit.queue.workers.stop(which, by=visit.by),
         "stop",
         "It finishes or returns its jobs and ends. Its supervisor does not start another.",
         destroys=True,
     ),
     _action(
         "restart",
-        _restart,
+        lambda visit, which: visit.queue.workers.restart(which, by=visit.by),
         "restart",
         "It finishes or returns its jobs and ends; its supervisor starts a new process.",
     ),
