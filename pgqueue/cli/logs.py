@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from pgqueue.cli.log_writer import LogWriter
-from pgqueue.middleware.logging_context import add_fields
+from pgqueue.middleware import add_fields
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

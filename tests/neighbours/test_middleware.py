@@ -20,9 +20,8 @@ from worker.helping import ended
 from pgqueue import Context, Dead, JobState, PgQueue, Retry, Snooze
 from pgqueue.cli.logs import LineFormatter
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.middleware import LoggingContext, Sentry, SlowJobs
+from pgqueue.middleware import LoggingContext, Sentry, SlowJobs, add_fields
 from pgqueue.middleware import slow_jobs as slow_module
-from pgqueue.middleware.logging_context import add_fields
 from pgqueue.testing import drain, in_memory
 
 log = logging.getLogger("shop")
