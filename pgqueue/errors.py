@@ -319,11 +319,7 @@ class Snooze(JobControl):
     """Run this job again after ``delay``; the attempt is not counted."""
 
     def __init__(self, delay: Duration) -> None:
-        """Ask for another run.
-
-        Args:
-            delay: how long from now; seconds, or a timedelta; from zero to ten years.
-        """
+        """``delay``: how long from now; seconds, or a timedelta; from zero to ten years."""
         self.delay = as_delay("delay", delay)
         super().__init__(f"snoozed for {self.delay}")
 
@@ -332,13 +328,7 @@ class RetryLater(JobControl):
     """This attempt failed; run the job again after ``delay`` if it has attempts left."""
 
     def __init__(self, delay: Duration, reason: str = "asked to be retried later") -> None:
-        """Fail this attempt.
-
-        Args:
-            delay: how long from now, in place of the retry policy's wait; seconds, or a timedelta; from zero to
-                ten years.
-            reason: recorded with the attempt.
-        """
+        """``delay``: in place of the retry policy's wait, from zero to ten years. ``reason``: recorded with the attempt."""
         super().__init__(reason)
         self.delay = as_delay("delay", delay)
 
@@ -360,11 +350,7 @@ class Dead(JobControl):
     """This job cannot succeed: move it to the dead table now, even if attempts are left."""
 
     def __init__(self, reason: str) -> None:
-        """Give the job up.
-
-        Args:
-            reason: recorded with the attempt.
-        """
+        """``reason``: recorded with the attempt."""
         super().__init__(reason)
 
 
@@ -377,12 +363,8 @@ def as_duration(what: str, value: Duration | None) -> timedelta | None:
 
     It is in this module, which imports no other, because two of the errors have a length of time.
 
-    Args:
-        what: the option's name, for the message.
-        value: seconds, or a timedelta.
-
     Raises:
-        InvalidOption: it is neither, or not a number (NaN), or too long for a timedelta.
+        InvalidOption: it is neither, or not a number (NaN), or too long for a timedelta; ``what`` names the option.
     """
     if value is None or isinstance(value, timedelta):
         return value
@@ -397,11 +379,7 @@ def as_delay(what: str, value: None) -> None: ...
 @overload
 def as_delay(what: str, value: Duration) -> timedelta: ...
 def as_delay(what: str, value: Duration | None) -> timedelta | None:
-    """A length of time from zero to ten years; arguments as for :func:`as_duration`.
-
-    Raises:
-        InvalidOption: it is none.
-    """
+    """As :func:`as_duration`: a length of time from zero to ten years."""
     duration = as_duration(what, value)
     if duration is not None and not timedelta(0) <= duration <= LONGEST_DELAY:
         raise InvalidOption(f"{what}={value!r}: use seconds or a timedelta, from zero to ten years")
@@ -413,11 +391,7 @@ def as_limit(what: str, value: None) -> None: ...
 @overload
 def as_limit(what: str, value: Duration) -> timedelta: ...
 def as_limit(what: str, value: Duration | None) -> timedelta | None:
-    """A length of time above zero and up to ten years; arguments as for :func:`as_duration`.
-
-    Raises:
-        InvalidOption: it is none.
-    """
+    """As :func:`as_duration`: a length of time above zero and up to ten years."""
     duration = as_duration(what, value)
     if duration is not None and not timedelta(0) < duration <= LONGEST_DELAY:
         raise InvalidOption(f"{what}={value!r}: use seconds or a timedelta above zero, up to ten years")

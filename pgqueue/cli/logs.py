@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from pgqueue.middleware.logging_context import add_fields
+from pgqueue.middleware import add_fields
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

@@ -11,8 +11,16 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from pgqueue.django.admin_filters import QueueFilter, ReasonFilter, StateFilter, TaskFilter
-from pgqueue.django.admin_limits import LimitAdmin
+from pgqueue.django.admin_filters import (
+    HELP,
+    QueueFilter,
+    ReasonFilter,
+    StateFilter,
+    TaskFilter,
+    UnsearchableText,
+    search,
+)
+from pgqueue.django.admin_limits import LimitAdmin, ShareAdmin
 from pgqueue.django.admin_pages import (
     ReadOnlyAdmin,
     address,
@@ -22,8 +30,6 @@ from pgqueue.django.admin_pages import (
 )
 from pgqueue.django.admin_places import QueueAdmin, WorkerAdmin
 from pgqueue.django.admin_schedules import ScheduleAdmin
-from pgqueue.django.admin_search import HELP, UnsearchableText, search
-from pgqueue.django.admin_shares import ShareAdmin
 from pgqueue.django.admin_show import (
     SUMMARY,
     as_ago,

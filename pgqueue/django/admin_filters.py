@@ -1,14 +1,15 @@
-"""The filters of a list of jobs, and the names that they offer.
+"""The filters and the search box of a list of jobs, and the names that the filters offer.
 
 Django's own filter would read a whole table for its distinct values. These filters offer the names that the code
 declares, and those of the newest jobs. Any other name works in the address, and a click on a name in a row puts it there.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Any, get_args
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from pgqueue.django.admin_show import as_reason
@@ -16,8 +17,12 @@ from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Job
 from pgqueue.values.jobs.job import ENDED, JobState
 from pgqueue.values.jobs.verdict import Reason
+from pgqueue.values.payloads.codec import encoded_key
 
 NEWEST = 300
+LONGEST_ID = 19
+"""Digits."""
+HELP = "A job's id, its unique key, a part of its task's name, or some of its arguments: {\"order_id\": 42}"
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -108,3 +113,44 @@ def task_names() -> set[str]:
 
 def _on_newest(field: str) -> set[str]:
     return set(Job.objects.order_by("-id").values_list(field, flat=True)[:NEWEST])
+
+
+class UnsearchableText(Exception):
+    """A term that cannot be searched for; the message says why."""
+
+
+def search(rows: QuerySet[Any], term: str, *, keyed: Q) -> QuerySet[Any]:
+    """The rows that match a term.
+
+    Args:
+        rows: the rows to search.
+        term: the text of the search box.
+        keyed: which of the rows to search for a unique key; those of the history are in no index.
+
+    Raises:
+        UnsearchableText: the term cannot be searched for.
+    """
+    term = term.strip()
+    if not term:
+        return rows
+    if term.isascii() and term.isdigit():
+        if len(term) > LONGEST_ID:
+            raise UnsearchableText(f"No job has an id of {len(term)} digits.")
+        return rows.filter(pk=int(term))
+    arguments = _json_object(term)
+    if arguments is not None:
+        return rows.filter(args__contains=arguments)
+    tasks = [name for name in task_names() if term.lower() in name.lower()]
+    if tasks:
+        return rows.filter(task__in=tasks)
+    return rows.filter(keyed, unique_key=encoded_key(project_queue().codec, term))
+
+
+def _json_object(term: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(term)
+    except ValueError:
+        return None
+    except RecursionError:
+        raise UnsearchableText("This JSON is nested too deeply to be searched for.") from None
+    return value if isinstance(value, dict) else None

@@ -133,8 +133,8 @@ class ReadOnlyAdmin(ModelAdmin):
         return [(title, {"fields": list(fields)}) for title, fields in self.sections]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:  # noqa: ARG002 - Django's call
-        """All fields."""
-        return [field for _, fields in self.sections for field in fields]
+        """All fields of a row; none where one is added."""
+        return [] if obj is None else [field for _, fields in self.sections for field in fields]
 
     def buttons(self, obj: Any) -> Mapping[str, str]:  # noqa: ANN401, ARG002 - an instance of the model
         """The actions that apply to this row, with the labels of their buttons."""

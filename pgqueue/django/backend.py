@@ -23,8 +23,9 @@ from pgqueue.django.backend_api import (
     TaskResultStatus,
     task_enqueued,
 )
+from pgqueue.django.backend_modules import find_django_task
 from pgqueue.django.backend_results import DjangoCall, as_instant, result_of
-from pgqueue.django.backend_tasks import Policy, adopt, find_django_task, policy_of
+from pgqueue.django.backend_tasks import Policy, adopt, policy_of
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.errors import ConfigurationError, InvalidOption, JobNotFound
 from pgqueue.values.jobs.job import ARGS_NOT_KEPT, Job

@@ -1,4 +1,7 @@
-"""Which module a worker imports because a job names a task in it.
+"""A queue's tasks as a worker sees them: the registered ones, and Django tasks in modules that a job names.
+
+A look-up of a task imports nothing, because it runs on the event loop and under a lock. :meth:`ImportedTasks.load` imports; a
+thread calls it. In a project without Django's Tasks it imports nothing of them.
 
 A job's name is text from any client that may enqueue, and to import a module is to run it. So a worker imports a module
 only if it belongs to an installed app and its source decorates a function of that name with a decorator whose own name
@@ -13,12 +16,23 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.task import Task
+from pgqueue.errors import PgQueueError
+
+if TYPE_CHECKING:
+    from pgqueue.django.backend_api import AnyTask
 
 log = logging.getLogger("pgqueue.django")
 
@@ -27,10 +41,67 @@ AGAIN_AFTER = 60.0
 MOST_REFUSED = 1000
 TRIES = 10
 
+ADOPTER = "pgqueue.django.backend_tasks"
+
 _parsing = threading.Lock()
 
 _refused: dict[str, float] = {}
 """Refused names, and when they were refused, in seconds of the monotonic clock."""
+
+
+class ImportedTasks(Mapping[str, Task[..., Any]]):
+    """The registered tasks by name; a Django task is registered at its first look-up."""
+
+    def __init__(self, queue: PgQueue, registered: Mapping[str, Task[..., Any]]) -> None:
+        """``registered`` are the queue's registered tasks; the mapping changes with the queue."""
+        self._queue = queue
+        self._registered = registered
+
+    def __getitem__(self, name: str) -> Task[..., Any]:
+        """A task by its name, registered now if it is a Django task in a loaded module."""
+        try:
+            return self._registered[name]
+        except KeyError:
+            if loaded_object(name) is None or ADOPTER not in sys.modules or not _is_used():
+                raise
+        try:
+            return self._register_imported(name)
+        except PgQueueError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registered)
+
+    def __len__(self) -> int:
+        return len(self._registered)
+
+    def load(self, name: str) -> bool:
+        """Import the module of a task, if that is allowed; returns whether the task is registered now. It may block."""
+        if not _is_used() or not load(name):
+            return False
+        try:
+            self._register_imported(name)
+        except (KeyError, ImproperlyConfigured):  # ImproperlyConfigured: Django's Tasks are not installed
+            refuse(name)
+        except PgQueueError:
+            log.exception("a Django task cannot be registered: its jobs wait", extra={"task": name})
+            refuse(name)
+        return name in self
+
+    def _register_imported(self, name: str) -> Task[..., Any]:
+        if (task := find_django_task(name)) is None:
+            return self._registered[name]  # importing its module may have registered it
+        from pgqueue.django.backend_tasks import adopt  # noqa: PLC0415 - Django's Tasks may not be installed
+
+        return adopt(self._queue, task)
+
+
+def find_django_task(path: str) -> "AnyTask | None":
+    """The Django task at an import path in a loaded module, or None."""
+    from pgqueue.django.backend_api import Task as DjangoTask  # noqa: PLC0415 - Django's Tasks may not be installed
+
+    found = loaded_object(path)
+    return found if isinstance(found, DjangoTask) else None
 
 
 def loaded_object(name: str) -> object:
@@ -74,6 +145,10 @@ def forget() -> None:
 def count_refused_names() -> int:
     """The number of refused names."""
     return len(_refused)
+
+
+def _is_used() -> bool:
+    return hasattr(settings, "TASKS")
 
 
 def _import_module(module: str) -> bool:

@@ -2,7 +2,7 @@
 
 They are unmanaged, for the schema's own revisions make them, and read-only, for only the queue's methods keep its
 promises. ``Job`` is the view of every job there is a record of, live or ended, in one shape. What is read of a row
-that holds what Python cannot is decided in ``fields.py``.
+that holds what Python cannot is decided by the fields: one bad row never fails a query of many.
 """
 
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,8 +11,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from pgqueue.django import conf
-from pgqueue.django.fields import TimeField, ValueField
 from pgqueue.errors import PgQueueError
+from pgqueue.values.payloads.readable import SHOWN, UNREADABLE
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -20,11 +20,39 @@ if TYPE_CHECKING:
 
     from pgqueue.values.limits.status import LimitStatus
 
+    ReadsTime = models.DateTimeField[Any, Any]
+else:
+    ReadsTime = models.DateTimeField
+
 
 def table(name: str) -> str:
     """A table of ours as Django's ``db_table``: it leaves alone what is quoted already, the schema included."""
     schema = conf.raw_settings().get("SCHEMA", "pgqueue")
     return f'"{schema}"."{name}"'
+
+
+class TimeField(ReadsTime):
+    """A time; one outside of Python's years is read as the nearest time inside.
+
+    The database moves it, in the select list only: filters and orders use the stored value, and indices.
+    """
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:  # noqa: ANN401 - Django's call
+        """The column as it is selected."""
+        del compiler
+        schema = conf.raw_settings().get("SCHEMA", "pgqueue")
+        return f'"{schema}".as_datetime({sql})', params
+
+
+class ValueField(models.JSONField):
+    """Any JSON; what Python cannot read, because of its levels or its digits, is read as ``{"(unreadable)": "its text"}``."""
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:  # noqa: ANN401 - Django's call
+        """The value, or its replacement."""
+        try:
+            return super().from_db_value(value, expression, connection)
+        except (ValueError, RecursionError):
+            return {UNREADABLE: str(value)[:SHOWN]}
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):

@@ -1,12 +1,50 @@
-"""The health check, as a view."""
+"""The health check, as a view: whether the database answers, has the schema and workers that serve, and whether jobs wait too long.
+
+A worker whose event loop is blocked is a warning. After :data:`pgqueue.values.workers.health.BLOCKED_FOR_LONG` it no longer counts
+as a worker that serves, nor does one that does not look for jobs.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import Error, transaction
+from django.db import Error as DjangoError
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from pgqueue.django.health import Health, examine
+from pgqueue.django import conf
+from pgqueue.django.djangoqueue import DjangoDatabase
+from pgqueue.errors import DatabaseError
+from pgqueue.store.jobs import control
+from pgqueue.store.schema import schema
+from pgqueue.values.queues.standing import UnknownTaskJobs
+from pgqueue.values.workers.health import BLOCKED_FOR_LONG
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The result of a health check.
+
+    Attributes:
+        problems: what is wrong, as text; empty: nothing.
+        warnings: what is wrong with single workers and fails nothing by itself, as text: a blocked event loop, functions
+            that were given up and have not returned.
+        revision: the schema's revision; None: unknown.
+        workers: how many workers are alive; None: unknown.
+        oldest_ready: how many seconds the longest-waiting ready job has waited, without paused queues; None: no job
+            waits, or it is unknown.
+        unknown: tasks that were unknown to the workers which claimed their jobs. This is no failure of the queue: each
+            deploy has them for a short time.
+    """
+
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    revision: str | None = None
+    workers: int | None = None
+    oldest_ready: float | None = None
+    unknown: tuple[UnknownTaskJobs, ...] = ()
 
 
 @never_cache
@@ -22,6 +60,34 @@ def health(request: HttpRequest) -> JsonResponse:
     if _may_know(request):
         answer |= _details(found)
     return JsonResponse(answer, status=503 if found.problems else 200)
+
+
+def examine() -> Health:
+    """Check the project's queue, on Django's connection.
+
+    Raises:
+        ConfigurationError: ``settings.PGQUEUE`` cannot be read.
+    """
+    configured = conf.read()
+    name = configured.options.get("schema", "pgqueue")
+    database = DjangoDatabase(configured.alias, schema=name)
+    try:
+        revision = database.run(schema.verify(name))
+        pulse = database.run(control.pulse())
+    except (DatabaseError, DjangoError) as error:
+        return Health(problems=(f"database: {str(error).strip()}",))
+    problems = (
+        *_too_few(pulse, configured.min_workers),
+        *_too_long(pulse.oldest_ready, configured.max_wait),
+    )
+    return Health(
+        problems=problems,
+        warnings=tuple(map(str, pulse.worker_problems)),
+        revision=revision,
+        workers=pulse.workers,
+        oldest_ready=pulse.oldest_ready,
+        unknown=pulse.unknown,
+    )
 
 
 def _details(found: Health) -> dict[str, object]:
@@ -46,3 +112,20 @@ def _may_know(request: HttpRequest) -> bool:
         return bool(user is not None and user.is_active and user.is_staff)
     except Error:  # the database cannot be asked who the user is
         return False
+
+
+def _too_few(pulse: control.QueueSummary, least: int) -> tuple[str, ...]:
+    idle = [worker for worker in pulse.worker_problems if not worker.serves]
+    if pulse.workers - len(idle) >= least:
+        return ()
+    blocked = sum(worker.blocked is not None for worker in idle)
+    stuck = f", and {blocked} of these have had a blocked event loop for {BLOCKED_FOR_LONG:g} s or more"
+    stalled = f", and {len(idle) - blocked} of these do not look for jobs"
+    found = f"{stuck if blocked else ''}{stalled if len(idle) > blocked else ''}"
+    return (f"workers: {pulse.workers} of at least {least} are alive{found}",)
+
+
+def _too_long(oldest: float | None, longest: timedelta | None) -> tuple[str, ...]:
+    if oldest is None or longest is None or oldest <= longest.total_seconds():
+        return ()
+    return (f"jobs: one has been ready for {oldest:.0f} s, longer than {longest}",)

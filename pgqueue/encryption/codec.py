@@ -1,7 +1,7 @@
 """The codec: which key encrypts which part of a job, what a stored text looks like, and what it is bound to.
 
 A stored text is ``x1:RING:NAME:DATA``. RING is ``s`` for the keys that jobs share, ``t`` for those of a tenant, which ``meta``
-names. NAME is the key's. DATA is base64 of what :mod:`pgqueue.encryption.xaes` made: the nonce, the encrypted JSON, the tag.
+names. NAME is the key's. DATA is base64 of what :mod:`pgqueue.encryption.keys` made: the nonce, the encrypted JSON, the tag.
 It is bound to the JSON array ``["x1", RING, NAME, KIND, TASK, TENANT]``: moved to another part, task or tenant, it does not
 decrypt. It is not bound to one job, which has no id yet when it is encrypted: who may write to the tables can copy the
 arguments of one job to another of the same task and tenant.
@@ -18,8 +18,7 @@ from typing import Final
 import msgspec
 from cryptography.exceptions import InvalidTag
 
-from pgqueue.encryption.keys import KeyRing, Keys
-from pgqueue.encryption.xaes import NONCE_BYTES, TAG_BYTES
+from pgqueue.encryption.keys import NONCE_BYTES, TAG_BYTES, KeyRing, Keys
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.values.payloads.codec import Codec, JobPart
 

@@ -26,8 +26,7 @@ from pgqueue.app.pgqueue import PgQueue, QueueOptions
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
-from pgqueue.flask.session import FlaskDatabase
-from pgqueue.flask.uncommitted import count_jobs, report_lost_jobs, watch
+from pgqueue.flask.session import FlaskDatabase, count_jobs, report_lost_jobs, watch
 from pgqueue.store.connections.database import Database
 from pgqueue.store.flows.flows import AddedFlow
 from pgqueue.store.plan import Plan

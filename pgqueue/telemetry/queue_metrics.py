@@ -19,7 +19,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import PgQueueError
 from pgqueue.store.jobs import control
 from pgqueue.store.pipeline import lake
-from pgqueue.telemetry.labels import MOST, OTHER, label
+from pgqueue.telemetry.worker_metrics import MOST, OTHER, label
 from pgqueue.values.insight.series import Figures
 from pgqueue.values.workers.health import WorkerProblem
 from pgqueue.values.workers.worker import WorkerStatus

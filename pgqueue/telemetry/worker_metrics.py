@@ -1,13 +1,14 @@
-"""Metrics of one process: what its observers are told, and what its worker knows of itself.
+"""Metrics of one process: what its observers are told, and what its worker knows of itself; with their labels and histograms.
 
 An observer is told of batches, and a batch is most often of one task: so it is counted as a whole, not job by job. The
 values are turned into what Prometheus reads when it asks. Wait times compare this machine's clock with the database's.
 """
 
 import time
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -15,12 +16,20 @@ from prometheus_client.registry import Collector
 
 from pgqueue.app.hooks.observed_batches import claimed_parts, ended_parts
 from pgqueue.app.hooks.observer import Observer
-from pgqueue.telemetry.histogram import JOBS, SECONDS, Histogram
-from pgqueue.telemetry.labels import BoundedLabels, label
 from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
 from pgqueue.values.workers.health import Vitals, not_live, not_ready
 
+V = TypeVar("V")
+
+MOST: Final = 200
+"""Names of tasks and queues are data, and each label is a time series: all after these are counted together as OTHER."""
+LONGEST: Final = 200
+OTHER: Final = "(other)"
+SECONDS: Final = (
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 3_600.0,
+)  # fmt: skip
+JOBS: Final = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0)
 Labels: TypeAlias = tuple[str, ...]
 NAMES = ("queue", "task")
 OUTCOMES: dict[type[Verdict], str] = {
@@ -156,6 +165,76 @@ def of_vitals(now: Vitals) -> Iterator[Metric]:
         yield GaugeMetricFamily(f"pgqueue_worker_{name}", said, float(value))
 
 
+def label(text: str) -> str:
+    """A name as a label: text that UTF-8 can hold, of at most 200 characters. Quotes and line ends are escaped by the library."""
+    return text[:LONGEST].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
+class BoundedLabels(dict[tuple[str, ...], V], Generic[V]):
+    """Values by labels: at most ``most`` of them, and one for all others."""
+
+    def __init__(self, width: int, *, most: int = MOST) -> None:
+        """``width``: how many labels a value has. ``most``: after this many values all others are counted as one."""
+        super().__init__()
+        self._other = (OTHER,) * width
+        self._most = most
+
+    def key(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """Under which labels a value of these is held."""
+        return labels if labels in self or len(self) < self._most else self._other
+
+
+class Histogram:
+    """How many numbers are at most each bound."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """``bounds`` are in rising order."""
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, numbers: Sequence[float]) -> None:
+        """Count numbers, which are in ascending order."""
+        self._sum += sum(numbers)
+        counts, bounds, below, many = self._counts, self._bounds, 0, len(numbers)
+        place = 0
+        while below < many:  # only the bounds between which there is a number
+            place = _place(bounds, numbers[below], place)
+            upto = bisect_right(numbers, bounds[place], below) if place < len(bounds) else many
+            counts[place] += upto - below
+            below = upto
+
+    def add_waits(self, since: Sequence[float], now: float) -> None:
+        """Count the seconds from instants to the present; an instant in the future counts as 0.
+
+        Args:
+            since: in seconds, in ascending order.
+            now: the present, by the same clock.
+        """
+        if since[-1] > now:
+            since = [min(one, now) for one in since]
+        self._sum += len(since) * now - sum(since)  # of 500 instants of this century exact to 0.1 ms
+        end, place = len(since), 0
+        while end:
+            place = _place(self._bounds, now - since[end - 1], place)
+            start = 0
+            if place < len(self._bounds):
+                start = min(bisect_left(since, now - self._bounds[place], 0, end), end - 1)
+            self._counts[place] += end - start
+            end = start
+
+    def buckets(self) -> tuple[list[tuple[str, float]], float]:
+        """Each bound as text, with how many numbers are at most that; and the sum of all."""
+        found, total = [], 0
+        counts, summed = list(self._counts), self._sum
+        for bound, count in zip((*map(str, self._bounds), "+Inf"), counts, strict=True):
+            total += count
+            found.append((bound, float(total)))
+        return found, summed
+
+
 def _histogram(held: BoundedLabels[Histogram], names: Labels) -> Histogram:
     return held.setdefault(held.key(names), Histogram(SECONDS))
 
@@ -172,3 +251,9 @@ def _family(
 
 def _labels(names: Labels) -> Labels:
     return tuple(map(label, names))
+
+
+def _place(bounds: Sequence[float], number: float, first: int) -> int:
+    """Return the place of the first bound that a number does not exceed."""
+    place = bisect_right(bounds, number, first)
+    return place - 1 if place > first and bounds[place - 1] == number else place

@@ -5,16 +5,14 @@ from pgqueue.testing.asserting import (
     aassert_not_enqueued,
     assert_enqueued,
     assert_not_enqueued,
+    assert_ticks,
 )
+from pgqueue.testing.attempts import Ran
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.databases import Databases, databases
-from pgqueue.testing.drain_state import Ran
-from pgqueue.testing.draining import adrain, drain
-from pgqueue.testing.eager import eager
+from pgqueue.testing.draining import adrain, drain, replay
 from pgqueue.testing.memory import Memory
-from pgqueue.testing.modes import every_queue, in_database, in_memory, in_transaction
-from pgqueue.testing.replaying import replay
-from pgqueue.testing.ticking import assert_ticks
+from pgqueue.testing.modes import eager, every_queue, in_database, in_memory, in_transaction
 from pgqueue.testing.trouble import Trouble, WorkerDied, dying, failing
 
 __all__ = [

@@ -1,20 +1,24 @@
-"""What was enqueued, and if it was not, what was instead."""
+"""Assertions: what was enqueued, and when schedules tick, clock changes included. A failure shows what there is instead."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import Any, TypedDict, Unpack
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import InvalidOption, UnknownSchedule
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.testing.apps import AnyTask, app_of, arguments_of, call_of, task_of
 from pgqueue.testing.standin import StandIn
 from pgqueue.values.jobs.job import Job
 from pgqueue.values.jobs.options import LONGEST_PAGE
+from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.payloads.codec import decode_job, encoded_key
+from pgqueue.values.schedules.rule import Tick
+from pgqueue.values.schedules.schedule import Timing
 
 SHOWN = 5
 """How many other jobs a failure shows."""
@@ -77,21 +81,7 @@ async def aassert_enqueued(
     connection: object = None,
     **expected: Unpack[ExpectedJob],
 ) -> list[Job]:
-    """Jobs of a task that were enqueued as expected, in any state now.
-
-    Args:
-        task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
-        count: exactly how many; None: at least one.
-        connection: look from here; so a test sees what its open transaction has enqueued.
-        expected: see :class:`ExpectedJob`. ``args`` and ``kwargs`` together are the whole call.
-
-    Returns:
-        The matching jobs, oldest first.
-
-    Raises:
-        AssertionError: there are none, or not ``count``; the message shows what there is, the nearest first.
-        PayloadNotEncodable: the task cannot be called with these arguments.
-    """
+    """As :func:`assert_enqueued`, awaited."""
     app = app_of(task_of(task))
     return _Search(app, task, expected).found(await app.database.arun(_all_jobs_plan(), connection), count)
 
@@ -117,19 +107,40 @@ def assert_not_enqueued(
 async def aassert_not_enqueued(
     task: AnyTask, *, connection: object = None, **unexpected: Unpack[ExpectedJob]
 ) -> None:
-    """No job of a task was enqueued that is like this.
-
-    Args:
-        task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
-        connection: as for :func:`assert_enqueued`.
-        unexpected: as for :func:`assert_enqueued`; with nothing, no job of the task at all.
-
-    Raises:
-        AssertionError: there is one; the message shows it.
-        PayloadNotEncodable: the task cannot be called with these arguments.
-    """
+    """As :func:`assert_not_enqueued`, awaited."""
     app = app_of(task_of(task))
     _Search(app, task, unexpected).none(await app.database.arun(_all_jobs_plan(), connection))
+
+
+def assert_ticks(queue: PgQueue, name: str, *, after: datetime, expected: Sequence[datetime | str]) -> None:
+    """Assert the next ticks of a schedule that the app declares. No database is needed.
+
+    Args:
+        queue: the app's.
+        name: of the schedule; the task's name, where the declaration gives no other.
+        after: an instant; the ticks are those later than it.
+        expected: the instants, in order, with a time zone; or texts in ISO 8601.
+
+    Raises:
+        AssertionError: the ticks are others; the message lists them, with what a clock change does to each.
+        UnknownSchedule: the app declares none of this name.
+    """
+    declared = {one.name: one.timing for one in queue.schedules.declared()}
+    if name not in declared:
+        raise UnknownSchedule(f"the app declares no schedule {name!r}{did_you_mean(name, declared)}")
+    wanted = [_instant(one) for one in expected]
+    found = [tick.at for tick in islice(_ticks_that_run(declared[name], after), len(wanted))]
+    if found != wanted:
+        shown = islice(declared[name].after(after), len(wanted) + 3)
+        raise AssertionError(
+            "\n".join(
+                [
+                    f"the ticks of {name!r} after {after} are others:",
+                    *(f"  expected {at}" for at in wanted),
+                    *map(_tick_line, shown),
+                ]
+            )
+        )
 
 
 def _all_jobs_plan() -> Plan[list[Job]]:
@@ -223,3 +234,17 @@ def _line(job: Job) -> str:
 
 def _call(job: Job) -> str:
     return f"{job.args}"
+
+
+def _ticks_that_run(timing: Timing, after: datetime) -> "filter[Tick]":
+    return filter(lambda tick: tick.runs, timing.after(after.astimezone(UTC)))
+
+
+def _instant(given: datetime | str) -> datetime:
+    at = datetime.fromisoformat(given) if isinstance(given, str) else given
+    return at.astimezone(UTC)
+
+
+def _tick_line(tick: Tick) -> str:
+    note = "" if tick.note is None else f" ({tick.note})"
+    return f"  found    {tick.at}, local time {tick.wall}{note}"

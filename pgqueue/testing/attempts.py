@@ -1,21 +1,207 @@
-"""One attempt in the process of a test: the worker's own executor, and a place to run in."""
+"""The attempts of a drain: which job or batch runs next and in whose name, the worker's own executor, and a place to run in.
+
+:class:`DrainState` knows what a drain knows between two jobs; nothing in it waits.
+"""
 
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pgqueue.app.context import Context
+from pgqueue.app.flows import builtin
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
-from pgqueue.testing.trouble import WorkerDied
-from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.errors import InvalidOption, JobControl, JobError
+from pgqueue.store.jobs import finish
+from pgqueue.store.jobs.ending import States
+from pgqueue.store.limits.served_lanes import ServedLanes
+from pgqueue.store.plan import Plan
+from pgqueue.store.workers import leases
+from pgqueue.testing.claims import DrainClaim, next_claim
+from pgqueue.testing.trouble import INJECTED, WorkerDied
+from pgqueue.values.jobs.batch_policy import BatchPolicy
+from pgqueue.values.jobs.job import Claim, Job, JobState
+from pgqueue.values.jobs.verdict import Returned, Verdict, as_recorded
+from pgqueue.values.payloads.codec import args_shown, with_encoded_errors
+from pgqueue.values.queues.served_queues import Order, parse_served
+from pgqueue.values.queues.shares import split_of
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt, BatchAttempt
+from pgqueue.worker.batch_groups import group_of
 from pgqueue.worker.before_attempt import end_as_crashed
 from pgqueue.worker.executor import Executor, limit
+
+MOST_OTHERS = 1_000
+"""Jobs of other tasks among which a drain looks for those of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One attempt that a drain has run.
+
+    Attributes:
+        id: the job's.
+        task: the task's name.
+        args: the arguments, as plain JSON values.
+        attempt: which attempt it was, from 1.
+        outcome: the state in which it left the job.
+        error: what it raised, the exception itself; or None.
+    """
+
+    id: int
+    task: str
+    args: dict[str, Any]
+    attempt: int
+    outcome: JobState
+    error: BaseException | None
+
+
+class DrainState:
+    """What a drain knows between two jobs.
+
+    Attributes:
+        worker: in whose name it claims. When a worker dies, the next one takes over.
+        executor: runs the attempts.
+        found: the job to run next, or all jobs of a batch.
+        others: jobs that were claimed while those of a batch were looked for; they go back.
+        ran: those that have ended.
+    """
+
+    def __init__(
+        self,
+        queue: PgQueue,
+        queues: Iterable[str] | Mapping[str, int] | None,
+        order: Order,
+        *,
+        raises: bool,
+        limit: int,
+    ) -> None:
+        if not isinstance(queue, PgQueue):
+            raise InvalidOption(f"drain({queue!r}): give the queue; every job that is due in it is run")
+        if limit < 1:
+            raise InvalidOption(f"limit={limit!r}: run at least one job")
+        builtin.register(queue)
+        self._queue = queue
+        self._served = parse_served(queues, order=order, declared=queue.queues)
+        self._split = split_of(self._served)
+        self._lanes = ServedLanes(lambda: queue.limits, lambda: queue.limiting, self._served)
+        self._raises = raises
+        self._limit = limit
+        self.executor = RecordingExecutor(queue)
+        self.found: list[Claim] = []
+        self.others: list[Verdict] = []
+        self.ran: list[Ran] = []
+        self._enter_worker()
+
+    def look(self) -> Plan[DrainClaim]:
+        """Claim the next job."""
+        if len(self.ran) >= self._limit:
+            raise JobError(
+                f"drain ran {self._limit} jobs, the last of {self.ran[-1].task}, and gave up; "
+                "does a job enqueue itself? If not, give drain(limit=...)"
+            )
+        return next_claim(self.worker, self._served, self._split, self._lanes)
+
+    def sort(self, found: DrainClaim) -> bool:
+        """Take a claim to run next or with those of its batch, or as another one; False: there was none."""
+        self._lanes.claimed()
+        self.executor.timeouts = found.timeouts
+        claim = found.claim
+        if claim is None:
+            return False
+        if not self.found:
+            if claim.task not in self._queue.tasks:
+                self._queue.load_task(claim.task)
+            self._batching = self._batching_of(claim)
+            self._group = self._group_of(claim)
+        if self._group_of(claim) == self._group:
+            self.found.append(claim)
+        else:
+            self.others.append(Returned(claim))
+        return True
+
+    def wants_more(self) -> bool:
+        """Whether jobs of the same batch are to be looked for."""
+        if not self.found or self._batching is None or len(self.others) >= MOST_OTHERS:
+            return False
+        return len(self.found) < min(self._batching.size, self._limit - len(self.ran))
+
+    def take_others(self) -> list[Verdict]:
+        """What is to be recorded of the other jobs; none is left."""
+        others, self.others = self.others, []
+        return others
+
+    def begin(self, found: Sequence[Claim]) -> Attempt:
+        """Prepare the attempt; tell observers."""
+        self._queue.observers.claimed(found)
+        self._queue.observers.started(found)
+        claim = found[0]
+        task = self._queue.tasks.get(claim.task)
+        if task is not None and task.batching is not None:
+            return BatchAttempt(found, task, self.executor)
+        plain = task is not None and not task.is_async
+        return Attempt(claim, task, Context(claim, self.executor), plain=plain)
+
+    def finish(self, verdicts: Sequence[Verdict]) -> Plan[States]:
+        """Record how they ended. Where the database refuses that, a test's own transaction goes on."""
+        recording = finish.finish(
+            self.worker.id,
+            with_encoded_errors(self._queue.codec, verdicts),
+            keep=self._queue.keeps_history,
+        )
+        return recording.in_transaction()
+
+    def note_recorded(self, verdicts: Sequence[Verdict], states: States) -> None:
+        """Tell observers what was recorded, and which jobs were no longer the attempt's."""
+        observers = self._queue.observers
+        if ended := [as_recorded(one, states[one.claim.id]) for one in verdicts if one.claim.id in states]:
+            observers.ended(ended)
+        if lost := [one.claim for one in verdicts if one.claim.id not in states]:
+            observers.lost(lost)
+
+    def note_reclaimed(self, verdicts: Sequence[Verdict]) -> None:
+        """Tell observers of lost workers' jobs that were taken over."""
+        if verdicts:
+            self._queue.observers.reclaimed(verdicts)
+
+    def end(self, jobs: Sequence[tuple[Claim, Job | None]]) -> None:
+        """Note what became of jobs: without a record they succeeded, and no history is kept."""
+        self.found = []
+        errors = [self._note(found, job) for found, job in jobs]
+        if any(isinstance(error, WorkerDied) for error in errors):
+            self._enter_worker()
+        for error in errors:
+            if error is not None and not isinstance(error, WorkerDied) and self._wants_raised(error):
+                raise error
+
+    def _note(self, found: Claim, job: Job | None) -> BaseException | None:
+        error = self.executor.errors.pop(found.id, None)
+        outcome = JobState.SUCCEEDED if job is None else job.state
+        args = args_shown(self._queue.codec, found)
+        self.ran.append(Ran(found.id, found.task, args, found.attempt, outcome, error))
+        return error
+
+    def _batching_of(self, claim: Claim) -> BatchPolicy | None:
+        task = self._queue.tasks.get(claim.task)
+        return None if task is None else task.batching
+
+    def _group_of(self, claim: Claim) -> object:
+        batching = self._batching_of(claim)
+        return claim.id if batching is None else group_of(claim, batching.by, self._queue.codec)
+
+    def _wants_raised(self, error: BaseException) -> bool:
+        """Whether a test is to see an error: it is neither a task's decision, nor asked for by the test."""
+        if isinstance(error, KeyboardInterrupt):  # of the person who runs the tests
+            return True
+        expected = isinstance(error, JobControl) or INJECTED in getattr(error, "__notes__", ())
+        return self._raises and not expected
+
+    def _enter_worker(self) -> None:
+        self.worker = leases.WorkerInfo.here(1, self._served.entries)
 
 
 class RecordingExecutor(Executor):

@@ -1,15 +1,29 @@
-"""Who holds which job in memory: answers the plans by which a worker claims a job, starts it, and records how it ended."""
+"""Claims: the plan by which a drain claims, in memory and in PostgreSQL; and who holds which job in memory.
+
+:class:`ClaimBook` answers the plans by which a worker claims a job, starts it, and records how it ended.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from pgqueue.store import signals
+from pgqueue.store.flows import flow_progress
+from pgqueue.store.jobs import claim, finish
 from pgqueue.store.jobs.ending import States
+from pgqueue.store.jobs.portions import Portions
+from pgqueue.store.limits.served_lanes import ServedLanes
+from pgqueue.store.plan import Steps, plan
+from pgqueue.store.queues import queues
+from pgqueue.store.workers import leases, upkeep
 from pgqueue.store.workers.leases import WorkerInfo
-from pgqueue.testing.plans import DrainClaim
-from pgqueue.testing.queue_state import QueueState
+from pgqueue.testing.flows import FlowBook
+from pgqueue.testing.known_queues import KnownQueues
+from pgqueue.testing.lanes import LaneBook
+from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import JobRow
 from pgqueue.values.jobs.job import ENDED, AttemptError, Claim, JobFlags, JobState
 from pgqueue.values.jobs.verdict import (
@@ -33,6 +47,67 @@ from pgqueue.values.workers.lease import LEASE
 
 NOT_HELD = ENDED | {JobState.READY}
 """States in which a job counts under no limit."""
+
+
+class DrainClaim(msgspec.Struct, frozen=True):
+    """What a drain finds.
+
+    Attributes:
+        claim: the next job; None: none is due.
+        timeouts: how long an attempt may take whose task names no timeout, by queue.
+    """
+
+    claim: Claim | None
+    timeouts: Mapping[str, timedelta]
+
+
+@plan(transaction=True)
+def next_claim(
+    worker: leases.WorkerInfo,
+    served: ServedQueues,
+    split: Split | None,
+    lanes: ServedLanes,
+    *,
+    now: datetime | None = None,
+) -> Steps[DrainClaim]:
+    """All that a worker does between two jobs, in one plan.
+
+    It ends the jobs that have expired, registers the worker or renews its lease, makes due jobs ready, and claims the next
+    job: from the first queue that has one, in the order of the names, in the order that is given, or as the split says; where no queue has one, from
+    the lanes of limited jobs, those that may start at this instant.
+
+    Args:
+        worker: who claims.
+        served: from which queues.
+        split: whose turn it is, where queues have weights or a strict order; it learns what was claimed.
+        lanes: which lanes it serves.
+        now: the instant; the database's own by default.
+    """
+    while (yield from finish.expire(now=now)):
+        pass
+    polled = yield from upkeep.arrive(worker, LEASE, seldom=True, now=now)
+    while polled.wait_in == 0 and (yield from signals.admit_due(now=now)).handled:
+        pass
+    while polled.flow_work and (yield from flow_progress.work(now=now)):
+        pass
+    if "age" in polled.seldom:
+        yield from queues.age(now=now)
+    claims = yield from claim.look(worker.id, served, 1, portions=Portions(), split=split, now=now)
+    lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
+    if not claims and (polled.in_lanes or polled.limited):
+        claims = [*(yield from lanes.claim(worker.id, 1, horizon=0, now=now)).claims]
+    timeouts = {queue: timedelta(seconds=seconds) for queue, seconds in polled.timeouts.items()}
+    return DrainClaim(claims[0] if claims else None, timeouts)
+
+
+class QueueState(NamedTuple):
+    """The jobs of a queue in memory, by id, and their queues, limits, flows and signals."""
+
+    rows: dict[int, JobRow]
+    queues: KnownQueues
+    lanes: LaneBook
+    flows: FlowBook
+    mailbox: Mailbox
 
 
 class ClaimBook:

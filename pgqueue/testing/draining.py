@@ -1,26 +1,35 @@
-"""Running what is due, in the process of a test: in order, one job at a time, until nothing more is due."""
+"""Running what is due, in the process of a test: in order, one job at a time, until nothing more is due.
 
+It runs the jobs in memory, and those of a database whose name says that it is for tests. The name decides, since a test can
+reach any database: by a DSN in the shell, by the project's settings, on a connection of its own. A transaction that will be
+rolled back sees the jobs that others have committed, so it makes no difference.
+"""
+
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from typing import Any
+
+import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.errors import JobError
+from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
-from pgqueue.store.jobs import control, notes
+from pgqueue.store.jobs import control, enqueue, notes
 from pgqueue.store.jobs.sweep import arun_sweep, reclaim, run_sweep
 from pgqueue.store.schedules import ticks
 from pgqueue.store.workers import leases
 from pgqueue.testing.alerts import alook_at_due, look_at_due
-from pgqueue.testing.attempt_guards import require_for_tests
-from pgqueue.testing.attempts import Loop, arun
+from pgqueue.testing.attempts import DrainState, Loop, Ran, arun
 from pgqueue.testing.clock import Clock
-from pgqueue.testing.drain_state import DrainState, Ran
 from pgqueue.testing.memory import Memory
-from pgqueue.testing.modes import swap_database
-from pgqueue.testing.standin import StandIn
-from pgqueue.values.jobs.job import Claim
+from pgqueue.testing.standin import StandIn, swap_database
+from pgqueue.values.jobs.job import Claim, JobState, NewJob
 from pgqueue.values.queues.served_queues import Order
+
+WORD = re.compile(r"test(s|ing)?(gw\d+)?")
+"""With the worker's name that pytest-xdist gives, which pytest-postgresql appends: ``testsgw1``."""
 
 
 def drain(
@@ -67,25 +76,101 @@ def drain(
     )
 
 
-def run_next(queue: PgQueue) -> Ran:
-    """Run the job that is due first, or the batch that it begins, and no other; raise what a drain raises.
+async def adrain(
+    queue: PgQueue,
+    *,
+    now: datetime | None = None,
+    queues: Iterable[str] | Mapping[str, int] | None = None,
+    order: Order = "shares",
+    raises: bool = True,
+    limit: int = 1000,
+    allow_real: bool = False,
+) -> list[Ran]:
+    """As :func:`drain`, awaited: ``async def`` tasks run in this loop, plain functions in a thread."""
+    shift = DrainState(queue, queues, order, raises=raises, limit=limit)
+    if not allow_real and not isinstance(queue.database, Memory):
+        _require_for_tests(await queue.database.arun(control.database_name()))
+    if now is None and _clock_of(queue) is None:
+        now = await queue.database.arun(control.clock())
+    with _at(queue, now), queue.hooks.at_once():
+        database = shift.executor.database = queue.database
+        while (await database.arun(ticks.fire_due())).more:
+            pass
+        await alook_at_due(database)
+        try:
+            while found := await _aclaim(database, shift):
+                attempt = shift.begin(found)
+                await queue.hooks.aflush()
+                verdicts = await arun(shift.executor, attempt)
+                if reports := shift.executor.board.take():
+                    await database.arun(notes.report(reports))
+                if verdicts:
+                    shift.note_recorded(verdicts, await database.arun(shift.finish(verdicts)))
+                await queue.hooks.aflush()
+                shift.end([(one, await database.arun(control.show(one.id))) for one in found])
+            await queue.hooks.aflush()
+        finally:
+            await database.arun(leases.leave_without_jobs(shift.worker.id))
+    return shift.ran
+
+
+def replay(
+    queue: PgQueue, task: str, args: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None
+) -> None:
+    """Run one attempt of a job, its last one, and raise what its task raises.
+
+    The job is in memory, unless the test has given the queue a database of its own (``pgqueue_queue``, ``in_database``).
+    What the task enqueues does not run.
+
+    Args:
+        queue: the app's.
+        task: the task's name.
+        args: the arguments as they are stored: by name, as plain JSON values, or in the envelope of the queue's codec.
+        meta: what is stored beside them.
 
     Raises:
-        JobError: none is due.
+        UnknownTask: the app has no such task.
+        AssertionError: the job is dead or cancelled, and the task has raised nothing.
+        Exception: what the task raised, but for :class:`pgqueue.Snooze`.
     """
-    ran = _drain(
-        queue, DrainState(queue, None, "shares", raises=True, limit=1), None, allow_real=False, only_one=True
+    if task not in queue.tasks:
+        queue.load_task(task)
+    job = NewJob(
+        task,
+        msgspec.json.encode(args),
+        queue.find_task(task).options.queue,
+        100,
+        1,
+        meta=None if meta is None else msgspec.json.encode(meta),
     )
-    if not ran:
-        raise JobError("no job is due")
-    return ran[0]
+    state = DrainState(queue, None, "shares", raises=True, limit=1)
+    own = isinstance(queue.database, StandIn)
+    with nullcontext() if own else swap_database(queue, Memory(queue)):
+        queue.database.run(enqueue.add(job))
+        ran = _drain(queue, state, None, allow_real=False, only_one=True)[0]
+    if ran.outcome in {JobState.DEAD, JobState.CANCELLED}:
+        raise ran.error or AssertionError(f"the job of {task} is {ran.outcome}")
+
+
+def is_for_tests(database: str) -> bool:
+    """Whether a database's name contains the word test: ``test_shop``, ``shop-tests``, ``pgqueue_test_gw0_4``."""
+    return any(map(WORD.fullmatch, re.split(r"[\W_]+", database.lower())))
+
+
+def _require_for_tests(database: str) -> None:
+    if not is_for_tests(database):
+        raise ConfigurationError(
+            f"drain would run the jobs that wait in the database {database!r}, which may be in use: its name has no "
+            "word test. Keep the queue's jobs in memory (fixture pgqueue_memory, or in_memory(queue)) or in a database "
+            "for tests (fixture pgqueue_queue); to run these all the same, drain(queue, allow_real=True)"
+        )
 
 
 def _drain(
     queue: PgQueue, shift: DrainState, now: datetime | None, *, allow_real: bool, only_one: bool = False
 ) -> list[Ran]:
-    if _must_ask_for_name(queue, allow_real=allow_real):
-        require_for_tests(queue.database.run(control.database_name()))
+    if not allow_real and not isinstance(queue.database, Memory):
+        _require_for_tests(queue.database.run(control.database_name()))
     if now is None and _clock_of(queue) is None:
         now = queue.database.run(control.clock())
     loop = Loop(queue.aclose)
@@ -109,64 +194,6 @@ def _drain(
         finally:
             loop.stop()
             database.run(leases.leave_without_jobs(shift.worker.id))
-    return shift.ran
-
-
-async def adrain(
-    queue: PgQueue,
-    *,
-    now: datetime | None = None,
-    queues: Iterable[str] | Mapping[str, int] | None = None,
-    order: Order = "shares",
-    raises: bool = True,
-    limit: int = 1000,
-    allow_real: bool = False,
-) -> list[Ran]:
-    """Run every job that is due, as :func:`drain` does: ``async def`` tasks in this loop, plain ones in a thread.
-
-    Args:
-        queue: whose jobs; in memory, or in a database whose name contains the word test.
-        now: the instant; by default what the test's clock shows, or else what the database's does.
-        queues: only from these, in this order; None: from all. With weights, ``{"mail": 5, "reports": 1}``, 5 jobs of the one
-            run for each of the other; patterns are as a worker's.
-        order: ``shares``, or ``strict``: a job runs only while the queues before its own have none that is due.
-        raises: raise the first error of a task, once it is recorded.
-        limit: the most jobs to run.
-        allow_real: run jobs of any database.
-
-    Returns:
-        The attempts, in order.
-
-    Raises:
-        ConfigurationError: the database may be in use: its name has no word test.
-        InvalidOption: this is no queue.
-        JobError: there were ``limit`` jobs.
-        UnknownQueue: one of ``queues`` is not declared.
-    """
-    shift = DrainState(queue, queues, order, raises=raises, limit=limit)
-    if _must_ask_for_name(queue, allow_real=allow_real):
-        require_for_tests(await queue.database.arun(control.database_name()))
-    if now is None and _clock_of(queue) is None:
-        now = await queue.database.arun(control.clock())
-    with _at(queue, now), queue.hooks.at_once():
-        database = shift.executor.database = queue.database
-        while (await database.arun(ticks.fire_due())).more:
-            pass
-        await alook_at_due(database)
-        try:
-            while found := await _aclaim(database, shift):
-                attempt = shift.begin(found)
-                await queue.hooks.aflush()
-                verdicts = await arun(shift.executor, attempt)
-                if reports := shift.executor.board.take():
-                    await database.arun(notes.report(reports))
-                if verdicts:
-                    shift.note_recorded(verdicts, await database.arun(shift.finish(verdicts)))
-                await queue.hooks.aflush()
-                shift.end([(one, await database.arun(control.show(one.id))) for one in found])
-            await queue.hooks.aflush()
-        finally:
-            await database.arun(leases.leave_without_jobs(shift.worker.id))
     return shift.ran
 
 
@@ -209,10 +236,6 @@ def _at(queue: PgQueue, now: datetime | None) -> Iterator[None]:
     else:
         with swap_database(queue, StandIn(queue.database, clock=Clock(now))):
             yield
-
-
-def _must_ask_for_name(queue: PgQueue, *, allow_real: bool) -> bool:
-    return not allow_real and not isinstance(queue.database, Memory)
 
 
 def _clock_of(queue: PgQueue) -> Clock | None:

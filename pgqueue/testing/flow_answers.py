@@ -1,7 +1,7 @@
-"""Flows in memory, as callers see them: lists, one of them with its nodes, the members of a group, results.
+"""Looks at flows in memory: lists, one with its nodes, the members of a group, results, and the nodes before a job's own.
 
-Each public method of :class:`FlowAnswers` answers the plan of its name in :mod:`pgqueue.store.flows.flow_queries`. Why a node waits is
-said in :mod:`pgqueue.values.flows.record`.
+Each public method of :class:`FlowAnswers` answers the plan of its name in :mod:`pgqueue.store.flows.flow_queries` or
+:mod:`pgqueue.store.flows.flow_facts`. Why a node waits is said in :mod:`pgqueue.values.flows.record`.
 """
 
 from collections import Counter
@@ -11,11 +11,12 @@ from pgqueue.store.flows.flow_queries import MOST_COUNTED, MOST_SHOWN, StoredRes
 from pgqueue.testing.flows import FlowBook, FlowRow, NodeRow
 from pgqueue.values.flows.flow import PORTION, NodeState
 from pgqueue.values.flows.record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explain_nodes
+from pgqueue.values.flows.results import LARGEST_RESULTS, EarlierNode, FlowPosition
 from pgqueue.values.flows.retry import not_found
 
 
 class FlowAnswers:
-    """Looks at the flows of a queue."""
+    """Tells callers and jobs what they ask about the flows of a queue."""
 
     def __init__(self, flows: FlowBook) -> None:
         self._flows = flows
@@ -74,6 +75,15 @@ class FlowAnswers:
             for node in self._flow(flow_id).nodes[0].members
             if node.new.job is not None and node.new.name is not None and node.state is NodeState.SUCCEEDED
         ]
+
+    def facts(self, job_id: int) -> FlowPosition | None:
+        """The place of a job in its flow; None: it is in none."""
+        node = self._flows.of_job(job_id)
+        if node is None:
+            return None
+        before = [_before(one, depth) for one, depth in _nodes_before(node).items()]
+        skip_if = None if node.new.spec is None else node.new.spec.get("skip_if")
+        return FlowPosition(node.flow.id, node.flow.new.name, node.new.name, skip_if, before)
 
     def _flow(self, flow_id: int) -> FlowRow:
         flow = self._flows.flow(flow_id)
@@ -156,3 +166,49 @@ def _node_record(node: NodeRow, after: Iterable[EdgeRecord], *, counted: bool) -
 def _stands(node: NodeRow) -> str:
     """Return the state of a node's job if the job is live, else the node's own."""
     return node.state if node.job is None or node.job.state.ended else node.job.state
+
+
+def _nodes_before(node: NodeRow) -> dict[NodeRow, int | None]:
+    """The nodes before one, and before the groups that it is in; 0 where it waits for one itself, more for those groups."""
+    waited_for: dict[NodeRow, list[NodeRow]] = {}
+    for one in node.flow.nodes:
+        for edge in one.edges:
+            waited_for.setdefault(edge.after, []).append(one)
+    found: dict[NodeRow, int | None] = {}
+    around: NodeRow | None = node
+    depth = 0
+    while around is not None:
+        for one in waited_for.get(around, ()):
+            found.setdefault(one, depth)
+        around, depth = around.parent, depth + 1
+    todo = [*found]
+    while todo:
+        for one in waited_for.get(todo.pop(), ()):
+            if one not in found:
+                found[one] = None
+                todo.append(one)
+    return found
+
+
+def _before(node: NodeRow, depth: int | None) -> EarlierNode:
+    members = [one for one in node.members if "expands" not in (one.new.spec or {})]
+    results = [one.result_text for one in members]
+    size = sum(len(one) for one in results if one is not None)
+    return EarlierNode(
+        node.new.name,
+        node.new.kind,
+        node.state,
+        node.task,
+        depth,
+        node.result_text,
+        [one.new.name for one in members],
+        [one.task for one in members],
+        results if size <= LARGEST_RESULTS else None,
+        size,
+        _meta(node),
+        [_meta(one) for one in members],
+    )
+
+
+def _meta(node: NodeRow) -> str | None:
+    return None if node.new.job is None or node.new.job.meta is None else node.new.job.meta.decode()

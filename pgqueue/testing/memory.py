@@ -5,6 +5,7 @@ arguments, and never runs it.
 """
 
 import threading
+from collections.abc import Mapping
 from typing import NoReturn, TypeVar
 
 from pgqueue.app.registry import Registry
@@ -16,78 +17,48 @@ from pgqueue.testing.alerts import AlertBook
 from pgqueue.testing.bulk import OperationBook
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.flow_answers import FlowAnswers
-from pgqueue.testing.flow_control import FlowControl
-from pgqueue.testing.flow_facts import FlowFactsAnswers
-from pgqueue.testing.flow_growth import FlowGrowth
+from pgqueue.testing.flow_changes import FlowChanges
 from pgqueue.testing.insight import InsightAnswers
 from pgqueue.testing.limits import LimitBook
-from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
-from pgqueue.testing.table import JobTable
+from pgqueue.testing.table import JobTable, Notebook
 from pgqueue.values.jobs.verdict import Verdict
 
 T = TypeVar("T")
 
-ANSWERED = frozenset(
-    {
-        "control.show",
-        "job_end.look",
-        "why.why",
-        "control.newest",
-        "control.counts",
-        "standings.queue_standings",
-        "control.clock",
-        "control.cancel",
-        "control.retry",
-        "control.run_now",
-    }
-)
-"""The plans that are answered, by name. The method of :class:`JobTable` with the last part of the name takes the arguments."""
-ADDING = frozenset({"enqueue.enqueue", "enqueue.enqueue_many"})
-"""Those that add jobs, which :class:`Adding` answers in the same way."""
-CLAIMS = frozenset({"plans.next_claim", "finish.record", "leases.leave_without_jobs", "crashes.start"})
-"""Those by which a worker claims jobs and records their ends, which :class:`Claims` answers in the same way."""
-CALENDAR = frozenset(
-    f"{module}.{name}"
-    for module, names in {
-        "schedules": ("put", "apply", "listed", "dated", "pause", "resume", "remove"),
-        "ticks": ("fire_due", "fire", "backfill", "runs"),
-    }.items()
-    for name in names
-)
-"""Those about schedules, which :class:`Calendar` answers in the same way."""
-QUEUES = frozenset(f"queues.{name}" for name in ("pause", "drain", "resume", "known", "declare", "change"))
-"""Those about queues, which :class:`KnownQueues` answers in the same way."""
-OPERATIONS = frozenset(
-    {"bulk.preview", "bulk.begin", "bulk_jobs.find", "bulk_jobs.change", "bulk_jobs.note", "audit.listed"}
-)
-"""Those about operations on many jobs, which :class:`OperationBook` answers in the same way."""
-SIGNALS = frozenset({"signals.send", "signals.resolve", "signals.callback", "signals.look"})
-"""Those about signals, which :class:`Mailbox` answers in the same way."""
-NOTES = frozenset({"notes.recall", "notes.recall_long", "notes.keep", "notes.report", "notes.progress"})
-"""Those about what jobs note, which :class:`Notebook` answers in the same way."""
-FLOWS = frozenset({"flows.add"})
-"""Those that add chains, groups and workflows, which :class:`Flows` answers in the same way."""
-FLOW_CONTROL = frozenset(
-    f"flow_control.{name}" for name in ("begin_cancel", "ask", "cancel_portion", "end_root", "retry")
-)
-"""Those that cancel and retry them, which :class:`FlowControl` answers in the same way."""
-FLOW_GROWTH = frozenset({"flow_growth.complete"})
-"""The one by which jobs add to them, which :class:`FlowGrowth` answers in the same way."""
-FLOW_FACTS = frozenset({"flow_facts.facts"})
-"""The one by which jobs know what came before them, which :class:`FlowFactsAnswers` answers in the same way."""
-FLOW_LOOKS = frozenset(f"flow_queries.{name}" for name in ("flows", "flow", "nodes", "state", "results"))
-"""Those by which callers look at them, which :class:`FlowAnswers` answers in the same way."""
-LIMITS = frozenset(
-    f"limit_control.{name}" for name in ("listed", "show", "change", "unset", "weigh", "weights")
-)
-"""Those about limits, which :class:`LimitBook` answers in the same way."""
-INSIGHT = frozenset({"insight.running", "insight.errors", "insight.schedules", "searching.search"})
-"""Those by which callers look at the queue as a whole, which :class:`InsightAnswers` answers in the same way."""
-ALERTS = frozenset(
-    f"alerts.{name}" for name in ("apply", "remove", "listed", "silence", "due", "look", "fail")
-)
-"""Those about alerts, which :class:`AlertBook` answers in the same way."""
+ANSWERED: Mapping[str, Mapping[str, str]] = {
+    "table": {
+        "control": "show newest counts clock cancel retry run_now",
+        "job_end": "look",
+        "standings": "queue_standings",
+        "why": "why",
+    },
+    "adding": {"enqueue": "enqueue enqueue_many"},
+    "claims": {
+        "claims": "next_claim",
+        "crashes": "start",
+        "finish": "record",
+        "leases": "leave_without_jobs",
+    },
+    "notes": {"notes": "recall recall_long keep report progress"},
+    "mailbox": {"signals": "send resolve callback look"},
+    "flows": {"flows": "add"},
+    "flow_looks": {"flow_queries": "flows flow nodes state results", "flow_facts": "facts"},
+    "flow_changes": {
+        "flow_control": "begin_cancel ask cancel_portion end_root retry",
+        "flow_growth": "complete",
+    },
+    "queues": {"queues": "pause drain resume known declare change"},
+    "calendar": {
+        "schedules": "put apply listed dated pause resume remove",
+        "ticks": "fire_due fire backfill runs",
+    },
+    "limits": {"limit_control": "listed show change unset weigh weights"},
+    "operations": {"bulk": "preview begin", "bulk_jobs": "find change note", "audit": "listed"},
+    "insight": {"insight": "running errors schedules", "searching": "search"},
+    "alerts": {"alerts": "apply remove listed silence due look fail"},
+}
+"""The plans that are answered, by what answers them and by their modules. The method with the plan's name takes its arguments."""
 ELSEWHERE = {
     "stacks.ask": "queue.control.stack() asks the worker that runs a job, and no worker serves a queue in memory: a job runs within "
     "drain(), in the test's own process, where a debugger or traceback.print_stack() shows its stack",
@@ -125,23 +96,27 @@ class Memory(Database):
         self._operations = OperationBook(table)
         self.flows = table.flows
         calendar, limits = Calendar(table.adding.enqueue, table.show), LimitBook(table)
-        self._answers: dict[str, object] = {
-            **dict.fromkeys(ANSWERED, table),
-            **dict.fromkeys(ADDING, table.adding),
-            **dict.fromkeys(CLAIMS, table.claims),
-            **dict.fromkeys(CALENDAR, calendar),
-            **dict.fromkeys(NOTES, Notebook(table)),
-            **dict.fromkeys(QUEUES, table.queues),
-            **dict.fromkeys(OPERATIONS, self._operations),
-            **dict.fromkeys(SIGNALS, table.mailbox),
-            **dict.fromkeys(FLOWS, self.flows),
-            **dict.fromkeys(FLOW_CONTROL, FlowControl(table)),
-            **dict.fromkeys(FLOW_GROWTH, FlowGrowth(table)),
-            **dict.fromkeys(FLOW_FACTS, FlowFactsAnswers(table.flows)),
-            **dict.fromkeys(FLOW_LOOKS, FlowAnswers(table.flows)),
-            **dict.fromkeys(LIMITS, limits),
-            **dict.fromkeys(ALERTS, AlertBook(table, calendar, limits)),
-            **dict.fromkeys(INSIGHT, InsightAnswers(table, calendar)),
+        answering: dict[str, object] = {
+            "table": table,
+            "adding": table.adding,
+            "claims": table.claims,
+            "notes": Notebook(table),
+            "mailbox": table.mailbox,
+            "flows": table.flows,
+            "flow_looks": FlowAnswers(table.flows),
+            "flow_changes": FlowChanges(table),
+            "queues": table.queues,
+            "calendar": calendar,
+            "limits": limits,
+            "operations": self._operations,
+            "insight": InsightAnswers(table, calendar),
+            "alerts": AlertBook(table, calendar, limits),
+        }
+        self._answers = {
+            f"{module}.{name}": answering[who]
+            for who, modules in ANSWERED.items()
+            for module, names in modules.items()
+            for name in names.split()
         }
 
     def take_reclaimed(self) -> list[Verdict]:

@@ -1,25 +1,34 @@
 """Where a queue keeps its jobs for the length of a test. An app's code stays as it is: only its queue is changed."""
 
 import logging
-import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pgqueue.app.database_for_tests import Replace, replace_databases
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
+from pgqueue.store.audit import unaudited
 from pgqueue.store.connections.database import Database
+from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
+from pgqueue.testing.draining import adrain, drain
 from pgqueue.testing.memory import Memory
-from pgqueue.testing.standin import StandIn, UnpooledDatabase
+from pgqueue.testing.standin import StandIn, UnpooledDatabase, swap_database
 
-D = TypeVar("D", bound=Database | StandIn)
-
-# By name: ``pgqueue.testing.eager`` imports this module.
-MODES = {"memory": "pgqueue.testing.memory:Memory", "eager": "pgqueue.testing.eager:Eager"}
+T = TypeVar("T")
 
 log = logging.getLogger("pgqueue")
+
+ENQUEUES = {
+    "enqueue.enqueue",
+    "enqueue.enqueue_many",
+    "flows.add",
+    "flow_control.retry",
+    "signals.send",
+    "signals.resolve",
+}
+"""The plans after which jobs are run, by name."""
 
 
 def every_queue(mode: str | None) -> None:
@@ -50,6 +59,24 @@ def in_memory(queue: PgQueue, *, clock: Clock | None = None) -> Iterator[Memory]
         The memory, empty at the beginning, with its ``clock``.
     """
     with swap_database(queue, Memory(queue, clock)) as memory:
+        yield memory
+
+
+@contextmanager
+def eager(queue: PgQueue, *, clock: Clock | None = None, raises: bool = True) -> Iterator[Memory]:
+    """Have every enqueue run its job at once, in the caller, for the length of a block; without a database.
+
+    A job for later waits in memory until a ``drain`` at its time, and so does one that is to be retried.
+
+    Args:
+        queue: the app's.
+        clock: what time it is for jobs; by default one that stands still at the present.
+        raises: whether an enqueue raises what its job raised.
+
+    Yields:
+        The memory, empty at the beginning, with its ``clock``.
+    """
+    with swap_database(queue, Eager(queue, clock, raises=raises)) as memory:
         yield memory
 
 
@@ -92,16 +119,6 @@ def in_transaction(queue: PgQueue, connection: object, *, clock: Clock | None = 
         yield queue
 
 
-@contextmanager
-def swap_database(queue: PgQueue, database: D) -> Iterator[D]:
-    """Put another database in place of a queue's for the length of a block."""
-    before, queue.database = queue.database, cast("Database", database)
-    try:
-        yield database
-    finally:
-        queue.database = before
-
-
 def _real(queue: PgQueue) -> Database:
     """Return the queue's database; where the queue is in memory, one that is never connected to."""
     if isinstance(queue.database, Memory):
@@ -109,13 +126,41 @@ def _real(queue: PgQueue) -> Database:
     return queue.database
 
 
+class Eager(Memory):
+    """Memory that is drained after each enqueue and each signal, by the caller."""
+
+    def __init__(self, queue: PgQueue, clock: Clock | None = None, *, raises: bool = True) -> None:
+        """``clock``: None: a clock that stands still at the present. ``raises``: an enqueue raises what its job raised."""
+        super().__init__(queue, clock)
+        self._queue = queue
+        self._raises = raises
+
+    def run(self, plan: Plan[T], connection: object = None) -> T:
+        """Answer a plan, and run what is due if it was an enqueue or a signal."""
+        enqueued = unaudited(plan).name in ENQUEUES
+        answer = super().run(plan, connection)
+        if enqueued:
+            drain(self._queue, raises=self._raises)
+        return answer
+
+    async def arun(self, plan: Plan[T], connection: object = None) -> T:
+        """Answer a plan, and run what is due if it was an enqueue or a signal."""
+        enqueued = unaudited(plan).name in ENQUEUES
+        answer = super().run(plan, connection)
+        if enqueued:
+            await adrain(self._queue, raises=self._raises)
+        return answer
+
+
+MODES: dict[str, Callable[[Any], Memory]] = {"memory": Memory, "eager": Eager}
+
+
 def _keeps_in_memory(mode: str) -> Replace:
     if mode not in MODES:
         raise ConfigurationError(f"every_queue({mode!r}): use {' or '.join(map(repr, MODES))}, or None")
-    make: Any = pkgutil.resolve_name(MODES[mode])
 
     def replace(queue: object, database: Database) -> Database:  # noqa: ARG001 - the hook's signature
         log.warning("jobs are kept in memory, for tests: mode=%s", mode)
-        return cast("Database", make(queue))
+        return MODES[mode](queue)
 
     return replace

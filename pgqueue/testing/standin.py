@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psycopg
 
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.store.audit import unaudited
 from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.store.connections.database import Database
@@ -16,6 +17,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
 
 T = TypeVar("T")
+D = TypeVar("D", bound="Database | StandIn")
 
 
 class StandIn:
@@ -104,3 +106,13 @@ class UnpooledDatabase(Database):
         """An awaitable connection of its own, in autocommit mode."""
         async with await self.aconnect() as connection:
             yield connection
+
+
+@contextmanager
+def swap_database(queue: PgQueue, database: D) -> Iterator[D]:
+    """Put another database in place of a queue's for the length of a block."""
+    before, queue.database = queue.database, cast("Database", database)
+    try:
+        yield database
+    finally:
+        queue.database = before

@@ -1,4 +1,4 @@
-"""Jobs in a dict, for tests without a database.
+"""Jobs in a dict, and what they have noted, for tests without a database.
 
 Each public method of :class:`JobTable`, of its :class:`JobAdder` and of its :class:`ClaimBook` answers the plan of its name, with the
 same arguments, as PostgreSQL would to one client that has no other beside it. What is decided elsewhere is not decided here
@@ -10,20 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
+from pgqueue.store.jobs.notes import NoteKey, StoredProgress, noted_of
 from pgqueue.store.queues.standings import RATED
 from pgqueue.store.results.job_end import EndLook
-from pgqueue.testing.claims import ClaimBook
+from pgqueue.testing.claims import ClaimBook, QueueState
 from pgqueue.testing.flows import FlowBook
 from pgqueue.testing.job_adder import JobAdder
 from pgqueue.testing.known_queues import KnownQueues
 from pgqueue.testing.lanes import LaneBook
 from pgqueue.testing.mailbox import Mailbox
-from pgqueue.testing.queue_state import QueueState
 from pgqueue.testing.row import JobRow
 from pgqueue.testing.why import facts_of
 from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
 from pgqueue.values.insight.why import Why, explain
-from pgqueue.values.jobs.job import Job, JobState, QueueCount
+from pgqueue.values.jobs.job import Claim, Job, JobState, QueueCount
+from pgqueue.values.jobs.note import StoredReport
 from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.task_limits import TaskLimits
 from pgqueue.values.queues.standing import QueueHead, QueueStanding, StandingSample, standings
@@ -169,3 +170,42 @@ class JobTable:
         known = {*revived, *barred, *(one.id for one in held)}
         left = tuple(one for one in job_ids if one not in known)
         return Retried(tuple(revived), tuple(held), (), left, tuple(sorted(barred)))
+
+
+class Notebook:
+    """The notes of all jobs of a queue."""
+
+    def __init__(self, table: JobTable) -> None:
+        self._table = table
+        self._notes: dict[int, dict[NoteKey, str]] = {}
+        self._reports: dict[int, tuple[str, datetime, Claim]] = {}
+
+    def recall(self, job_id: int) -> dict[NoteKey, str]:
+        """The steps and the checkpoint of a job."""
+        return dict(self._notes.get(job_id, {}))
+
+    def recall_long(self, job_id: int, key: NoteKey) -> str | None:
+        """One of them."""
+        return self.recall(job_id).get(key)
+
+    def keep(self, claim: Claim, key: NoteKey, value: str, *, now: datetime) -> bool:  # noqa: ARG002 - nothing asks when
+        """Note a step's result or a checkpoint; False: the attempt no longer holds its job."""
+        if not self._table.claims.holds(claim):
+            return False
+        self._notes.setdefault(claim.id, {})[key] = value
+        return True
+
+    def report(self, reports: Sequence[StoredReport], *, now: datetime) -> None:
+        """Note how far jobs are."""
+        self._reports |= {
+            one.claim.id: (one.value, now, one.claim)
+            for one in reports
+            if self._table.claims.holds(one.claim)
+        }
+
+    def progress(self, job_id: int) -> StoredProgress | None:
+        """How far a job is."""
+        if job_id not in self._reports or self._table.show(job_id) is None:
+            return None
+        value, at, claim = self._reports[job_id]
+        return noted_of(value, at, claim.task, claim.meta)

@@ -6,8 +6,8 @@ No worker serves a queue in memory, so what is said of workers is that a drain r
 from collections.abc import Iterator
 from datetime import datetime
 
+from pgqueue.testing.claims import QueueState
 from pgqueue.testing.flows import EdgeRow, NodeRow
-from pgqueue.testing.queue_state import QueueState
 from pgqueue.testing.row import JobRow
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.insight.why_facts import MOST_NAMED, HeldPlace, LimitFacts, NodeFacts, WhyFacts, opens_in

@@ -25,7 +25,7 @@ from pgqueue import chain, group
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.task import Call
 from pgqueue.django import DjangoQueue, queue
-from pgqueue.django.database import DjangoDatabase
+from pgqueue.django.djangoqueue import DjangoDatabase
 from pgqueue.django.models import DeadJob, Job
 from pgqueue.django.recycling import Recycling
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaMissing

@@ -23,7 +23,7 @@ from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.django import DjangoQueue, backend_modules, queue
-from pgqueue.django.backend_imported import ImportedTasks
+from pgqueue.django.backend_modules import ImportedTasks
 from pgqueue.django.backend_tasks import adopt
 from pgqueue.errors import UnknownTask
 from pgqueue.values.jobs.job import JobState

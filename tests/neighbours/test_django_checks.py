@@ -13,8 +13,7 @@ from neighbours.conftest import point_django_at
 from neighbours.django_project import manage
 
 from pgqueue.django.checks import TAG
-from pgqueue.django.database import MisconfiguredDatabase
-from pgqueue.django.djangoqueue import DjangoQueue
+from pgqueue.django.djangoqueue import DjangoQueue, MisconfiguredDatabase
 from pgqueue.errors import InvalidOption, UnknownQueue
 
 

@@ -29,7 +29,7 @@ from pgqueue.cli.logs import LineFormatter
 from pgqueue.dashboard import Dashboard, Right, User
 from pgqueue.embedded import embedded_binaries
 from pgqueue.encryption import AesGcm, KeyRing, Keys
-from pgqueue.encryption.xaes import Sealer
+from pgqueue.encryption.keys import Sealer
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.testing import drain
 

@@ -30,10 +30,8 @@ from worker.helping import ended
 from pgqueue import Dead, Limit, PgQueue
 from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.telemetry import prometheus
-from pgqueue.telemetry.histogram import SECONDS, Histogram
-from pgqueue.telemetry.labels import LONGEST, MOST, OTHER
 from pgqueue.telemetry.queue_metrics import QueueMetrics
-from pgqueue.telemetry.worker_metrics import JobMetrics
+from pgqueue.telemetry.worker_metrics import LONGEST, MOST, OTHER, SECONDS, Histogram, JobMetrics
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Returned, Succeeded
 from pgqueue.values.workers.health import Vitals

@@ -18,11 +18,10 @@ from tenacity import wait_fixed
 from worker.helping import ended
 
 from pgqueue import Context, Dead, JobState, PgQueue, Retry, Snooze
+from pgqueue import middleware as middleware_module
 from pgqueue.cli.logs import LineFormatter
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.middleware import LoggingContext, Sentry, SlowJobs
-from pgqueue.middleware import slow_jobs as slow_module
-from pgqueue.middleware.logging_context import add_fields
+from pgqueue.middleware import LoggingContext, Sentry, SlowJobs, add_fields
 from pgqueue.testing import drain, in_memory
 
 log = logging.getLogger("shop")
@@ -129,7 +128,7 @@ async def test_a_slow_job_is_warned_of_once_while_it_runs(
     *,
     plain: bool,
 ) -> None:
-    monkeypatch.setattr(slow_module, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(middleware_module, "LOOK_EVERY", 0.01)
     queue = PgQueue(dsn, middleware=[SlowJobs(after=0.05)])
     release, looked = threading.Event(), threading.Event()
 
@@ -200,7 +199,7 @@ def test_what_is_slow_is_the_time_given_or_nearly_the_timeout(
 def test_what_has_ended_is_not_warned_of_and_the_thread_ends(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(slow_module, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(middleware_module, "LOOK_EVERY", 0.01)
     slow = SlowJobs(after=0.0001)
     queue = PgQueue("", middleware=[slow])
     earlier = set(threading.enumerate())

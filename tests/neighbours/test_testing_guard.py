@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgqueue import JobState, PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.testing import Clock, adrain, drain, in_database, in_memory, in_transaction
-from pgqueue.testing.attempt_guards import is_for_tests
+from pgqueue.testing.draining import is_for_tests
 
 REAL = "shop_production"
 

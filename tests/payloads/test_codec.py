@@ -672,7 +672,7 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "store/arrays.py",
         "store/insight/depths.py",  # how deep queues are
         "store/insight/series.py",  # what a worker measured
-        "testing/replaying.py",  # what is recorded of a job
+        "testing/draining.py",  # what is recorded of a job
         "testing/schedules.py",  # what a tick adds to meta
         "values/alerts/alert.py",  # what an alert's condition is
         "values/bulk/operation.py",  # what the audit keeps of an operation

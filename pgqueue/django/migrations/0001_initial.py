@@ -5,8 +5,7 @@ from typing import Any
 from django.contrib.postgres.fields import ArrayField
 from django.db import migrations, models
 
-from pgqueue.django.fields import TimeField
-from pgqueue.django.models import table
+from pgqueue.django.models import TimeField, table
 from pgqueue.django.operations import Revision
 
 ENQUEUED: Any = (
