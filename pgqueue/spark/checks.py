@@ -15,15 +15,12 @@ import pyarrow as pa
 
 from pgqueue.errors import ConfigurationError
 from pgqueue.spark.config import Check, HiddenColumns
-from pgqueue.spark.lake import in_duckdb
-from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
-from pgqueue.spark.lake.hidden import named_in, require_shown
+from pgqueue.spark.lake import checksum
+from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE, named_in, require_shown
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import EndedDay
-from pgqueue.spark.lake.steps import log_step
-from pgqueue.spark.lake.writer_lock import writer_lock
+from pgqueue.spark.lake.records import EndedDay
+from pgqueue.spark.lake.steps import lake_step
 from pgqueue.store.connections.database import Database
-from pgqueue.store.pipeline import lake as plans
 
 CHECKS = "checks"
 SCHEMA = pa.schema(
@@ -113,21 +110,19 @@ def check(
         require_shown(one.where, lake.choice)
     rules = hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]
     found: list[CheckResult] = []
-    with writer_lock(database) as lock:
-        lake.require(database.run(plans.origin(database.catalogue.schema)))
+    with lake_step(database, lake, "check") as (lock, size):
         made = {entry.day: entry.made_from for entry in lake.entries(CHECKS)}
-        with log_step(lake, "check") as size:
-            for entry in lake.days():
-                assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
-                made_from = {ENDED: str(entry.generation), "rules": rules}
-                is_due = entry.day in days if days is not None else made.get(entry.day) != made_from
-                if is_due:
-                    results = _run_checks(lake, entry, wanted)
-                    lock.require_held()
-                    rows = pa.Table.from_pylist([_row(one) for one in results], SCHEMA)
-                    lake.replace_days(CHECKS, [entry.day], rows, made_from={entry.day: made_from})
-                    found += results
-                    size.days, size.rows = size.days + 1, size.rows + entry.rows
+        for entry in lake.days():
+            assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
+            made_from = {ENDED: str(entry.generation), "rules": rules}
+            is_due = entry.day in days if days is not None else made.get(entry.day) != made_from
+            if is_due:
+                results = _run_checks(lake, entry, wanted)
+                lock.require_held()
+                rows = pa.Table.from_pylist([_row(one) for one in results], SCHEMA)
+                lake.replace_days(CHECKS, [entry.day], rows, made_from={entry.day: made_from})
+                found += results
+                size.days, size.rows = size.days + 1, size.rows + entry.rows
     return found
 
 
@@ -149,7 +144,7 @@ def _require(one: Check) -> None:
 def _run_checks(lake: Lake, entry: EndedDay, wanted: Sequence[Check]) -> list[CheckResult]:
     assert entry.day is not None  # noqa: S101 - as above
     now = datetime.now(UTC)
-    with in_duckdb.errors():
+    with checksum.errors():
         counts = _count_jobs(lake.dataset(ENDED, ENDED_TABLE, [entry.day]), wanted)
     return [
         CheckResult(
@@ -178,7 +173,7 @@ def _count_jobs(rows: object, wanted: Iterable[Check]) -> list[tuple[int, int, i
         values += asked * 3
     numbered = "row_number() over (partition by id, ended_in)"
     statement = f"select {', '.join(figures)} from (select *, {numbered} as pgqueue_number from ended)"
-    with in_duckdb.engine_for_conditions() as engine:
+    with checksum.engine_for_conditions() as engine:
         engine.register("ended", rows)
         found = engine.execute(statement, values).fetchone()
     assert found is not None  # noqa: S101 - an aggregate without groups has one row

@@ -1,24 +1,81 @@
-"""Erasing, end to end: from the lake's days and the database, and from the roll-ups that may name what was erased.
+"""Erase: removes chosen jobs from the lake's days, from the database where their day is not pruned yet, and from roll-ups.
 
-Each step looks at the lake for what is left to do, so a killed call can be repeated.
+The files that hold such jobs are written again without them. A day is changed in this order: the rows are deleted from the
+database, the new files are written and compared with the rows that stay, one commit of the table exchanges the files. At the end
+all files that do not count are deleted: a reader of an older version of the table must not find the jobs there. Then the changed
+days are verified, and the roll-ups that may name what was erased are made again. Each step looks at the lake for what is left to
+do, so a killed call can be repeated.
+
+A condition is an expression of DuckDB over the columns of ended jobs. It runs without access to other files.
 """
 
-from collections.abc import Callable, Collection
-from datetime import date
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 
-from pgqueue.errors import ConfigurationError
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import dataset
+
+from pgqueue.errors import ConfigurationError, InvalidOption, LakeError
 from pgqueue.spark.config import Config
-from pgqueue.spark.lake.erase import EraseCondition, ErasedDay, erase
+from pgqueue.spark.lake import checksum
+from pgqueue.spark.lake.checksum import InFiles
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE, hash_of, require_shown
+from pgqueue.spark.lake.files import WrittenFile, rows_of
 from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.records import EndedDay, Erasure, ExportBatch
+from pgqueue.spark.lake.steps import Size, WriterLock, log_step, writer_lock
 from pgqueue.spark.lake.verify import VerifyResult, verify
 from pgqueue.spark.rollup.in_duckdb import path_of
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
 from pgqueue.spark.session import SessionOrStart
 from pgqueue.store.connections.database import Database
+from pgqueue.store.pipeline import lake as plans
+from pgqueue.store.pipeline.lake import Checksum
 
-NAMING = "failures"
-"""A roll-up of every day; it holds messages of jobs."""
+OF_KEY = "unique_key = $key"
+POSITION = "pgqueue_position"
+
+
+@dataclass(frozen=True, slots=True)
+class EraseCondition:
+    """What chooses jobs.
+
+    Attributes:
+        text: an expression of DuckDB over the columns of ended jobs.
+        values: the values of its parameters.
+    """
+
+    text: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the condition."""
+        said = json.dumps([self.text, dict(self.values)], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedDay:
+    """A day with chosen jobs.
+
+    Attributes:
+        day: the UTC day.
+        rows: how many there were in the lake.
+        database: how many of them were still in the database.
+    """
+
+    day: date
+    rows: int
+    database: int
 
 
 def of_tenant(tenant: str, config: Config) -> EraseCondition:
@@ -33,6 +90,11 @@ def of_tenant(tenant: str, config: Config) -> EraseCondition:
         )
     values = {"tenant": tenant, "path": str(path_of(config.tenant))}
     return EraseCondition("json_extract_string(args, $path) = $tenant", values)
+
+
+def of_key(key: str) -> EraseCondition:
+    """The jobs with a unique key."""
+    return EraseCondition(OF_KEY, {"key": key})
 
 
 def erase_everywhere(
@@ -62,13 +124,14 @@ def erase_everywhere(
         The days that had such jobs, and the result of verifying every day that was changed and is not verified.
 
     Raises:
-        InvalidOption, LakeError, PipelineError: as :func:`pgqueue.spark.lake.erase.erase`.
+        InvalidOption, LakeError, PipelineError: as :func:`erase`.
     """
     found = erase(database, lake, condition, reason=reason, days=days, tell=tell)
     changed = {entry.day: entry for entry in lake.days() if entry.day is not None and entry.erased}
     unverified = [day for day, entry in changed.items() if entry.verified is None]
     verified = verify(spark, database, lake, days=unverified) if unverified else []
-    made = {entry.day: entry.made_from for entry in lake.entries(folder(NAMING))}
+    # This roll-up has every day, and holds messages of jobs.
+    made = {entry.day: entry.made_from for entry in lake.entries(folder("failures"))}
     outdated = [
         day
         for day, entry in changed.items()
@@ -79,3 +142,201 @@ def erase_everywhere(
     for table in SCHEMAS:
         lake.sweep(folder(table), kept_hours=0)
     return found, verified
+
+
+def erase(
+    database: Database,
+    lake: Lake,
+    condition: EraseCondition,
+    *,
+    reason: str = "",
+    days: Collection[date] | None = None,
+    dry_run: bool = False,
+    tell: Callable[[ErasedDay], object] = lambda _: None,
+) -> list[ErasedDay]:
+    """Remove chosen jobs from the lake, and from the database's history and dead jobs.
+
+    Jobs that are not in the lake are not touched: those that wait or run, and those of days that were not exported. A changed
+    day has to be verified again.
+
+    Args:
+        database: the lake's.
+        lake: the lake.
+        condition: which jobs.
+        reason: recorded with each changed day, such as the number of a request.
+        days: these days only.
+        dry_run: only count them.
+        tell: called with each day that has such jobs, as soon as it is changed.
+
+    Returns:
+        The days that had such jobs, oldest first.
+
+    Raises:
+        InvalidOption: the condition cannot be used.
+        LakeError: a day's files were changed since they were verified, or cannot be read; or the condition names a column
+            that the lake hides.
+        ConfigurationError: the key of the lake's hashes is missing.
+        PipelineError: another process is writing to the lake.
+    """
+    _require(condition)
+    with writer_lock(database) as lock:
+        lake.require(database.run(plans.origin(database.catalogue.schema)))
+        condition = _in_the_lake(condition, lake)
+        if not dry_run:
+            lake.hidden()  # a changed day is verified again, which needs the key
+        eraser = _Eraser(database, lake, lock, condition, reason)
+        found = []
+        with nullcontext(Size()) if dry_run else log_step(lake, "erase") as size:
+            for entry in lake.days():
+                assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
+                if days is not None and entry.day not in days:
+                    continue
+                rows = eraser.count(entry)
+                if rows:
+                    there = 0 if dry_run else eraser.erase(entry)
+                    found.append(ErasedDay(day=entry.day, rows=rows, database=there))
+                    size.days, size.rows = size.days + 1, size.rows + rows
+                    tell(found[-1])
+            if not dry_run:
+                lake.sweep(ENDED, kept_hours=0)
+    return found
+
+
+class _Eraser:
+    """One run, while no other process writes to the lake."""
+
+    def __init__(
+        self, database: Database, lake: Lake, lock: WriterLock, condition: EraseCondition, reason: str
+    ) -> None:
+        self.database = database
+        self.lake = lake
+        self.lock = lock
+        self.condition = condition
+        self.reason = reason
+
+    def count(self, entry: EndedDay) -> int:
+        with checksum.errors():
+            return len(_find_chosen(self._rows([one.path for one in entry.files]), self.condition, "1"))
+
+    def erase(self, entry: EndedDay) -> int:
+        """Erase a day's jobs; returns how many were in the database."""
+        assert entry.day is not None  # noqa: S101 - as above
+        self._require_unchanged(entry)
+        there, written, removed = 0, [], []
+        staying: list[pa.Table] = []
+        for file in entry.files:
+            with checksum.errors():
+                rows = self._rows([file.path]).to_table()
+                numbered = rows.append_column(POSITION, pa.array(range(rows.num_rows)))
+                chosen = _find_chosen(numbered, self.condition, f'"{POSITION}"')
+            if not chosen:
+                staying.append(rows.select(["outcome", "ended_in"]))
+                continue
+            kept, gone = _divide_rows(rows, chosen)
+            there += self._from_database(entry.day, gone)
+            written += self._write_kept(entry.day, kept)
+            removed.append(file.path.removeprefix(f"{ENDED}/"))
+            staying.append(kept.select(["outcome", "ended_in"]))
+        self._commit(entry, written, removed, pa.concat_tables(staying))
+        return there
+
+    def _rows(self, paths: Sequence[str]) -> dataset.Dataset:
+        named = [path.removeprefix(f"{ENDED}/") for path in paths]
+        return rows_of(self.lake.folder.at(ENDED), named, ENDED_TABLE)
+
+    def _require_unchanged(self, entry: EndedDay) -> None:
+        """Refuse a verified day whose files have changed since: its new files get a checksum of their own."""
+        if entry.verified is None:
+            return
+        named = [one.path.removeprefix(f"{ENDED}/") for one in entry.files]
+        found = checksum.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, 0)
+        if (found.history, found.dead) != (entry.verified.history, entry.verified.dead):
+            raise LakeError(
+                f"the files of day {entry.day} were changed since they were verified, and nothing was erased from it: "
+                f"run `pgqueue pipeline verify --day {entry.day}`, which says what to do"
+            )
+
+    def _from_database(self, day: date, gone: pa.Table) -> int:
+        self.lock.require_held()
+        ended = zip(gone["id"].to_pylist(), gone["ended_in"].to_pylist(), strict=True)
+        there = self.database.run(plans.erase(day, list(ended)))
+        self.lake.passed("erased from the database")
+        return there
+
+    def _write_kept(self, day: date, kept: pa.Table) -> list[WrittenFile]:
+        rows = kept.select(ENDED_SCHEMA.names).cast(ENDED_SCHEMA)
+        written = self.lake.write_rows(ENDED, day, rows)
+        named = [one.path for one in written]
+        found = checksum.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, 0)
+        if found != (checksum.of_rows(rows, 0) if written else InFiles()):
+            raise LakeError(f"day {day} was written with other rows than were to stay: run it again")
+        return written
+
+    def _commit(
+        self, entry: EndedDay, written: Sequence[WrittenFile], removed: Sequence[str], staying: pa.Table
+    ) -> None:
+        now = datetime.now(UTC)
+        erasure = Erasure(
+            at=now,
+            rows=entry.rows - staying.num_rows,
+            condition=self.condition.digest,
+            reason=self.reason,
+        )
+        changed = EndedDay(
+            table=ENDED,
+            day=entry.day,
+            generation=entry.generation + 1,
+            written_at=now,
+            batches=tuple(_count_rows(batch, staying) for batch in entry.batches),
+            erased=(*entry.erased, erasure),
+        )
+        self.lock.require_held()
+        self.lake.commit(ENDED_TABLE, written, [changed], removed=removed)
+
+
+def _in_the_lake(condition: EraseCondition, lake: Lake) -> EraseCondition:
+    if condition.text == OF_KEY and "unique_key" in lake.choice.hashed:
+        # The lake hashes unique keys, so one is looked for by its hash.
+        return of_key(hash_of(condition.values["key"], lake.hidden().key))
+    require_shown(condition.text, lake.choice)
+    return condition
+
+
+def _require(condition: EraseCondition) -> None:
+    if not condition.text.strip():
+        raise InvalidOption("the condition is empty: write an expression, such as unique_key = 'user 42'")
+    try:
+        _find_chosen(ENDED_TABLE.empty_table(), condition, "1")
+    except duckdb.Error as error:
+        said = str(error).partition("\n")[0]
+        raise InvalidOption(
+            f"the condition cannot be used ({said}); it is an expression of DuckDB over these columns: "
+            f"{', '.join(ENDED_TABLE.names)}"
+        ) from error
+
+
+def _find_chosen(rows: dataset.Dataset | pa.Table, condition: EraseCondition, wanted: str) -> list[int]:
+    """Return the expression ``wanted`` for each row that the condition chooses."""
+    with checksum.engine_for_conditions() as engine:
+        engine.register("ended", rows)
+        statement = f"select {wanted} from ended where ({condition.text}\n)"
+        found = engine.execute(statement, dict(condition.values) or None).fetchall()
+    return [row[0] for row in found]
+
+
+def _divide_rows(rows: pa.Table, chosen: Sequence[int]) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that stay, and those at the chosen positions."""
+    is_chosen = pc.is_in(pa.array(range(rows.num_rows)), pa.array(chosen))
+    return rows.filter(pc.invert(is_chosen)), rows.filter(is_chosen)
+
+
+def _count_rows(batch: ExportBatch, rows: pa.Table) -> ExportBatch:
+    number = rows["ended_in"]
+    within = rows.filter(pc.and_(pc.greater_equal(number, batch.since), pc.less(number, batch.below)))
+    dead = pc.sum(pc.equal(within["outcome"], "dead")).as_py() or 0
+    return msgspec.structs.replace(
+        batch,
+        highest=pc.max(within["ended_in"]).as_py(),
+        history=Checksum(within.num_rows - dead),
+        dead=Checksum(dead),
+    )

@@ -1,4 +1,4 @@
-"""The Spark session that the pipeline uses: one beside the running one, or a new local one.
+"""The Spark session that the pipeline uses: one beside the running one, or a new local one; its settings, and its errors.
 
 Under ``spark-submit``, in a notebook or over Spark Connect a session runs already. Its settings stay as they are: where they
 are not those on which pgqueue relies, a session beside it has them, with the same executors. Otherwise a session is started
@@ -7,6 +7,10 @@ on this machine, which needs Java.
 Spark reads PostgreSQL in Python processes that import pgqueue. On this machine, and on a standalone cluster
 (``spark://``), they are started with this process's Python unless ``PYSPARK_PYTHON`` names another one: the nodes of a
 cluster need pgqueue under that path.
+
+Java and Spark write some lines to stderr that no setting turns off and that are of no use to a user of the pipeline. Spark's
+Java process inherits our stderr, so it is given a pipe in its place. A thread copies every line from the pipe to the real
+stderr, except these. Errors of Spark carry Java's stack, of several hundred lines, and the cause stands near its end.
 """
 
 import os
@@ -14,7 +18,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -22,7 +28,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pgqueue.errors import SparkMissing
-from pgqueue.spark.quiet import without_noise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +49,27 @@ LOCALLY: Mapping[str, str] = {
     "spark.log.level": "ERROR",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('pgqueue.spark') / 'log4j2.properties'}",
 }
-
+FOR_FEW_ROWS: Mapping[str, str] = {
+    # Of few rows most of the time goes into plans: Java code made for each of them is run once.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+}
+NOISE = (
+    b"WARNING: Using incubator modules: jdk.incubator.vector",
+    b"WARNING: Using incubator module(s): jdk.incubator.vector",
+    b"Using Spark's default log4j profile: ",
+    b'Setting default log level to "',
+    b'Setting Spark log level to "',
+    b"To adjust logging level use sc.setLogLevel(",
+    b"Warning: Java versions > Java 11 can only operate in restricted mode",
+)
+"""The beginnings of lines that are dropped."""
+STDERR = 2
+LONGEST = 1_000
+"""Characters of an error in one line."""
+_CALLING = "An error occurred while calling "
+_CAUSE = "Caused by: "
 
 SessionOrStart: TypeAlias = "SparkSession | Callable[[], SparkSession]"
 """A session, or what starts it once it is needed: small lakes need none."""
@@ -180,3 +205,69 @@ def check_java() -> int:
             f"Spark needs Java {OLDEST_JAVA} or later, and {program} is Java {major}: {remedy}"
         )
     return major
+
+
+@contextmanager
+def without_noise() -> Iterator[None]:
+    """Filter the stderr of a process that is started in this block, until that process ends."""
+    try:
+        ours = os.dup(STDERR)
+    except OSError:  # a process without stderr has nothing to filter
+        yield
+        return
+    reading, writing = os.pipe()
+    os.dup2(writing, STDERR)
+    os.close(writing)
+    threading.Thread(
+        target=_pass_on, args=(reading, os.dup(ours)), name="pgqueue-spark-stderr", daemon=True
+    ).start()
+    try:
+        yield
+    finally:
+        os.dup2(ours, STDERR)
+        os.close(ours)
+
+
+def _pass_on(reading: int, target: int) -> None:
+    """Copy line by line, until the last process that may write to the pipe has ended."""
+    with os.fdopen(reading, "rb") as lines, os.fdopen(target, "wb", buffering=0) as out:
+        for line in lines:
+            if not line.startswith(NOISE):
+                out.write(line)
+
+
+@contextmanager
+def with_settings(spark: "SparkSession", wanted: Mapping[str, str]) -> Iterator[None]:
+    """Use settings for the length of the block; the former ones are restored."""
+    former: dict[str, str | None] = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, was in former.items():
+            if was is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, was)
+
+
+def in_a_line(error: BaseException) -> str:
+    """What an error says, and its innermost cause, without Java's stack.
+
+    Args:
+        error: any error; one of Python is told by its text.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line.removeprefix(": ") for line in lines if not line.startswith(_CALLING)]
+    if not told:
+        return type(error).__name__
+    head = told[0]
+    causes = [line.removeprefix(_CAUSE) for line in told if line.startswith(_CAUSE)]
+    said = f"{head}: {causes[-1]}" if causes and causes[-1] not in head else head
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Whether Spark, or its Java process, raised an error."""
+    return type(error).__module__.partition(".")[0] in {"pyspark", "py4j"}

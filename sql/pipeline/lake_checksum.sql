@@ -4,7 +4,7 @@
 -- run by: pipeline verify, prune
 -- why: the sum of 60 bits of each row's MD5 is the same in any order; pgqueue.spark.lake.checksum writes a row as the same
 --      text. The whole partition of the day is read. lake_versions.sql has the sum of versions. In the lake, the columns in left_out are null, and those in
---      hashed are the hashes that pgqueue.spark.lake.hidden makes; in columns of JSON they are strings. An instant is written
+--      hashed are the hashes that pgqueue.spark.lake.columns makes; in columns of JSON they are strings. An instant is written
 --      in microseconds since 1970. Up to 2040 a double gives them exactly, as its error is below 0.4 µs (2^-53 of less than 2^51,
 --      and half of its spacing there); numeric takes longer
 with ended as (

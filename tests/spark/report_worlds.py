@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import DayRecord
+from pgqueue.spark.lake.records import DayRecord
 from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pgqueue.spark.lake.columns import ENDED, ENDED_COLUMNS, ENDED_TABLE, WORKER_SCHEMA, WORKERS
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import EndedDay, ExportBatch
+from pgqueue.spark.lake.records import EndedDay, ExportBatch
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
 from pgqueue.store.pipeline.lake import NOTHING, Origin

@@ -16,7 +16,7 @@ from pgqueue.spark.config import Check, parse
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import EndedDay, ExportBatch
+from pgqueue.spark.lake.records import EndedDay, ExportBatch
 from pgqueue.store.pipeline.lake import Checksum
 
 AT = datetime(2026, 1, 20, 12, tzinfo=UTC)

@@ -26,7 +26,7 @@ from pgqueue.cli import submit
 from pgqueue.errors import SparkMissing
 from pgqueue.spark import session as sessions
 from pgqueue.spark.config import Config
-from pgqueue.spark.lake import in_arrow, in_duckdb
+from pgqueue.spark.lake import checksum, database_rows
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
@@ -206,7 +206,7 @@ def test_the_master_and_the_settings_of_the_command_are_those_of_the_session(
     ended(dsn, DAY, 1)
     export(sessions.session, queue.database, Lake(tmp_path))  # of a day so small that it starts none
     ended(dsn, NEXT, 1)
-    for engine in (in_arrow, in_duckdb, rollup_in_duckdb):
+    for engine in (database_rows, checksum, rollup_in_duckdb):
         monkeypatch.setattr(engine, "MOST_ROWS", -1)
     asked: dict[str, Any] = {}
 

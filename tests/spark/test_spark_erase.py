@@ -15,9 +15,8 @@ from spark.lake_history import DAY, NEXT, died, ended, history_ids, no_session
 from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption, LakeError
 from pgqueue.spark.config import Config
-from pgqueue.spark.erasing import erase_everywhere, of_tenant
+from pgqueue.spark.erasing import EraseCondition, ErasedDay, erase, erase_everywhere, of_key, of_tenant
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
-from pgqueue.spark.lake.erase import EraseCondition, ErasedDay, erase, of_key
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.files import WrittenFile
 from pgqueue.spark.lake.lake import Lake

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgqueue.spark.java_errors import LONGEST, in_a_line
+from pgqueue.spark.session import LONGEST, in_a_line
 
 JAVA = """An error occurred while calling o57.parquet.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake. SQLSTATE: 58030

@@ -15,10 +15,10 @@ from spark.lake_history import DAY, ENDED, NEXT, died, ended, history_ids, lake_
 
 from pgqueue import PgQueue
 from pgqueue.errors import LakeError, NotVerified, PipelineError
-from pgqueue.spark.lake import frames, in_arrow
+from pgqueue.spark.lake import database_rows
+from pgqueue.spark.lake.database_rows import final_below
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.files import arrow_schema
-from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 ENGINES = ("arrow", "spark")
 
 
-def left_to(engine: str, monkeypatch: pytest.MonkeyPatch) -> "ModuleType | type[in_arrow.DayReader]":
+def left_to(engine: str, monkeypatch: pytest.MonkeyPatch) -> "ModuleType | type[database_rows.DayReader]":
     """Have an engine export every day; what reads for it, with a function ``ended``."""
-    monkeypatch.setattr(in_arrow, "MOST_ROWS", -1 if engine == "spark" else in_arrow.MOST_ROWS)
-    return frames if engine == "spark" else in_arrow.DayReader
+    monkeypatch.setattr(database_rows, "MOST_ROWS", -1 if engine == "spark" else database_rows.MOST_ROWS)
+    return database_rows if engine == "spark" else database_rows.DayReader
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from spark.lake_history import DAY, NEXT, died, ended, lake_ids, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, PipelineError
+from pgqueue.spark.lake import database_rows
 from pgqueue.spark.lake import export as exports
-from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.ahead import DAYS
 from pgqueue.spark.lake.columns import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, ENDED_TABLE, WORKER_SCHEMA
+from pgqueue.spark.lake.database_rows import final_below
 from pgqueue.spark.lake.export import ExportOptions, export
-from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.reading.fetching import connect
@@ -48,7 +48,7 @@ def test_both_engines_write_the_same_rows_in_the_same_order(
     ask(dsn, ODD)
     here, there = Lake(tmp_path / "here"), Lake(tmp_path / "there")
     (by_arrow,) = export(no_session, queue.database, here)
-    monkeypatch.setattr(in_arrow, "MOST_ROWS", -1)
+    monkeypatch.setattr(database_rows, "MOST_ROWS", -1)
     (by_spark,) = export(spark, queue.database, there)
 
     assert (
@@ -98,7 +98,7 @@ def test_a_day_with_more_rows_or_bytes_is_left_to_spark(
     if limit == "rows_per_file":
         options = ExportOptions(rows_per_file=most)
     else:
-        monkeypatch.setattr(in_arrow, limit, most)
+        monkeypatch.setattr(database_rows, limit, most)
     lake = Lake(tmp_path / "lake")
 
     with pytest.raises(AssertionError, match="a session was started"):
@@ -147,16 +147,16 @@ def test_days_are_read_over_one_connection_of_each_thread_and_after_an_error_ove
         made.append(connect(dsn))
         return made[-1]
 
-    monkeypatch.setattr(in_arrow, "connect", counted)
+    monkeypatch.setattr(database_rows, "connect", counted)
     assert len(export(no_session, queue.database, Lake(tmp_path / "lake"))) == 6
     assert len(made) <= DAYS
 
-    monkeypatch.setattr(in_arrow, "MOST_BYTES", 1)
+    monkeypatch.setattr(database_rows, "MOST_BYTES", 1)
     with pytest.raises(AssertionError, match="a session was started"):
         export(no_session, queue.database, Lake(tmp_path / "other"))
-    monkeypatch.setattr(in_arrow, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(database_rows, "MOST_BYTES", 1 << 20)
     made.clear()
-    reader = in_arrow.DayReader(queue.database)
+    reader = database_rows.DayReader(queue.database)
     with reader:
         reader.ended(DAY, since=0, below=2**40, dead=sql.SQL("true"))
         ask(
@@ -175,7 +175,7 @@ def test_days_are_read_over_one_connection_of_each_thread_and_after_an_error_ove
 def test_an_interrupt_of_a_read_whose_server_is_gone_is_no_error(
     queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = in_arrow.DayReader(queue.database)
+    reader = database_rows.DayReader(queue.database)
     tried: list[object] = []
 
     def cancel(connection: object) -> None:

@@ -12,7 +12,7 @@ from spark.lake_history import DAY, NEXT, died, ended, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import LakeError
-from pgqueue.spark.lake import checksum, files, in_duckdb
+from pgqueue.spark.lake import checksum, files
 from pgqueue.spark.lake.checksum import InFiles
 from pgqueue.spark.lake.columns import ENDED_COLUMNS, ENDED_SCHEMA
 from pgqueue.spark.lake.export import export
@@ -63,8 +63,8 @@ def test_both_engines_have_the_same_sums_of_every_kind_of_value(
 
     rows = files.read(spark, at, dict.fromkeys(named, DAY), ENDED_COLUMNS)
     for pruned_below in (0, 10**12):
-        found = in_duckdb.in_files(at, named, ENDED_SCHEMA, pruned_below)
-        assert found == checksum.in_files(rows, pruned_below)
+        found = checksum.in_files(at, named, ENDED_SCHEMA, pruned_below)
+        assert found == checksum.of_frame(rows, pruned_below)
         assert sum(share.rows for share in found) == 1250
         assert found.history.rows > found.dead.rows > 0
         assert found.pruned.rows > 0
@@ -72,7 +72,7 @@ def test_both_engines_have_the_same_sums_of_every_kind_of_value(
 
 
 def test_a_day_without_files_has_no_rows(folder: Folder) -> None:
-    assert in_duckdb.in_files(folder.at("ended"), [], ENDED_SCHEMA, 0) == InFiles()
+    assert checksum.in_files(folder.at("ended"), [], ENDED_SCHEMA, 0) == InFiles()
 
 
 def test_a_small_day_is_verified_without_a_session_and_a_large_one_by_spark(
@@ -85,13 +85,13 @@ def test_a_small_day_is_verified_without_a_session_and_a_large_one_by_spark(
 
     (small,) = verify(no_session, queue.database, lake)
     assert (small.finding, small.history, small.dead) == (DayFinding.VERIFIED, 9, 3)
-    monkeypatch.setattr(in_duckdb, "MOST_ROWS", 11)
+    monkeypatch.setattr(checksum, "MOST_ROWS", 11)
     with pytest.raises(AssertionError, match="a session was started"):
         verify(no_session, queue.database, lake, everything=True)
     assert verify(lambda: spark, queue.database, lake, everything=True) == [small]
 
 
-@pytest.mark.parametrize("most", [0, in_duckdb.MOST_ROWS])
+@pytest.mark.parametrize("most", [0, checksum.MOST_ROWS])
 def test_a_file_that_is_gone_or_no_parquet_is_said_in_one_line(
     spark: "SparkSession",
     queue: PgQueue,
@@ -101,7 +101,7 @@ def test_a_file_that_is_gone_or_no_parquet_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     most: int,
 ) -> None:
-    monkeypatch.setattr(in_duckdb, "MOST_ROWS", most)
+    monkeypatch.setattr(checksum, "MOST_ROWS", most)
     ended(dsn, DAY, 4)
     lake = Lake(tmp_path / "lake")
     export(spark, queue.database, lake)
@@ -118,7 +118,7 @@ def test_a_file_that_is_gone_or_no_parquet_is_said_in_one_line(
 
 def test_a_file_that_cannot_be_read_is_a_lake_error(folder: Folder) -> None:
     with pytest.raises(LakeError, match="a file cannot be read"):
-        in_duckdb.in_files(folder.at("ended"), ["day=2026-01-20/gone.parquet"], ENDED_SCHEMA, 0)
+        checksum.in_files(folder.at("ended"), ["day=2026-01-20/gone.parquet"], ENDED_SCHEMA, 0)
 
 
 def test_a_verify_needs_no_more_connections_of_the_pool_than_before_it_read_ahead(

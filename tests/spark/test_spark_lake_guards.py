@@ -22,14 +22,13 @@ from pgqueue.errors import (
     LakeTooNew,
     PipelineError,
 )
+from pgqueue.spark.lake.database_rows import final_below
 from pgqueue.spark.lake.export import ExportOptions
-from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
-from pgqueue.spark.lake.record import EndedDay, ExportBatch, Verification
-from pgqueue.spark.lake.records import NAME, SCHEMA
+from pgqueue.spark.lake.records import NAME, SCHEMA, EndedDay, ExportBatch, Verification
 from pgqueue.spark.lake.status import DayState, status
-from pgqueue.spark.lake.writer_lock import writer_lock
+from pgqueue.spark.lake.steps import writer_lock
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans

@@ -15,11 +15,10 @@ from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, LakeError
 from pgqueue.spark.checks import check
 from pgqueue.spark.config import Check, Config, HiddenColumns, parse
-from pgqueue.spark.erasing import of_tenant
-from pgqueue.spark.lake import in_arrow
-from pgqueue.spark.lake.erase import EraseCondition, erase, of_key
+from pgqueue.spark.erasing import EraseCondition, erase, of_key, of_tenant
+from pgqueue.spark.lake import database_rows
+from pgqueue.spark.lake.columns import KEY
 from pgqueue.spark.lake.export import ExportOptions, export
-from pgqueue.spark.lake.hidden import KEY
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.verify import DayFinding, verify
@@ -62,7 +61,7 @@ def test_both_engines_hide_the_same_and_a_day_that_agrees_may_be_pruned(
     told = {row[0]: row[1:] for row in ask(dsn, "select id, args::text, unique_key from pgqueue.job_history")}
     here, there = hidden_lake(queue, tmp_path / "here"), Lake(tmp_path / "there")
     with monkeypatch.context() as patched:
-        patched.setattr(in_arrow, "MOST_ROWS", -1)
+        patched.setattr(database_rows, "MOST_ROWS", -1)
         export(spark, queue.database, there, options=ExportOptions(hide=HIDE))
 
     assert rows(here) == rows(there)

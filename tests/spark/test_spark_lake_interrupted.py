@@ -15,7 +15,7 @@ from looking import ask
 from spark.lake_history import DAY, NEXT, ended, no_session
 
 from pgqueue import PgQueue
-from pgqueue.spark.lake import frames, in_arrow, in_duckdb
+from pgqueue.spark.lake import checksum, database_rows
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.table import LakeTable
@@ -79,8 +79,8 @@ def test_an_export_that_waits_for_a_lock(
         if engine == "Arrow":
             monkeypatch.setattr(LakeTable, "require", before(LakeTable.require, lock))
         else:
-            monkeypatch.setattr(in_arrow, "MOST_ROWS", -1)
-            monkeypatch.setattr(frames, "arrange_rows", before(frames.arrange_rows, lock))
+            monkeypatch.setattr(database_rows, "MOST_ROWS", -1)
+            monkeypatch.setattr(database_rows, "arrange_rows", before(database_rows.arrange_rows, lock))
         with pytest.raises(KeyboardInterrupt):
             export(spark, queue.database, lake)
     monkeypatch.undo()
@@ -119,7 +119,7 @@ def test_a_verify_that_waits_for_a_lock(
     lake = Lake(tmp_path / "lake")
     export(spark, queue.database, lake)
     with interrupted_at_a_lock(dsn) as lock:
-        monkeypatch.setattr(in_duckdb, "MOST_ROWS", -1 if engine == "Spark" else in_duckdb.MOST_ROWS)
+        monkeypatch.setattr(checksum, "MOST_ROWS", -1 if engine == "Spark" else checksum.MOST_ROWS)
         monkeypatch.setattr(Lake, "days", before(Lake.days, lock))
         with pytest.raises(KeyboardInterrupt):
             verify(spark, queue.database, lake)

@@ -15,11 +15,10 @@ from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
 from pgqueue.spark.lake.compact import CompactedDay, compact
-from pgqueue.spark.lake.drop import drop
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.files import WrittenFile
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.prune import Fate, prune
+from pgqueue.spark.lake.prune import Fate, drop, prune
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.rollup.rollup import rollup

@@ -12,7 +12,7 @@ from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.errors import DaysNotExported, PipelineError
-from pgqueue.spark.lake import in_arrow
+from pgqueue.spark.lake import database_rows
 from pgqueue.spark.lake.ahead import DAYS
 from pgqueue.spark.lake.export import ExportedDay, export
 from pgqueue.spark.lake.lake import Lake
@@ -62,13 +62,13 @@ def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exporte
 ) -> None:
     first, second = ended(dsn, DAY, 4), ended(dsn, NEXT, 3)
 
-    def unreadable(reader: in_arrow.DayReader, day: date, **asked: Any) -> pa.Table | None:
+    def unreadable(reader: database_rows.DayReader, day: date, **asked: Any) -> pa.Table | None:
         if day == DAY:
             raise OSError("File name too long")
         return read(reader, day, **asked)
 
-    read = in_arrow.DayReader.ended
-    monkeypatch.setattr(in_arrow.DayReader, "ended", unreadable)
+    read = database_rows.DayReader.ended
+    monkeypatch.setattr(database_rows.DayReader, "ended", unreadable)
     told: list[ExportedDay] = []
     with pytest.raises(
         PipelineError, match=rf"^1 of 2 days were not exported: day {DAY}: File name too long"
@@ -114,13 +114,13 @@ def test_an_export_whose_database_is_gone_tries_no_days_but_those_that_are_read_
         ended(queue.database.dsn, one, 1)
     tried = []
 
-    def cut(_: in_arrow.DayReader, day: date, **__: int) -> None:
+    def cut(_: database_rows.DayReader, day: date, **__: int) -> None:
         tried.append(day)
         for holder in queue.database.run(plans.holder()):
             ask(queue.database.dsn, "select pg_terminate_backend(%(pid)s, 10000)", pid=holder.pid)
         raise OSError("the server closed the connection")
 
-    monkeypatch.setattr(in_arrow.DayReader, "ended", cut)
+    monkeypatch.setattr(database_rows.DayReader, "ended", cut)
     with pytest.raises(PipelineError, match="held the lake's lock was lost"):
         export(spark, queue.database, lake)
     assert set(tried) <= set(days[:READ_AHEAD])
@@ -133,11 +133,11 @@ def test_a_server_that_fails_is_not_a_bad_day_and_is_not_asked_for_all_others(
         ended(dsn, one, 1)
     tried = []
 
-    def full(_: in_arrow.DayReader, day: date, **__: int) -> None:
+    def full(_: database_rows.DayReader, day: date, **__: int) -> None:
         tried.append(day)
         raise DiskFull("could not extend file")
 
-    monkeypatch.setattr(in_arrow.DayReader, "ended", full)
+    monkeypatch.setattr(database_rows.DayReader, "ended", full)
     with pytest.raises(DiskFull, match="could not extend file"):
         export(spark, queue.database, lake)
     assert DAY in tried

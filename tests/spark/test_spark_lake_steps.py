@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 from cli.commands import pgqueue, printed
+from deltalake import write_deltalake
 from looking import ask
 from spark.lake_history import DAY, NEXT, ended, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import DaysNotExported, LakeError, LakeOfAnother
 from pgqueue.spark.config import Config
+from pgqueue.spark.erasing import erase, of_key
 from pgqueue.spark.lake import steps as log
+from pgqueue.spark.lake import table
 from pgqueue.spark.lake.compact import compact
-from pgqueue.spark.lake.erase import erase, of_key
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import prune
@@ -77,11 +79,13 @@ def test_nothing_is_written_to_the_lake_of_another_database(queue: PgQueue, lake
 def test_a_log_that_cannot_be_written_stops_no_step(
     queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left on device")
+    def full(uri: str, *given: Any, **options: Any) -> None:
+        if uri.endswith(f"/{log.STEPS}"):
+            raise OSError("no space left on device")
+        write_deltalake(uri, *given, **options)
 
     ended(dsn, DAY, 2)
-    monkeypatch.setattr(log, "write_deltalake", full)
+    monkeypatch.setattr(table, "write_deltalake", full)
     assert [one.day for one in export(no_session, queue.database, lake)] == [DAY]
     assert "the run of export is not in the lake's log" in caplog.text
     assert "no space left on device" in caplog.text
@@ -90,7 +94,7 @@ def test_a_log_that_cannot_be_written_stops_no_step(
 def test_the_log_has_few_files_though_steps_run_often(
     queue: PgQueue, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "COMPACTED_AT", 3)
+    monkeypatch.setattr(table, "COMPACTED_AT", 3)
     for _ in range(8):
         export(no_session, queue.database, lake)
     assert len(log.steps(lake)) == 8

@@ -22,7 +22,7 @@ from spark.extracts import NOW, Connection, add_history, reader, rows
 from pgqueue.errors import ConfigurationError, InvalidOption, PipelineError
 from pgqueue.spark.options import Options
 from pgqueue.spark.reading.options import batch_options, stream_options
-from pgqueue.spark.reading.pushdown import pushed_condition
+from pgqueue.spark.reading.reader import pushed_condition
 from pgqueue.spark.source import PgQueueSource, here
 from pgqueue.store.pipeline.extract_tables import TABLES
 

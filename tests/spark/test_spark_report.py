@@ -37,8 +37,7 @@ from pgqueue.cli.pipeline.report import MARKS
 from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.config import Config, Cost
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.report.figures import svg
-from pgqueue.spark.report.page import page
+from pgqueue.spark.report.rendering import page, svg
 from pgqueue.spark.report.report import QUESTIONS, Answers, ReportSummary, answers, report, write
 from pgqueue.spark.report.rollups import HOURS as HOUR_COLUMNS
 from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind

@@ -16,12 +16,10 @@ from spark.lake_history import DAY, NEXT, died, ended, history_ids, no_session
 from pgqueue import PgQueue
 from pgqueue.spark.checks import check
 from pgqueue.spark.config import Config
-from pgqueue.spark.erasing import erase_everywhere
-from pgqueue.spark.lake.drop import drop
-from pgqueue.spark.lake.erase import of_key
+from pgqueue.spark.erasing import erase_everywhere, of_key
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.prune import Fate, prune
+from pgqueue.spark.lake.prune import Fate, drop, prune
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.rollup.rollup import rollup

@@ -18,7 +18,6 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.in_spark import InSpark
 from pgqueue.spark.rollup.rollup import rollup
-from pgqueue.spark.rollup.sketches import RANKS
 from pgqueue.spark.rollup.tables import PROMISES
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ HOUR = timedelta(hours=1)
 MICROSECONDS = HOUR // timedelta(microseconds=1)
 GROUPS = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
 BOUND = 0.0133
+RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+"""The percentiles that the roll-ups have, by the ends of their columns' names."""
 EXACT = 200
 CONFIG = parse("""
 tenant = "$.shop.id"

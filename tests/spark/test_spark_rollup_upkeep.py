@@ -15,11 +15,10 @@ from spark.rollup_days import Job, at, error, figures, job, new_lake, put, put_w
 from pgqueue.errors import LakeError, LakeOfAnother, PipelineError
 from pgqueue.spark.config import Config, parse
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import DayRecord
-from pgqueue.spark.lake.steps import STEPS
-from pgqueue.spark.lake.writer_lock import writer_lock
+from pgqueue.spark.lake.records import DayRecord
+from pgqueue.spark.lake.steps import STEPS, writer_lock
 from pgqueue.spark.rollup.rollup import rollup
-from pgqueue.spark.rollup.rows import rows_of
+from pgqueue.spark.rollup.tables import rows_of
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline.lake import origin
 from pgqueue.store.pipeline.rollups import ROLLUPS

@@ -107,7 +107,7 @@ def test_the_settings_of_a_session_that_runs_stay_as_they_are(
 
 NOISY = """
 import subprocess, sys, threading
-from pgqueue.spark.quiet import without_noise
+from pgqueue.spark.session import without_noise
 
 with without_noise():
     child = subprocess.Popen(["sh", "-c", 'read _; cat >&2'], stdin=subprocess.PIPE)

@@ -23,11 +23,9 @@ from pgqueue.errors import (
     SchemaMissing,
     UnknownTask,
 )
-from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.log import writes
-from pgqueue.spark.writing.options import read_options
 from pgqueue.spark.writing.rows import Rows
-from pgqueue.spark.writing.target import decide
+from pgqueue.spark.writing.target import decide, find_app, read_options
 from pgqueue.spark.writing.writer import stream_writer, writer
 
 SHOP = """

@@ -1,4 +1,4 @@
-"""The verbs of ``pgqueue pipeline``, each in its own file. :mod:`pgqueue.spark` does the work."""
+"""The verbs of ``pgqueue pipeline``, in files that are imported when a verb runs. :mod:`pgqueue.spark` does the work."""
 
 from typing import Any
 
@@ -8,23 +8,21 @@ from pgqueue.cli.verbs import LazyGroup, Verb
 from pgqueue.errors import PipelineError
 
 VERBS = {
-    "check": Verb("pgqueue.cli.pipeline.check:check", "Check the quality of the lake's jobs."),
-    "compact": Verb("pgqueue.cli.pipeline.compact:compact", "Merge the small files of the lake's days."),
-    "deployed": Verb(
-        "pgqueue.cli.pipeline.deployed:deployed", "Record when a version of your code went live."
-    ),
+    "check": Verb("pgqueue.cli.pipeline.status:check", "Check the quality of the lake's jobs."),
+    "compact": Verb("pgqueue.cli.pipeline.days:compact", "Merge the small files of the lake's days."),
+    "deployed": Verb("pgqueue.cli.pipeline.report:deployed", "Record when a version of your code went live."),
     "demo": Verb("pgqueue.cli.pipeline.demo:demo", "Show the pipeline on real jobs and a generated month."),
     "erase": Verb("pgqueue.cli.pipeline.erase:erase", "Remove a tenant's jobs, or others, from the lake."),
-    "export": Verb("pgqueue.cli.pipeline.export:export", "Write closed days of ended jobs to the lake."),
+    "export": Verb("pgqueue.cli.pipeline.days:export", "Write closed days of ended jobs to the lake."),
     "generate": Verb("pgqueue.cli.pipeline.demo:generate", "Make up history of any size."),
-    "prune": Verb("pgqueue.cli.pipeline.prune:prune", "Drop history that is verified in the lake."),
+    "prune": Verb("pgqueue.cli.pipeline.days:prune", "Drop history that is verified in the lake."),
     "report": Verb("pgqueue.cli.pipeline.report:report", "Report on a week: one page, and tables."),
-    "rollup": Verb("pgqueue.cli.pipeline.rollup:rollup", "Sum up the lake's days, for plots and the report."),
+    "rollup": Verb("pgqueue.cli.pipeline.report:rollup", "Sum up the lake's days, for plots and the report."),
     "run": Verb("pgqueue.cli.pipeline.run:run", "Run all steps, as jobs of the queue pipeline."),
     "status": Verb("pgqueue.cli.pipeline.status:status", "Show the state of each day."),
-    "steps": Verb("pgqueue.cli.pipeline.steps:steps", "Show how long each step took, and what it cost."),
-    "verify": Verb("pgqueue.cli.pipeline.verify:verify", "Compare the lake's days with the database."),
-    "whatif": Verb("pgqueue.cli.pipeline.whatif:whatif", "Replay recorded jobs under other settings."),
+    "steps": Verb("pgqueue.cli.pipeline.status:steps", "Show how long each step took, and what it cost."),
+    "verify": Verb("pgqueue.cli.pipeline.days:verify", "Compare the lake's days with the database."),
+    "whatif": Verb("pgqueue.cli.pipeline.report:whatif", "Replay recorded jobs under other settings."),
 }
 
 
@@ -36,7 +34,7 @@ class Pipeline(LazyGroup):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            from pgqueue.spark.java_errors import in_a_line, is_of_spark  # noqa: PLC0415 - only for errors
+            from pgqueue.spark.session import in_a_line, is_of_spark  # noqa: PLC0415 - only for errors
 
             if not is_of_spark(error):
                 raise

@@ -9,13 +9,13 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import Spark, days_option, in_lake, lake_of, on_spark, together
+from pgqueue.cli.pipeline.options import LakeOptions, Spark, days_option, in_lake, on_spark
 from pgqueue.errors import InvalidOption
-from pgqueue.spark.config import Config, load
+from pgqueue.spark.config import Config
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
-    from pgqueue.spark.lake.erase import EraseCondition, ErasedDay
+    from pgqueue.spark.erasing import EraseCondition, ErasedDay
 
 
 class EraseResult(msgspec.Struct):
@@ -46,13 +46,12 @@ def erase(
     /,
     *,
     spark: Spark,
-    lake: str | None,
-    config: str | None,
+    given: LakeOptions,
     tenant: str | None,
     key: str | None,
     where: str | None,
     reason: str,
-    days: tuple[list[date], ...],
+    days: set[date],
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -61,30 +60,24 @@ def erase(
     Give one of --tenant, --key and --where. Jobs that are not in the lake yet are not touched. Changed days are verified, and
     their roll-ups are made again; give the --config that they were made with. The exit code is 1 if a day differs.
     """
-    told = load(config)
-    place = lake_of(lake, told)
-
-    from pgqueue.spark import erasing  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
-    from pgqueue.spark.lake import erase as of_lake  # noqa: PLC0415 - needs PyArrow
-    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PyArrow
+    from pgqueue.spark import erasing  # noqa: PLC0415 - slow to import, so other errors come first
 
     queue.database.verify()
-    condition = _condition(told, tenant, key, where)
-    chosen = together(days) or None
+    condition = _condition(given.config, tenant, key, where)
     if dry_run:
-        found = of_lake.erase(
-            queue.database, Lake(place), condition, days=chosen, dry_run=True, tell=_tell_dry
+        found = erasing.erase(
+            queue.database, given.lake(), condition, days=days or None, dry_run=True, tell=_tell_dry
         )
         differing = []
     else:
         found, verified = erasing.erase_everywhere(
             spark,
             queue.database,
-            Lake(place),
-            told,
+            given.lake(),
+            given.config,
             condition,
             reason=reason,
-            days=chosen,
+            days=days or None,
             tell=_tell,
         )
         differing = [f"day {one.day}: {one.reason}" for one in verified if one.reason]
@@ -100,14 +93,13 @@ def erase(
 
 def _condition(config: Config, tenant: str | None, key: str | None, where: str | None) -> "EraseCondition":
     from pgqueue.spark import erasing  # noqa: PLC0415 - needs PyArrow
-    from pgqueue.spark.lake.erase import EraseCondition, of_key  # noqa: PLC0415 - needs PyArrow
 
-    given = [one for one in (tenant, key, where) if one is not None]
-    if len(given) != 1:
+    chosen = [one for one in (tenant, key, where) if one is not None]
+    if len(chosen) != 1:
         raise InvalidOption("give one of --tenant, --key and --where")
     if tenant is not None:
         return erasing.of_tenant(tenant, config)
-    return EraseCondition(where) if where is not None else of_key(given[0])
+    return erasing.EraseCondition(where) if where is not None else erasing.of_key(chosen[0])
 
 
 def _in_words(found: "list[ErasedDay]", *, dry_run: bool) -> str:

@@ -1,6 +1,7 @@
 """The options that the verbs of the lake share, and the form of sizes in their output."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -14,6 +15,8 @@ from pgqueue.spark.config import Config, load
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pgqueue.spark.lake.lake import Lake
+
 Spark: TypeAlias = "Callable[[], SparkSession]"
 """Makes or finds the Spark session."""
 R = TypeVar("R")
@@ -22,22 +25,53 @@ F = TypeVar("F", bound=Callable[..., Any])
 STEP, UNITS = 1_000, ("B", "kB", "MB", "GB", "TB")
 
 
-def in_lake(verb: F) -> F:
-    """Add ``--lake`` and ``--config``; the verb passes both to :func:`place`."""
-    for add in (
-        click.option(
-            "--config", metavar="FILE", help="A pipeline.toml with the lake, promises, tenants and costs."
-        ),
-        click.option(
-            "--lake",
-            metavar="PATH_OR_URI",
-            envvar="PGQUEUE_LAKE",
-            show_envvar=True,
-            help="Where the lake is: a folder, s3:// or gs://.",
-        ),
-    ):
-        verb = add(verb)
-    return verb
+@dataclass(frozen=True, slots=True)
+class LakeOptions:
+    """What ``--lake`` and ``--config`` say.
+
+    Attributes:
+        place: where the lake is.
+        config: the contents of the file.
+    """
+
+    place: str
+    config: Config
+
+    def lake(self) -> "Lake":
+        """The lake. No file is read yet."""
+        from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - slow to import, so other errors come first
+
+        return Lake(self.place)
+
+
+def in_lake(verb: Callable[..., R]) -> Callable[..., R]:
+    """Add ``--lake`` and ``--config``; the verb gets them as ``given``.
+
+    Raises:
+        ConfigurationError: no lake is named, or the file is not valid.
+    """
+
+    @click.option(
+        "--config", metavar="FILE", help="A pipeline.toml with the lake, promises, tenants and costs."
+    )
+    @click.option(
+        "--lake",
+        metavar="PATH_OR_URI",
+        envvar="PGQUEUE_LAKE",
+        show_envvar=True,
+        help="Where the lake is: a folder, s3:// or gs://.",
+    )
+    @wraps(verb)
+    def call(*args: Any, lake: str | None, config: str | None, **given: Any) -> R:  # noqa: ANN401 - the verb's own
+        told = load(config)
+        place = lake or told.lake
+        if place is None:
+            raise ConfigurationError(
+                'no lake: give --lake, set PGQUEUE_LAKE, or write lake = "..." into the file that --config names'
+            )
+        return verb(*args, given=LakeOptions(place, told), **given)
+
+    return call
 
 
 def _setting(value: str) -> tuple[str, str]:
@@ -91,8 +125,15 @@ def span_of_days(value: str) -> list[date]:
 
 
 def days_option(name: str, words: str) -> Callable[[F], F]:
-    """An option that names days."""
-    return click.option(name, type=span_of_days, multiple=True, metavar="DAY", help=words)
+    """An option that names days, several times if wanted; the verb gets the set of them."""
+    return click.option(
+        name,
+        type=span_of_days,
+        multiple=True,
+        callback=lambda _, __, spans: {day for span in spans for day in span},
+        metavar="DAY",
+        help=words,
+    )
 
 
 margin_option = click.option(
@@ -102,34 +143,6 @@ margin_option = click.option(
     show_default=True,
     help="A day is closed this long after its end, in UTC.",
 )
-
-
-def lake_of(given: str | None, config: Config) -> str:
-    """The lake's place: from the command line or the environment, else from the file.
-
-    Raises:
-        ConfigurationError: no lake is named.
-    """
-    found = given or config.lake
-    if found is None:
-        raise ConfigurationError(
-            'no lake: give --lake, set PGQUEUE_LAKE, or write lake = "..." into the file that --config names'
-        )
-    return found
-
-
-def place(lake: str | None, config: str | None) -> str:
-    """The lake's place.
-
-    Raises:
-        ConfigurationError: no lake is named, or the file is not valid.
-    """
-    return lake_of(lake, load(config))
-
-
-def together(spans: Sequence[Sequence[date]]) -> set[date]:
-    """All days of the given spans."""
-    return {day for span in spans for day in span}
 
 
 def size(count: int) -> str:

@@ -9,10 +9,9 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.pipeline.options import Spark, in_lake, lake_of, on_spark
+from pgqueue.cli.pipeline.options import LakeOptions, Spark, in_lake, on_spark
 from pgqueue.cli.values import LENGTH
 from pgqueue.cli.worker import handle_signals
-from pgqueue.spark.config import load
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.worker.worker import Worker
 
@@ -46,8 +45,7 @@ def run(
     /,
     *,
     spark: Spark,
-    lake: str | None,
-    config: str | None,
+    given: LakeOptions,
     keep: timedelta,
     enqueue_only: bool,
 ) -> None:
@@ -56,15 +54,14 @@ def run(
     If a killed process left an unfinished chain, this command continues it. The exit code is 1 if a step failed for
     good.
     """
-    told = load(config)
-    where = lake_of(lake, told)
-
-    from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
+    from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - slow to import, so other errors come first
 
     # A separate queue object in the same database: it has no other tasks, and does not change the history's retention.
     chain = PgQueue()
     chain.database = queue.database
-    tasks = pipeline_jobs.register(chain, told, lake=where, keep=keep, session=spark, tell=_tell)
+    tasks = pipeline_jobs.register(
+        chain, given.config, lake=given.place, keep=keep, session=spark, tell=_tell
+    )
     queue.database.verify()
     first = pipeline_jobs.start(tasks)
     if not first.accepted:

@@ -1,12 +1,24 @@
-"""Reads small days in threads, before their turn: while one is sent by the database, another one is written or compared."""
+"""Reads small days in threads, before their turn: while one is sent by the database, another one is written or compared.
+
+The main thread can end the plans that threads run: an interrupt of the user reaches no other thread.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.dsn import failure
+from pgqueue.store.plan import Plan, run
+
+if TYPE_CHECKING:
+    from pgqueue.store.connections.connection import OwnConnection
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -73,3 +85,32 @@ def _in_turn(
         one, reading = begun[0]
         yield one, partial(_result, reading)
         begun.popleft()
+
+
+class ThreadedDatabase:
+    """A database as several threads use it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asked: set[OwnConnection] = set()
+
+    def run(self, plan: Plan[T]) -> T:
+        """Run a plan on a connection of its own: those of the pool are the caller's, who may keep few.
+
+        Raises:
+            DatabaseError: as :meth:`Database.run`, or it was interrupted.
+        """
+        with closing(self._database.connect()) as connection:
+            self._asked.add(connection)
+            try:
+                return run(plan, connection.steps(self._database.catalogue))
+            except psycopg.OperationalError as error:
+                raise failure(error) from error
+            finally:
+                self._asked.discard(connection)
+
+    def interrupt(self) -> None:
+        """Have the statements fail that threads wait for."""
+        for connection in tuple(self._asked):
+            with suppress(psycopg.Error):  # what waits on a lost connection fails by itself
+                connection.cancel_safe()

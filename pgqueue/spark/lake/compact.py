@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from datetime import date
 
 from pgqueue.errors import LakeError
-from pgqueue.spark.lake import in_duckdb
+from pgqueue.spark.lake import checksum
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
+from pgqueue.spark.lake.database_rows import ORDER
 from pgqueue.spark.lake.export import ROWS_PER_FILE
 from pgqueue.spark.lake.files import WrittenFile, rows_of
-from pgqueue.spark.lake.in_arrow import ORDER
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import DataFile, EndedDay
-from pgqueue.spark.lake.steps import log_step
-from pgqueue.spark.lake.writer_lock import writer_lock
+from pgqueue.spark.lake.records import EndedDay
+from pgqueue.spark.lake.steps import lake_step
+from pgqueue.spark.lake.table import DataFile
 from pgqueue.store.connections.database import Database
-from pgqueue.store.pipeline import lake as plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +63,19 @@ def compact(
         LakeError: a file cannot be read.
     """
     found = []
-    with writer_lock(database) as lock:
-        lake.require(database.run(plans.origin(database.catalogue.schema)))
-        with log_step(lake, "compact") as size:
-            for entry in lake.days():
-                groups = list(_groups(entry.files, rows_per_file))
-                if not groups or (days is not None and entry.day not in days):
-                    continue
-                written = [_merge_files(lake, entry, group) for group in groups]
-                removed = [_below(file) for group in groups for file in group]
-                lock.require_held()
-                lake.table(ENDED).commit(ENDED_TABLE, written, {}, removed=removed)
-                lake.passed("compacted")
-                found.append(_compacted_day(entry, written, removed))
-                size.days, size.rows = size.days + 1, size.rows + found[-1].rows
-                tell(found[-1])
+    with lake_step(database, lake, "compact") as (lock, size):
+        for entry in lake.days():
+            groups = list(_groups(entry.files, rows_per_file))
+            if not groups or (days is not None and entry.day not in days):
+                continue
+            written = [_merge_files(lake, entry, group) for group in groups]
+            removed = [_below(file) for group in groups for file in group]
+            lock.require_held()
+            lake.table(ENDED).commit(ENDED_TABLE, written, {}, removed=removed)
+            lake.passed("compacted")
+            found.append(_compacted_day(entry, written, removed))
+            size.days, size.rows = size.days + 1, size.rows + found[-1].rows
+            tell(found[-1])
     return found
 
 
@@ -96,11 +93,11 @@ def _groups(files: Sequence[DataFile], most: int) -> Iterator[list[DataFile]]:
 
 def _merge_files(lake: Lake, entry: EndedDay, group: Sequence[DataFile]) -> WrittenFile:
     place, former = lake.folder.at(ENDED), [_below(file) for file in group]
-    with in_duckdb.errors():
+    with checksum.errors():
         rows = rows_of(place, former, ENDED_SCHEMA).to_table()
     (written,) = lake.write_rows(ENDED, entry.day, rows.sort_by([(name, "ascending") for name in ORDER]))
-    found = in_duckdb.in_files(place, [written.path], ENDED_SCHEMA, 0)
-    if found != in_duckdb.in_files(place, former, ENDED_SCHEMA, 0):
+    found = checksum.in_files(place, [written.path], ENDED_SCHEMA, 0)
+    if found != checksum.in_files(place, former, ENDED_SCHEMA, 0):
         raise LakeError(f"day {entry.day} was written with other rows than it has: run it again")
     return written
 

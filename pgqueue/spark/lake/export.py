@@ -24,17 +24,15 @@ import pyarrow.compute as pc
 
 from pgqueue.errors import ConnectionFailed, DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
 from pgqueue.spark.config import HiddenColumns
-from pgqueue.spark.java_errors import in_a_line
-from pgqueue.spark.lake import in_arrow
+from pgqueue.spark.lake import database_rows
 from pgqueue.spark.lake.ahead import ahead
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
+from pgqueue.spark.lake.database_rows import final_below
 from pgqueue.spark.lake.files import WrittenFile
-from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import EndedDay, ExportBatch
-from pgqueue.spark.lake.steps import log_step
-from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
-from pgqueue.spark.session import SessionOrStart, when_needed
+from pgqueue.spark.lake.records import EndedDay, ExportBatch
+from pgqueue.spark.lake.steps import WriterLock, log_step, writer_lock
+from pgqueue.spark.session import SessionOrStart, in_a_line, when_needed
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
@@ -146,8 +144,8 @@ def export(
                 )
                 tell_open(exporter.open)
             exporter.export(due, tell)
-            in_arrow.keep_workers(database, lake)
-            in_arrow.keep_deploys(database, lake)
+            database_rows.keep_workers(database, lake)
+            database_rows.keep_deploys(database, lake)
             size.days = len(exporter.exported)
             size.rows = sum(one.history + one.dead for one in exporter.exported)
             _require_all(exporter.failed, len(exporter.exported))
@@ -202,7 +200,7 @@ class _Exporter:
         self.dead: Mapping[date, tuple[int, int]] = {}
         self.unseen_from = 0
         self.hidden = lake.hidden()
-        self.reader = in_arrow.DayReader(database, self.hidden)
+        self.reader = database_rows.DayReader(database, self.hidden)
         self.exported: list[ExportedDay] = []
         self.failed: dict[date, str] = {}
 
@@ -314,7 +312,7 @@ class _Exporter:
     def _by_arrow(self, day: date) -> "_DayFiles | None":
         """Write a day's rows from this process; return None if they have too many rows or bytes."""
         started = time.monotonic()
-        if self.rows[day] > min(in_arrow.MOST_ROWS, self.options.rows_per_file):
+        if self.rows[day] > min(database_rows.MOST_ROWS, self.options.rows_per_file):
             return None
         found_by = where.dead_within(*self.dead.get(day, plans.NO_DEAD), self.unseen_from)
         rows = self.reader.ended(day, since=self._since(day), below=self.final, dead=found_by)
@@ -326,15 +324,17 @@ class _Exporter:
         return _DayFiles(files, rows.num_rows - dead, dead, highest, time.monotonic() - started)
 
     def _by_spark(self, spark: "SparkSession", day: date) -> "_DayFiles":
-        from pgqueue.spark.lake.frames import arrange_rows, ended_jobs  # noqa: PLC0415 - needs PySpark
-
         started = time.monotonic()
         since = self._since(day)
         held = self._counts(day, since)
         if not held.rows:
             return _DayFiles([], 0, 0, None, 0)
-        frame = ended_jobs(spark, self.database, day, since=since, below=self.final, hidden=self.hidden)
-        files = self.lake.write(ENDED, arrange_rows(frame, held.queues, self.options.rows_per_file))
+        frame = database_rows.ended(
+            spark, self.database, day, since=since, below=self.final, hidden=self.hidden
+        )
+        files = self.lake.write(
+            ENDED, database_rows.arrange_rows(frame, held.queues, self.options.rows_per_file)
+        )
         history, dead = self.lake.written(files)
         self._require(day, since, held, (history, dead))
         return _DayFiles(files, history, dead, held.highest, time.monotonic() - started)

@@ -24,7 +24,7 @@ from pyarrow import dataset
 
 from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.config import HiddenColumns
-from pgqueue.spark.lake import files, hidden
+from pgqueue.spark.lake import columns, files
 from pgqueue.spark.lake.columns import (
     DEPLOY_COLUMNS,
     DEPLOYS,
@@ -36,8 +36,7 @@ from pgqueue.spark.lake.columns import (
 )
 from pgqueue.spark.lake.files import WrittenFile, arrow_schema
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
-from pgqueue.spark.lake.record import DayRecord, EndedDay, Marker, decode, encode
-from pgqueue.spark.lake.records import Records
+from pgqueue.spark.lake.records import DayRecord, EndedDay, Marker, Records, decode, encode
 from pgqueue.spark.lake.table import KEPT_HOURS, LakeTable
 from pgqueue.store.pipeline.lake import HiddenValues, Origin
 
@@ -108,7 +107,7 @@ class Lake:
             ConfigurationError: the key is missing, or is another one.
             LakeError: there is no lake here.
         """
-        return hidden.hidden_values(self.choice, self.marker().key_id)
+        return columns.hidden_values(self.choice, self.marker().key_id)
 
     @property
     def choice(self) -> HiddenColumns:
@@ -375,5 +374,5 @@ def _marker(origin: Origin, choice: HiddenColumns) -> Marker:
         created_at=datetime.now(UTC),
         leave_out=choice.leave_out,
         hashed=choice.hashed,
-        key_id=hidden.id_of(hidden.hidden_values(choice).key),
+        key_id=columns.id_of(columns.hidden_values(choice).key),
     )

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pgqueue.errors import Duration, as_delay
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import EndedDay
+from pgqueue.spark.lake.records import EndedDay
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import MARGIN, DatabaseDay, VerifiedDay, first_open_day

@@ -1,6 +1,11 @@
-"""The log of a lake: one row for each run of a step, with its duration, CPU time and size; a Delta table, ``steps``.
+"""A step of the pipeline on a lake: one process at a time writes to a database's lake, and each run is logged.
 
-A run that fails is logged, too. A log that cannot be written does not stop a step: what the step did counts.
+The lock is an advisory lock on a connection of its own. The server holds it and drops it with the connection, so a process that
+dies leaves nothing to clean up. If the connection is lost meanwhile, :meth:`WriterLock.require_held` raises before the write takes
+effect.
+
+The log is a Delta table, ``steps``, with one row for each run: its duration, CPU time and size. A run that fails is logged, too. A
+log that cannot be written does not stop a step: what the step did counts.
 """
 
 import logging
@@ -9,13 +14,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
+import psycopg
 import pyarrow as pa
-from deltalake import write_deltalake
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from pgqueue.errors import LakeError
+from pgqueue.errors import ConfigurationError, LakeError, PipelineError
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.table import KEPT_HOURS, SETTINGS, LakeTable, errors
+from pgqueue.spark.lake.table import LakeTable, errors
+from pgqueue.store.connections.connection import StepRunner
+from pgqueue.store.connections.database import Database
+from pgqueue.store.jobs import control
+from pgqueue.store.pipeline import lake as plans
+from pgqueue.store.plan import run
 
 log = logging.getLogger("pgqueue.pipeline")
 
@@ -31,8 +43,8 @@ SCHEMA = pa.schema(
         ("error", pa.string()),
     ]
 )
-COMPACTED_AT = 50
-"""Files of the table. Each run adds one, and a reader opens them all."""
+LOCK_WAIT = 2.0
+RETRY_AFTER = 0.05
 
 
 @dataclass(slots=True)
@@ -69,6 +81,72 @@ class StepRun:
     days: int
     rows: int
     error: str | None
+
+
+class WriterLock:
+    """Proof that no other process writes to the lake."""
+
+    def __init__(self, connection: psycopg.Connection[Any], database: Database) -> None:
+        self._runs = StepRunner(connection, database.catalogue)
+
+    def require_held(self) -> None:
+        """Check that the lock is still held.
+
+        Raises:
+            PipelineError: the connection was lost, and the lock with it.
+        """
+        try:
+            run(control.clock(), self._runs)
+        except psycopg.OperationalError as error:
+            raise PipelineError(
+                f"the connection that held the lake's lock was lost ({str(error).strip()}), and another process may "
+                "write by now: nothing more was changed; run it again"
+            ) from error
+
+
+@contextmanager
+def writer_lock(database: Database) -> Iterator[WriterLock]:
+    """Hold the lock of the database's lake for the length of the block.
+
+    Args:
+        database: the lake's database; behind a transaction pooler its direct DSN is used, because advisory locks do not
+            work through a pooler.
+
+    Raises:
+        PipelineError: another process is writing; the message names the pid of its connection.
+        ConfigurationError: there is only a pooler.
+        ConnectionFailed: no connection could be made.
+    """
+    dsn = database.listen_dsn
+    if dsn is None:
+        raise ConfigurationError(
+            "the lake is locked on a connection of its own, which a transaction pooler does not give: "
+            "say --direct-dsn (or PGQUEUE_DIRECT_DSN) with the server's own address"
+        )
+    with database.connect(dsn) as connection:
+        runs = StepRunner(connection, database.catalogue)
+        if not _take_lock(runs):
+            others = "; ".join(map(str, run(plans.holder(), runs))) or "it has just ended"
+            raise PipelineError(
+                f"another process is writing to this database's lake ({others}): wait for it to end, or end it "
+                "with select pg_terminate_backend(pid)"
+            )
+        yield WriterLock(connection, database)
+
+
+@contextmanager
+def lake_step(database: Database, lake: Lake, step: str) -> Iterator[tuple[WriterLock, Size]]:
+    """Hold the lock of the database's lake, and log the block as a run of a step.
+
+    Raises:
+        LakeError: there is no lake.
+        LakeOfAnother: it is another database's.
+        PipelineError, ConfigurationError, ConnectionFailed: as :func:`writer_lock`.
+    """
+    with writer_lock(database) as lock:
+        lake.require(database.run(plans.origin(database.catalogue.schema)))
+        with log_step(lake, step) as size:
+            yield lock, size
 
 
 @contextmanager
@@ -113,17 +191,19 @@ def steps(lake: Lake) -> list[StepRun]:
 def _append(lake: Lake, row: dict[str, object]) -> None:
     table = LakeTable(lake.folder, STEPS)
     try:
-        with errors(table.uri):
-            options = dict(lake.folder.storage_options)
-            rows = pa.Table.from_pylist([row], SCHEMA)
-            write_deltalake(table.uri, rows, mode="append", configuration=SETTINGS, storage_options=options)
-            _compact(table)
+        table.append(pa.Table.from_pylist([row], SCHEMA))
+        table.compact()
     except LakeError as error:
         log.warning("the run of %s is not in the lake's log: %s", row["step"], error)
 
 
-def _compact(table: LakeTable) -> None:
-    there = table.latest()
-    if there is not None and len(there.file_uris()) > COMPACTED_AT:
-        there.optimize.compact()
-        there.vacuum(KEPT_HOURS, dry_run=False)
+def _take_lock(runs: StepRunner) -> bool:
+    # The server may notice a closed or dead holder late.
+    retried = Retrying(
+        retry=retry_if_result(lambda free: not free),
+        wait=wait_fixed(RETRY_AFTER),
+        stop=stop_after_delay(LOCK_WAIT),
+        retry_error_callback=lambda _: False,
+    )
+    taken: bool = retried(run, plans.lock(), runs)
+    return taken

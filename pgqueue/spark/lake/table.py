@@ -12,22 +12,38 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 
+import msgspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.files import PARTITION, WrittenFile
 from pgqueue.spark.lake.folder import Folder
-from pgqueue.spark.lake.record import DataFile
 
 WHOLE = "all"
 """Names the rows of a table without days, where a generation is noted."""
 KEPT_HOURS = 7 * 24
 """For how long files stay that a commit has removed: their readers may finish."""
+COMPACTED_AT = 50
+"""Files of a table that grows by appends. Each append adds one, and a reader opens them all."""
 DRAWN = re.compile("\x1b\\[[0-9;]*m|↳")
 SETTINGS = {"delta.checkpointInterval": "50", "delta.deletedFileRetentionDuration": "interval 7 days"}
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A Parquet file.
+
+    Attributes:
+        path: its place below the lake.
+        rows: the number of its rows.
+        bytes: its size.
+    """
+
+    path: str
+    rows: int
+    bytes: int
 
 
 class LakeTable:
@@ -139,6 +155,21 @@ class LakeTable:
                 table.metadata().partition_columns,
                 commit_properties=CommitProperties(app_transactions=noted),
             )
+
+    def append(self, rows: pa.Table) -> None:
+        """Add rows to a table without days, in a commit of their own."""
+        with errors(self.uri):
+            write_deltalake(
+                self.uri, rows, mode="append", configuration=SETTINGS, storage_options=self._options
+            )
+
+    def compact(self) -> None:
+        """Merge the files of a table that grows by appends, if there are many."""
+        table = self.latest()
+        with errors(self.uri):
+            if table is not None and len(table.file_uris()) > COMPACTED_AT:
+                table.optimize.compact()
+                table.vacuum(KEPT_HOURS, dry_run=False)
 
     def sweep(self, *, kept_hours: int = KEPT_HOURS) -> list[str]:
         """Delete files that do not count and are older than this: those of killed writers, and replaced ones."""

@@ -22,17 +22,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pgqueue.errors import LakeError, NotVerified
-from pgqueue.spark.lake import in_duckdb
-from pgqueue.spark.lake.ahead import ahead
-from pgqueue.spark.lake.checksum import IS_DEAD, InFiles, digest, in_files
+from pgqueue.spark.lake import checksum
+from pgqueue.spark.lake.ahead import ThreadedDatabase, ahead
+from pgqueue.spark.lake.checksum import IS_DEAD, InFiles, digest, of_frame
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import EndedDay, Verification
-from pgqueue.spark.lake.steps import log_step
-from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
+from pgqueue.spark.lake.records import EndedDay, Verification
+from pgqueue.spark.lake.steps import WriterLock, lake_step
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.connections.database import Database
-from pgqueue.store.connections.in_threads import ThreadedDatabase
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Checksum, Contents, VerifiedDay
 
@@ -99,18 +97,16 @@ def verify(
         PipelineError: another process is writing to the lake.
         LakeError: there is no lake, or it is another database's, or a day is not in it.
     """
-    with writer_lock(database) as lock:
-        lake.require(database.run(plans.origin(database.catalogue.schema)))
+    found = []
+    with lake_step(database, lake, "verify") as (lock, size):
         verifier = _Verifier(when_needed(spark), database, lake, lock)
-        found = []
-        with log_step(lake, "verify") as size:
-            due = verifier.due(days, everything=everything or days is not None)
-            with ahead(verifier.read, due, verifier.in_threads.interrupt) as read:
-                for entry, result in read:
-                    held, in_files = result()
-                    found.append(verifier.verify(entry, held, in_files or verifier.read_by_spark(entry)))
-                    size.days, size.rows = size.days + 1, size.rows + entry.rows
-                    tell(found[-1])
+        due = verifier.due(days, everything=everything or days is not None)
+        with ahead(verifier.read, due, verifier.in_threads.interrupt) as read:
+            for entry, result in read:
+                held, in_files = result()
+                found.append(verifier.verify(entry, held, in_files or verifier.read_by_spark(entry)))
+                size.days, size.rows = size.days + 1, size.rows + entry.rows
+                tell(found[-1])
     return found
 
 
@@ -150,7 +146,7 @@ class _Verifier:
 
     def read(self, entry: EndedDay) -> tuple[Contents, InFiles | LakeError | None]:
         """Return what the database holds of a day, and what its files hold; None: Spark has to read them. Called in a thread."""
-        if entry.rows > in_duckdb.MOST_ROWS:
+        if entry.rows > checksum.MOST_ROWS:
             return self._database_contents(entry), None
         with ThreadPoolExecutor(1) as beside:  # DuckDB takes as long as the database, and uses another core
             in_files = beside.submit(self._by_duckdb, entry)
@@ -163,7 +159,7 @@ class _Verifier:
         """
         day = _day_of(entry)
         try:
-            return in_files(self.lake.ended(self.spark(), [day]), self._known(day).pruned_below)
+            return of_frame(self.lake.ended(self.spark(), [day]), self._known(day).pruned_below)
         except Exception as error:
             said = UNREADABLE.search(str(error))
             if said is None:
@@ -212,7 +208,7 @@ class _Verifier:
         named = [file.path.removeprefix(f"{ENDED}/") for file in entry.files]
         pruned_below = self._known(_day_of(entry)).pruned_below
         try:
-            return in_duckdb.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, pruned_below)
+            return checksum.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, pruned_below)
         except LakeError as error:
             return error
 
@@ -220,7 +216,7 @@ class _Verifier:
         """Return how the database's remaining dead jobs differ from the lake's; empty: they agree."""
         if standing == exported:
             return ""
-        from pgqueue.spark.lake.frames import dead  # noqa: PLC0415 - needs PySpark
+        from pgqueue.spark.lake.database_rows import dead  # noqa: PLC0415 - needs PySpark
 
         day = _day_of(entry)
         standing_dead = dead(self.spark(), self.database, day, below=entry.below, hidden=self.hidden)

@@ -10,13 +10,18 @@ date                   date
 json, jsonb            string; or the user's struct, array or map, into which each row is parsed
 uuid                   string
 =====================  =============================================================================================
+
+JSON is parsed strictly: msgspec is given the wanted type, and names the place of a misfit. A number is not accepted as a string,
+nor a string as a number. Members that the schema does not name are left out; members that a row lacks are null. Timestamps, dates,
+decimals and bytes are read from the strings in which pgqueue writes them (ISO 8601 and Base64).
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -24,9 +29,14 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
+    ByteType,
     DataType,
     DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
@@ -34,11 +44,11 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
 from pgqueue.errors import InvalidOption, PipelineError
-from pgqueue.spark.reading.parsing import parser
 from pgqueue.store.pipeline.extract_tables import TABLES, ColumnKind
 from pgqueue.values.nearest import did_you_mean
 
@@ -57,6 +67,27 @@ PARSED = (StructType, ArrayType, MapType)
 FIRST_INSTANT = datetime(1, 1, 1, tzinfo=UTC)
 LAST_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 """The timestamps that Spark promises to hold."""
+
+
+def _integer(bits: int) -> Any:  # noqa: ANN401 - a type, annotated
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+PLAIN: dict[type[DataType], Any] = {
+    BinaryType: bytes,
+    BooleanType: bool,
+    ByteType: _integer(8),
+    DateType: date,
+    DecimalType: Decimal,
+    DoubleType: float,
+    FloatType: float,
+    IntegerType: _integer(32),
+    LongType: _integer(64),
+    ShortType: _integer(16),
+    StringType: str,
+    TimestampNTZType: Annotated[datetime, msgspec.Meta(tz=False)],
+    TimestampType: Annotated[datetime, msgspec.Meta(tz=True)],
+}
 
 
 def schema_of(table: str, columns: Iterable[str] | None = None) -> StructType:
@@ -207,3 +238,42 @@ def _goes(value: object, wanted: pa.DataType) -> bool:
     except (pa.ArrowException, OverflowError):
         return False
     return True
+
+
+def parser(column: str, wanted: DataType) -> Callable[[str], Any]:
+    """A function that parses JSON into a type.
+
+    Args:
+        column: its name, for the message.
+        wanted: a struct, array or map.
+
+    Returns:
+        A function of the JSON text; it raises ``msgspec.MsgspecError`` when the JSON does not fit.
+
+    Raises:
+        InvalidOption: JSON cannot be read as this type.
+    """
+    return msgspec.json.Decoder(_option_value(column, wanted) | None).decode
+
+
+def _option_value(column: str, wanted: DataType) -> Any:  # noqa: ANN401 - a type
+    match wanted:
+        case StructType():
+            fields = {
+                field.name: _option_value(column, field.dataType) | None
+                if field.nullable
+                else Required[_option_value(column, field.dataType)]
+                for field in wanted.fields
+            }
+            return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
+        case ArrayType():
+            return list[_option_value(column, wanted.elementType) | None]  # type: ignore[misc]
+        case MapType() if wanted.keyType == StringType():
+            return dict[str, _option_value(column, wanted.valueType) | None]  # type: ignore[misc]
+    plain = PLAIN.get(type(wanted))
+    if plain is None:
+        raise InvalidOption(
+            f"column {column!r}: JSON cannot be read as {wanted.simpleString()}; use "
+            "struct, array, map<string, ...>, string, boolean, a number, timestamp, date or binary"
+        )
+    return plain

@@ -11,18 +11,18 @@ workers               one statement
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 
 from psycopg import sql
 
 from pgqueue.spark.reading.fetching import Fetch, KeptPieces
 from pgqueue.spark.reading.options import BatchOptions
-from pgqueue.spark.reading.pushdown import days_of
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline.extract import Piece, Planner
-from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY
-from pgqueue.store.pipeline.extract_where import ColumnCondition
+from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY, SparkTable
+from pgqueue.store.pipeline.extract_where import ColumnCondition, Operator
 
 SOURCES = {HISTORY: "history", DEAD: "dead"}
 JOBS = "jobs"
@@ -35,6 +35,41 @@ class PageRange:
     piece: Piece
     first: int
     before: int | None
+
+
+@dataclass(frozen=True)
+class Days:
+    """The UTC days on which the wanted jobs can have ended.
+
+    Attributes:
+        first: the first day; None: no limit.
+        last: the last day; None: no limit.
+        among: these days only; None: all between.
+    """
+
+    first: date | None = None
+    last: date | None = None
+    among: frozenset[date] | None = None
+
+    def __contains__(self, day: date) -> bool:
+        return (
+            (self.first is None or self.first <= day)
+            and (self.last is None or day <= self.last)
+            and (self.among is None or day in self.among)
+        )
+
+    def also(self, *, first: date | None = None, last: date | None = None) -> "Days":
+        """These days, further limited by a first and a last day."""
+        return replace(
+            self,
+            first=max(filter(None, (self.first, first)), default=None),
+            last=min(filter(None, (self.last, last)), default=None),
+        )
+
+    def only(self, days: Iterable[date]) -> "Days":
+        """These days, further limited to the given ones."""
+        among = frozenset(days)
+        return replace(self, among=among if self.among is None else self.among & among)
 
 
 class Dealer:
@@ -160,3 +195,26 @@ def shares_of(pieces: Iterable[Piece], pages: int) -> list[list[PageRange]]:
             shares.append([])
             room = pages
     return [share for share in shares if share]
+
+
+def days_of(table: SparkTable, conditions: Iterable[ColumnCondition]) -> Days:
+    """The days that conditions leave; only conditions on the day or the time of a job's end matter."""
+    left = Days()
+    for condition in conditions:
+        if condition.column in {"day", table.ended} and not condition.negated:
+            left = _narrow_days(left, condition)
+    return left
+
+
+def _narrow_days(left: Days, condition: ColumnCondition) -> Days:
+    days = [
+        value.astimezone(UTC).date() if isinstance(value, datetime) else value for value in condition.values
+    ]
+    match condition.operator:
+        case Operator.EQUAL | Operator.SAME | Operator.IN:
+            return left.only(days)
+        case Operator.LESS | Operator.AT_MOST:
+            return left.also(last=days[0])
+        case Operator.MORE | Operator.AT_LEAST:
+            return left.also(first=days[0])
+    return left

@@ -6,7 +6,7 @@ Spark runs the rule on each task's hours on the executors, and only unusual hour
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import usual_week
-from pgqueue.spark.report.rollups import Period, Rollups
+from pgqueue.spark.report.rollups import Period, Rollups, judged
 from pgqueue.spark.report.rule_unusual import (
     FAILED,
     FEWEST_WEEKS,
@@ -27,12 +27,9 @@ from pgqueue.spark.report.rule_unusual import (
     count_week,
     judge,
 )
-from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
-from pgqueue.spark.report.verdicts import verdicts
+from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, Value, ValueKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
 
 MOST_HOURS = 5_000
@@ -40,24 +37,44 @@ MOST_HOURS = 5_000
 
 COMMON_CAUSE = 3
 DRAWN = 3
-FOUND = (
-    "queue string, task string, metric string, hour bigint, value double, usual double, low double, high double, "
-    "score double, weeks int"
+FINDING = pa.schema(
+    [
+        ("metric", pa.string()),
+        ("hour", pa.int64()),
+        *((name, pa.float64()) for name in ("value", "usual", "low", "high", "score")),
+        ("weeks", pa.int32()),
+    ]
 )
-COLUMNS = (
-    ReportColumn("queue", "Queue", ValueKind.TEXT),
-    ReportColumn("task", "Task", ValueKind.TEXT),
-    ReportColumn("first_hour", "From (UTC)", ValueKind.HOUR),
-    ReportColumn("hours", "Hours", ValueKind.COUNT),
-    ReportColumn("metric", "", ValueKind.TEXT),
-    ReportColumn("value", "", ValueKind.NUMBER),
-    ReportColumn("usual", "", ValueKind.NUMBER),
-    ReportColumn("lowest", "", ValueKind.NUMBER),
-    ReportColumn("highest", "", ValueKind.NUMBER),
-    ReportColumn("score", "", ValueKind.NUMBER),
-    ReportColumn("former_weeks", "Former weeks", ValueKind.COUNT),
-    ReportColumn("last_hour", "", ValueKind.HOUR),
-    ReportColumn("finding", "What happened", ValueKind.TEXT),
+QUESTION = Question(
+    name="anomalies",
+    title="What was unusual?",
+    compared=(
+        "Each hour of each task in the reported week with the median of the same weekday and hour of former weeks: "
+        "how many jobs ended, how long one in ten of them waited, which share of attempts failed, and whether a task "
+        "that runs by the clock did not run. An hour counts if it is six times as far from the usual value as this "
+        "task's hours normally are, and if the difference matters: 20 jobs and 30%; 5 seconds and twice; 5 "
+        "percentage points and 5 attempts."
+    ),
+    advice=(
+        "For silence, check that the enqueuer runs and that workers serve the queue. For longer waits, see the "
+        "sections on crowding and capacity. For failures, see their reasons below."
+    ),
+    caption="Times at which a task was out of line, worst first",
+    columns=(
+        ReportColumn("queue", "Queue", ValueKind.TEXT),
+        ReportColumn("task", "Task", ValueKind.TEXT),
+        ReportColumn("first_hour", "From (UTC)", ValueKind.HOUR),
+        ReportColumn("hours", "Hours", ValueKind.COUNT),
+        ReportColumn("metric", "", ValueKind.TEXT),
+        ReportColumn("value", "", ValueKind.NUMBER),
+        ReportColumn("usual", "", ValueKind.NUMBER),
+        ReportColumn("lowest", "", ValueKind.NUMBER),
+        ReportColumn("highest", "", ValueKind.NUMBER),
+        ReportColumn("score", "", ValueKind.NUMBER),
+        ReportColumn("former_weeks", "Former weeks", ValueKind.COUNT),
+        ReportColumn("last_hour", "", ValueKind.HOUR),
+        ReportColumn("finding", "What happened", ValueKind.TEXT),
+    ),
 )
 
 
@@ -94,7 +111,10 @@ class Episode:
 
 def findings(rollups: Rollups) -> "DataFrame":
     """Every unusual hour of the reported week: queue, task, and the columns of ``UnusualHour``."""
-    return _tasks(rollups).groupBy("queue", "task").applyInArrow(_judge_hours(rollups.period), FOUND)
+    known, start = rollups.period.known, rollups.period.start
+    return judged(
+        _tasks(rollups), ("queue", "task"), lambda table: judge(_hours(table), known, start), FINDING
+    )
 
 
 def unusual_hours(rollups: Rollups) -> list[tuple[str, str, UnusualHour]]:
@@ -108,7 +128,7 @@ def unusual_hours(rollups: Rollups) -> list[tuple[str, str, UnusualHour]]:
 def section(rollups: Rollups) -> Section:
     """The answer."""
     if not _comparable(rollups.period):
-        return _section(
+        return QUESTION.answered(
             SectionState.UNKNOWN,
             f"Not enough weeks to tell: an hour is compared with the same weekday and hour of {FEWEST_WEEKS} former weeks "
             f"or more, and the lake holds {words.some(len(rollups.period.days), 'day')} up to now.",
@@ -116,7 +136,7 @@ def section(rollups: Rollups) -> Section:
     found = unusual_hours(rollups)
     episodes = sorted(merge_hours(found), key=lambda one: one.rank)
     if not episodes:
-        return _section(
+        return QUESTION.answered(
             SectionState.OK, "No task had an hour out of line with the same weekday and hour of former weeks."
         )
     sentences = tuple(sentence(one) for one in episodes)
@@ -126,12 +146,12 @@ def section(rollups: Rollups) -> Section:
         ("Never was a task", "Once, a task was")[bad] if bad <= 1 else f"{words.count(bad)} times, a task was"
     )
     answer = f"{often} out of line with former weeks.{better}{_together(found)}"
-    return _section(
+    return QUESTION.answered(
         SectionState.LOOK if bad else SectionState.OK,
         f"{answer} First: {sentences[0]}",
         findings=sentences,
-        tables=(_table(episodes, sentences),),
-        plots=tuple(_plots(rollups, episodes)),
+        rows=_rows(episodes, sentences),
+        plots=_plots(rollups, episodes),
     )
 
 
@@ -202,30 +222,6 @@ def _tasks(rollups: Rollups) -> "DataFrame":
     )
 
 
-def _judge_hours(period: Period) -> "Callable[[pa.Table], pa.Table]":
-    known, start = period.known, period.start
-
-    def judged(table: pa.Table) -> pa.Table:
-        found = judge(_hours(table), known, start)
-        return verdicts(table, found, _ARROW)
-
-    return judged
-
-
-_ARROW = {
-    "queue": pa.string(),
-    "task": pa.string(),
-    "metric": pa.string(),
-    "hour": pa.int64(),
-    "value": pa.float64(),
-    "usual": pa.float64(),
-    "low": pa.float64(),
-    "high": pa.float64(),
-    "score": pa.float64(),
-    "weeks": pa.int32(),
-}
-
-
 def _hours(table: pa.Table) -> Hours:
     jobs, attempts, failed, wait = (
         np.asarray(table[name], dtype=np.float64) for name in ("jobs", "attempts", "failed", "wait")
@@ -248,42 +244,13 @@ def _together(found: Iterable[tuple[str, str, UnusualHour]]) -> str:
     )
 
 
-def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
-    more.setdefault("tables", (_table((), ()),))
-    return Section(
-        name="anomalies",
-        title="What was unusual?",
-        state=state,
-        answer=answer,
-        compared=(
-            "Each hour of each task in the reported week with the median of the same weekday and hour of former weeks: "
-            "how many jobs ended, how long one in ten of them waited, which share of attempts failed, and whether a task "
-            "that runs by the clock did not run. An hour counts if it is six times as far from the usual value as this "
-            "task's hours normally are, and if the difference matters: 20 jobs and 30%; 5 seconds and twice; 5 "
-            "percentage points and 5 attempts."
-        ),
-        advice=(
-            "For silence, check that the enqueuer runs and that workers serve the queue. For longer waits, see the "
-            "sections on crowding and capacity. For failures, see their reasons below."
-        ),
-        **more,
-    )
-
-
-def _table(episodes: Sequence[Episode], sentences: Sequence[str]) -> ReportTable:
-    rows = tuple(
-        (
-            *(one.queue, one.task, one.first, one.hours, one.peak.metric, one.peak.value, one.peak.usual),
-            *(one.peak.low, one.peak.high, one.peak.score, one.peak.weeks, one.last, said),
+def _rows(episodes: Sequence[Episode], sentences: Sequence[str]) -> Iterable[tuple[Value, ...]]:
+    for one, said in zip(episodes, sentences, strict=True):
+        peak = one.peak
+        yield (
+            *(one.queue, one.task, one.first, one.hours, peak.metric, peak.value, peak.usual),
+            *(peak.low, peak.high, peak.score, peak.weeks, one.last, said),
         )
-        for one, said in zip(episodes, sentences, strict=True)
-    )
-    return ReportTable(
-        name="anomalies",
-        caption="Times at which a task was out of line, worst first",
-        columns=COLUMNS,
-        rows=rows,
-    )
 
 
 def _drawable(peak: UnusualHour) -> bool:

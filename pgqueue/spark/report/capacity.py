@@ -11,21 +11,37 @@ from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import forecast
 from pgqueue.spark.report.rollups import DAY, WEEK_DAYS, Rollups
 from pgqueue.spark.report.rule_forecast import FEWEST_DAYS, Crossing, Fit, crossing, fit
-from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
+from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, Value, ValueKind
 
 HOUR_SECONDS = 3_600
 LEVELS = (0.8, 1.0)
-COLUMNS = (
-    ReportColumn("measure", "What", ValueKind.TEXT),
-    ReportColumn("level", "Reaches", ValueKind.SHARE),
-    ReportColumn("now", "Now", ValueKind.SHARE),
-    ReportColumn("growth_a_week", "Grows by, a week", ValueKind.SHARE),
-    ReportColumn("earliest", "Earliest", ValueKind.DAY),
-    ReportColumn("likely", "Likely", ValueKind.DAY),
-    ReportColumn("latest", "Latest", ValueKind.DAY),
-    ReportColumn("days_fitted", "Days it is based on", ValueKind.COUNT),
-    ReportColumn("days_ahead", "Days looked ahead", ValueKind.COUNT),
-    ReportColumn("finding", "", ValueKind.TEXT),
+QUESTION = Question(
+    name="capacity",
+    title="When will the workers be too few?",
+    compared=(
+        "Hours of run time on each day (last attempts only: the run time of earlier ones is not recorded) with the "
+        "workers' capacity: their concurrency times how long they were alive, on the median day of the reported week. "
+        "Forecast: a straight line with a weekday pattern, by least squares, as many days ahead as there are days "
+        "behind; four days in five are expected within the range. It does not know of launches, holidays or new "
+        "customers. A worker that only waits for replies of other services counts as busy."
+    ),
+    advice=(
+        "Above 80% in the busiest hour, jobs begin to wait. Add workers or concurrency before the earliest date, or "
+        "move what can wait to quieter hours with a delay or a lower priority."
+    ),
+    caption="When the load reaches 80% and 100% of today's capacity (\N{EN DASH}: not as far as can be seen)",
+    columns=(
+        ReportColumn("measure", "What", ValueKind.TEXT),
+        ReportColumn("level", "Reaches", ValueKind.SHARE),
+        ReportColumn("now", "Now", ValueKind.SHARE),
+        ReportColumn("growth_a_week", "Grows by, a week", ValueKind.SHARE),
+        ReportColumn("earliest", "Earliest", ValueKind.DAY),
+        ReportColumn("likely", "Likely", ValueKind.DAY),
+        ReportColumn("latest", "Latest", ValueKind.DAY),
+        ReportColumn("days_fitted", "Days it is based on", ValueKind.COUNT),
+        ReportColumn("days_ahead", "Days looked ahead", ValueKind.COUNT),
+        ReportColumn("finding", "", ValueKind.TEXT),
+    ),
 )
 
 
@@ -68,14 +84,14 @@ def section(rollups: Rollups) -> Section:
     days = daily_loads(rollups)
     recent = [one.capacity for one in days if one.day >= rollups.period.first_day and one.capacity > 0]
     if not recent:
-        return _section(
+        return QUESTION.answered(
             SectionState.UNKNOWN,
             "No worker is known to have run in the reported week, so there is no capacity.",
         )
     capacity = median(recent)
     now = sum(one.busy for one in days if one.day >= rollups.period.first_day) / sum(recent)
     if len(days) < FEWEST_DAYS:
-        return _section(
+        return QUESTION.answered(
             SectionState.UNKNOWN,
             f"Not enough days for a forecast: it takes {FEWEST_DAYS}, and the lake holds {len(days)} up to now. In the "
             f"reported week the workers were busy {words.share(now)} of their time.",
@@ -169,12 +185,12 @@ def _answer_section(
         if day is None
         else f"In the reported week the workers were busy {words.share(day.now)} of their time. "
     )
-    return _section(
+    return QUESTION.answered(
         SectionState.LOOK if soon else SectionState.OK,
         f"{now}{growth}{first}",
-        findings=tuple(said for *_, said in rows),
-        tables=(_table(rows),),
-        plots=tuple(_plots(outlooks, days, capacity, until)),
+        findings=(said for *_, said in rows),
+        rows=(_row(*one) for one in rows),
+        plots=_plots(outlooks, days, capacity, until),
     )
 
 
@@ -190,40 +206,10 @@ def _growth(one: Outlook) -> str:
     )
 
 
-def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
-    more.setdefault("tables", (_table(()),))
-    return Section(
-        name="capacity",
-        title="When will the workers be too few?",
-        state=state,
-        answer=answer,
-        compared=(
-            "Hours of run time on each day (last attempts only: the run time of earlier ones is not recorded) with the "
-            "workers' capacity: their concurrency times how long they were alive, on the median day of the reported week. "
-            "Forecast: a straight line with a weekday pattern, by least squares, as many days ahead as there are days "
-            "behind; four days in five are expected within the range. It does not know of launches, holidays or new "
-            "customers. A worker that only waits for replies of other services counts as busy."
-        ),
-        advice=(
-            "Above 80% in the busiest hour, jobs begin to wait. Add workers or concurrency before the earliest date, or "
-            "move what can wait to quieter hours with a delay or a lower priority."
-        ),
-        **more,
-    )
-
-
-def _table(rows: Sequence[tuple[Outlook, float, Crossing, str]]) -> ReportTable:
-    return ReportTable(
-        name="capacity",
-        caption="When the load reaches 80% and 100% of today's capacity (\N{EN DASH}: not as far as can be seen)",
-        columns=COLUMNS,
-        rows=tuple(
-            (
-                *(one.name, level, one.now, one.line.growth[1]),
-                *(crossed.earliest, crossed.likely, crossed.latest, one.line.days, one.line.days, said),
-            )
-            for one, level, crossed, said in rows
-        ),
+def _row(one: Outlook, level: float, crossed: Crossing, said: str) -> tuple[Value, ...]:
+    return (
+        *(one.name, level, one.now, one.line.growth[1]),
+        *(crossed.earliest, crossed.likely, crossed.latest, one.line.days, one.line.days, said),
     )
 
 

@@ -1,51 +1,117 @@
-"""Why do jobs fail? The reasons of most failed attempts of the reported week, and which of them are new."""
+"""Why do jobs fail, and did retries come in storms?
 
-from collections.abc import Sequence
+The first answer has the reasons of most failed attempts of the reported week, and which of them are new. The second compares a
+task's retries with their usual number; the rule is ``rule_burst``. A retry counts in the hour in which its job ended, like all
+figures of the roll-ups.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from pgqueue.spark.report import words
-from pgqueue.spark.report.rollups import WEEK_DAYS, Rollups
-from pgqueue.spark.report.section import ReportColumn, ReportTable, Section, SectionState, ValueKind
+from pgqueue.spark.report import rule_burst, words
+from pgqueue.spark.report.plots import storm_hours
+from pgqueue.spark.report.rollups import DAY, RECENT_DAYS, WEEK_DAYS, Rollups, judged
+from pgqueue.spark.report.rule_burst import FEWEST_HOURS, Storm
+from pgqueue.spark.report.rule_unusual import FEWEST_JOBS, MATTERS_WAIT, MATTERS_WAIT_RATIO
+from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, Value, ValueKind
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
+    from pyspark.sql import DataFrame, Row
 
 MOST = 500
 NEW_SHARE = 0.05
-COLUMNS = (
-    ReportColumn("queue", "Queue", ValueKind.TEXT),
-    ReportColumn("task", "Task", ValueKind.TEXT),
-    ReportColumn("error_type", "Error", ValueKind.TEXT),
-    ReportColumn("reason", "Reason", ValueKind.TEXT),
-    ReportColumn("failures", "Failed attempts", ValueKind.COUNT),
-    ReportColumn("share", "Of all", ValueKind.SHARE),
-    ReportColumn("dead", "Jobs dead", ValueKind.COUNT),
-    ReportColumn("former_week", "In a former week", ValueKind.NUMBER),
-    ReportColumn("news", "", ValueKind.TEXT),
-    ReportColumn("sample", "For example", ValueKind.TEXT),
+DRAWN = 1
+STORM = pa.schema(
+    [
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("hours", pa.list_(pa.int64())),
+        ("jobs", pa.int64()),
+        ("retries", pa.int64()),
+        ("expected", pa.float64()),
+    ]
+)
+FAILURES = Question(
+    name="failures",
+    title="Why do jobs fail?",
+    compared=(
+        "Failed attempts of jobs that ended in the reported week, grouped by task, error and message; numbers, "
+        "identifiers and quoted text in messages are replaced first, so that one cause counts as one reason. Beside "
+        "it, how often the same reason was seen in an earlier week on average."
+    ),
+    advice=(
+        "First fix reasons that are new and reasons that make jobs dead. `pgqueue dead list` shows the jobs with their tracebacks; "
+        "`pgqueue dead retry` runs them again."
+    ),
+    caption="Reasons for failed attempts, most frequent first",
+    columns=(
+        ReportColumn("queue", "Queue", ValueKind.TEXT),
+        ReportColumn("task", "Task", ValueKind.TEXT),
+        ReportColumn("error_type", "Error", ValueKind.TEXT),
+        ReportColumn("reason", "Reason", ValueKind.TEXT),
+        ReportColumn("failures", "Failed attempts", ValueKind.COUNT),
+        ReportColumn("share", "Of all", ValueKind.SHARE),
+        ReportColumn("dead", "Jobs dead", ValueKind.COUNT),
+        ReportColumn("former_week", "In a former week", ValueKind.NUMBER),
+        ReportColumn("news", "", ValueKind.TEXT),
+        ReportColumn("sample", "For example", ValueKind.TEXT),
+    ),
+)
+STORMS = Question(
+    name="storms",
+    title="Did retries come in storms?",
+    compared=(
+        "Retries of each task and hour with what its jobs usually need, over all weeks but the worst tenth of the "
+        "hours. A storm has 20 retries or more, five times the usual, and six standard deviations more than it. A "
+        "retry counts in the hour in which its job ended. Others count as slowed if one in ten of their jobs waited twice as "
+        "long as usual at that hour of the day, and 5 seconds longer; in the same queue the storm is a likely "
+        "cause, elsewhere only a possible one."
+    ),
+    advice=(
+        "Fix the cause that the reason names. Then spread the retries: use a longer, growing delay with jitter, and "
+        "fewer attempts. Give a task that depends on an external service its own queue, so that it does not delay others."
+    ),
+    caption="Retry storms, largest first",
+    columns=(
+        ReportColumn("queue", "Queue", ValueKind.TEXT),
+        ReportColumn("task", "Task", ValueKind.TEXT),
+        ReportColumn("first_hour", "From (UTC)", ValueKind.HOUR),
+        ReportColumn("last_hour", "", ValueKind.HOUR),
+        ReportColumn("hours", "Hours", ValueKind.COUNT),
+        ReportColumn("jobs", "Jobs", ValueKind.COUNT),
+        ReportColumn("retries", "Retries", ValueKind.COUNT),
+        ReportColumn("expected", "Usually", ValueKind.NUMBER),
+        ReportColumn("error_type", "Most failed with", ValueKind.TEXT),
+        ReportColumn("reason", "Reason", ValueKind.TEXT),
+        ReportColumn("reason_share", "Share", ValueKind.SHARE),
+        ReportColumn("slowed", "Who waited meanwhile", ValueKind.TEXT),
+        ReportColumn("finding", "", ValueKind.TEXT),
+    ),
 )
 
 
-def section(rollups: Rollups) -> Section:
-    """The answer."""
-    rows = _rows(rollups)
+def failures(rollups: Rollups) -> Section:
+    """Why do jobs fail?"""
+    rows = _reasons(rollups)
     if not rows:
-        return _section(SectionState.OK, "No attempt failed in the reported week.")
+        return FAILURES.answered(SectionState.OK, "No attempt failed in the reported week.")
     first = rows[0]
     new = [row for row in rows if row.news == "new" and row.share >= NEW_SHARE]
-    said = f" New this week: {sentence(new[0])}" if new and new[0] is not first else ""
-    return _section(
+    said = f" New this week: {_reason_sentence(new[0])}" if new and new[0] is not first else ""
+    return FAILURES.answered(
         SectionState.LOOK if new else SectionState.OK,
-        f"Most often: {sentence(first)}{said}",
-        findings=tuple(sentence(row) for row in rows),
-        tables=(_table(rows),),
+        f"Most often: {_reason_sentence(first)}{said}",
+        rows,
+        findings=map(_reason_sentence, rows),
     )
 
 
-def sentence(row: "Row") -> str:
-    """A sentence about a reason."""
+def _reason_sentence(row: "Row") -> str:
     dead = f", {words.some(row.dead, 'job')} dead of it" if row.dead else ""
     news = "; it was never seen in former weeks" if row.news == "new" else ""
     return (
@@ -54,7 +120,7 @@ def sentence(row: "Row") -> str:
     )
 
 
-def _rows(rollups: Rollups) -> list["Row"]:
+def _reasons(rollups: Rollups) -> list["Row"]:
     now = F.col("at") >= rollups.period.begin
     former_days = len(rollups.period.days) - len(rollups.period.reported)
     keys = ["queue", "task", "error_type", "reason"]
@@ -84,28 +150,194 @@ def _rows(rollups: Rollups) -> list["Row"]:
     )
 
 
-def _table(rows: Sequence["Row"]) -> ReportTable:
-    caption = "Reasons for failed attempts, most frequent first"
-    return ReportTable(
-        name="failures", caption=caption, columns=COLUMNS, rows=tuple(tuple(row) for row in rows)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormReport:
+    """A storm, its main reason, and the tasks that waited meanwhile.
+
+    Attributes:
+        queue: the task's queue.
+        task: the task's name.
+        storm: its hours.
+        error_type: the error type of most failures; None: none is recorded.
+        reason: the reason of these failures.
+        share: their share of all failures.
+        slowed: tasks that waited longer than usual in the same hours, tasks of the same queue first.
+    """
+
+    queue: str
+    task: str
+    storm: Storm
+    error_type: str | None = None
+    reason: str | None = None
+    share: float | None = None
+    slowed: tuple[str, ...] = ()
+
+
+def storms(rollups: Rollups) -> Section:
+    """Did retries come in storms?"""
+    found = _find_storms(rollups)
+    if not found:
+        return STORMS.answered(*_nothing_found(rollups))
+    reasons, late = _storm_reasons(rollups, found), _slowed_tasks(rollups, found)
+    told = [
+        StormReport(
+            queue=queue, task=task, storm=storm, slowed=late.get(number, ()), **reasons.get(number, {})
+        )
+        for number, (queue, task, storm) in enumerate(found)
+    ]
+    sentences = tuple(_storm_sentence(one) for one in told)
+    new = sum(1 for one in told if one.storm.last >= rollups.period.begin)
+    answer = (
+        f"{words.some(len(told), 'retry storm')} in {RECENT_DAYS} days, {new} of them in the reported week."
+    )
+    return STORMS.answered(
+        SectionState.LOOK if new else SectionState.OK,
+        f"{answer} The largest: {sentences[0]}",
+        findings=sentences,
+        rows=map(_row, told, sentences),
+        plots=_plots(rollups, told[:DRAWN]),
     )
 
 
-def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
-    more.setdefault("tables", (_table(()),))
-    return Section(
-        name="failures",
-        title="Why do jobs fail?",
-        state=state,
-        answer=answer,
-        compared=(
-            "Failed attempts of jobs that ended in the reported week, grouped by task, error and message; numbers, "
-            "identifiers and quoted text in messages are replaced first, so that one cause counts as one reason. Beside "
-            "it, how often the same reason was seen in an earlier week on average."
-        ),
-        advice=(
-            "First fix reasons that are new and reasons that make jobs dead. `pgqueue dead list` shows the jobs with their tracebacks; "
-            "`pgqueue dead retry` runs them again."
-        ),
-        **more,
+def _storm_sentence(one: StormReport) -> str:
+    storm = one.storm
+    why = ""
+    if one.reason is not None and one.share is not None:
+        reason = f"{words.clean(one.error_type or '')}: {words.clean(one.reason)}"
+        why = f" The reason of {words.share(one.share)} of its failures: {reason}."
+    slowed = (
+        f" Meanwhile others waited longer than usual: {words.list_text(one.slowed)}." if one.slowed else ""
     )
+    return (
+        f"{words.task_of(one.queue, one.task)}, {words.hours(storm.first, storm.last)}: "
+        f"{words.some(storm.retries, 'retry', 'retries')} for {words.some(storm.jobs, 'job')}; usually "
+        f"{words.number(storm.expected)}.{why}{slowed}"
+    )
+
+
+def _find_storms(rollups: Rollups) -> list[tuple[str, str, Storm]]:
+    tasks = rollups.hours.select(
+        "queue",
+        "task",
+        "at",
+        F.col("jobs").cast("double").alias("jobs"),
+        F.col("retries").cast("double").alias("retries"),
+    )
+    begin = rollups.period.recent
+    found = judged(tasks, ("queue", "task"), lambda table: _judge(table, begin), STORM)
+    rows = found.orderBy((F.col("retries") - F.col("expected")).desc(), "first").limit(MOST).collect()
+    return [
+        (
+            row.queue,
+            row.task,
+            Storm(row["first"], row["last"], tuple(row.hours), row.jobs, row.retries, row.expected),
+        )
+        for row in rows
+    ]
+
+
+def _judge(table: pa.Table, begin: int) -> list[Storm]:
+    jobs, retries = (np.asarray(table[name], dtype=np.float64) for name in ("jobs", "retries"))
+    return rule_burst.storms(np.asarray(table["at"], dtype=np.int64), jobs, retries, begin=begin)
+
+
+def _storm_reasons(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, dict[str, Any]]:
+    """By the storm's number: the most frequent reason, and its share."""
+    by_reason = (
+        rollups.failures.join(_hours(rollups, found), ["queue", "task", "at"])
+        .groupBy("storm", "error_type", "reason")
+        .agg(F.sum("failures").alias("failures"))
+    )
+    first = F.struct("failures", "error_type", "reason")
+    rows = (
+        by_reason.groupBy("storm").agg(F.max(first).alias("first"), F.sum("failures").alias("all")).collect()
+    )
+    return {
+        row.storm: {
+            "error_type": row["first"].error_type,
+            "reason": row["first"].reason,
+            "share": row["first"].failures / row["all"],
+        }
+        for row in rows
+    }
+
+
+def _slowed_tasks(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, tuple[str, ...]]:
+    """By the storm's number: the tasks that waited longer in its hours than usual at that hour of the day."""
+    stormy = _hours(rollups, found).withColumnsRenamed({"queue": "of_queue", "task": "of_task"})
+    waits = rollups.hours.where(F.col("jobs") >= FEWEST_JOBS).select(
+        "queue", "task", "at", (F.col("at") % DAY).alias("time"), F.col("wait_p90").alias("wait")
+    )
+    then = waits.join(stormy, "at").where(
+        (F.col("queue") != F.col("of_queue")) | (F.col("task") != F.col("of_task"))
+    )
+    keys = ["queue", "task", "time"]
+    usual = (
+        waits.join(then.select(*keys).distinct(), keys, "left_semi")
+        .groupBy(*keys)
+        .agg(F.median("wait").alias("usual"))
+    )
+    late = (F.col("wait") >= MATTERS_WAIT_RATIO * F.col("usual")) & (
+        F.col("wait") - F.col("usual") >= MATTERS_WAIT
+    )
+    worst = F.max(F.struct("wait", "usual")).alias("worst")
+    rows = (
+        then.join(usual, keys)
+        .where(late)
+        .groupBy("storm", "queue", "task", (F.col("queue") == F.col("of_queue")).alias("beside"))
+        .agg(worst)
+        .orderBy(F.col("beside").desc(), F.col("worst.wait").desc())
+        .limit(MOST * 10)
+        .collect()
+    )
+    told: dict[int, tuple[str, ...]] = {}
+    for row in rows:
+        said = f"{words.task_of(row.queue, row.task)} {words.span(row.worst.wait)} instead of {words.span(row.worst.usual)}"
+        told[row.storm] = (*told.get(row.storm, ()), said)
+    return told
+
+
+def _hours(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> "DataFrame":
+    """Return the stormy hours, with the storms' numbers; small enough to be sent to every executor."""
+    hours = [
+        (number, queue, task, at) for number, (queue, task, storm) in enumerate(found) for at in storm.hours
+    ]
+    return F.broadcast(
+        rollups.spark.createDataFrame(hours, "storm int, queue string, task string, at bigint")
+    )
+
+
+def _nothing_found(rollups: Rollups) -> tuple[SectionState, str]:
+    if DAY * len(rollups.period.days) < FEWEST_HOURS:
+        return (
+            SectionState.UNKNOWN,
+            f"Not enough days to tell: what is usual is learnt from {FEWEST_HOURS} hours or more.",
+        )
+    return (
+        SectionState.OK,
+        f"No retry storms in {RECENT_DAYS} days: no task had hours with many times its usual retries.",
+    )
+
+
+def _row(one: StormReport, said: str) -> tuple[Value, ...]:
+    storm = one.storm
+    return (
+        *(one.queue, one.task, storm.first, storm.last, len(storm.hours)),
+        *(storm.jobs, storm.retries, storm.expected, one.error_type, one.reason, one.share),
+        *("; ".join(one.slowed) or None, said),
+    )
+
+
+def _plots(rollups: Rollups, told: Sequence[StormReport]) -> Iterable[Plot]:
+    for one in told:
+        begin, end = rollups.period.around(one.storm.first, one.storm.last)
+        own = (F.col("queue") == one.queue) & (F.col("task") == one.task) & F.col("at").between(begin, end)
+        retries = {
+            row.at: float(row.retries) for row in rollups.hours.where(own).select("at", "retries").collect()
+        }
+        where = words.task_of(one.queue, one.task)
+        yield Plot(
+            title=f"{where}: retries by hour",
+            says=f"Retries of {where} in the days around the storm, whose hours are marked.",
+            draw=storm_hours(begin, end, retries, one.storm.hours),
+        )

@@ -1,4 +1,9 @@
-"""What happened? Jobs, waits and run times of each queue in the reported week."""
+"""What happened, by queue, and were the objectives met?
+
+An *objective* is a share of jobs that succeed in time. The *burn* is the speed at which the rest, the error budget, is
+spent: (1 - attained) / (1 - objective). At 1 the budget lasts exactly as long as the objective's period; at 2 it lasts
+half as long (Google, "The Site Reliability Workbook", 2018, chapter 5, "Alerting on SLOs").
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import hourly
 from pgqueue.spark.report.rollups import WEEK_DAYS, Rollups
-from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
+from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, ValueKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -17,29 +22,64 @@ MOST = 500
 DRAWN = 5
 OTHERS = "all others"
 RANKS = (0.5, 0.9, 0.99)
-COLUMNS = (
-    ReportColumn("queue", "Queue", ValueKind.TEXT),
-    ReportColumn("jobs", "Jobs", ValueKind.COUNT),
-    ReportColumn("succeeded", "Succeeded", ValueKind.SHARE),
-    ReportColumn("cancelled", "Cancelled", ValueKind.COUNT),
-    ReportColumn("dead", "Dead", ValueKind.COUNT),
-    ReportColumn("retries", "Retries", ValueKind.COUNT),
-    ReportColumn("wait_p50", "Half waited over", ValueKind.SECONDS),
-    ReportColumn("wait_p90", "1 in 10 waited over", ValueKind.SECONDS),
-    ReportColumn("wait_p99", "1 in 100 waited over", ValueKind.SECONDS),
-    ReportColumn("run_p50", "Half ran over", ValueKind.SECONDS),
-    ReportColumn("run_p90", "1 in 10 ran over", ValueKind.SECONDS),
-    ReportColumn("run_p99", "1 in 100 ran over", ValueKind.SECONDS),
-    ReportColumn("jobs_former_week", "Jobs in a former week", ValueKind.COUNT),
+OVERVIEW = Question(
+    name="overview",
+    title="What happened?",
+    compared=(
+        "All jobs that ended in the reported week. A job waits from when it was due until its last attempt starts, and "
+        "runs from then until it ends. Percentiles come from sketches, off by at most 1.33% of the ranks."
+    ),
+    caption="Queues in the reported week, busiest first",
+    columns=(
+        ReportColumn("queue", "Queue", ValueKind.TEXT),
+        ReportColumn("jobs", "Jobs", ValueKind.COUNT),
+        ReportColumn("succeeded", "Succeeded", ValueKind.SHARE),
+        ReportColumn("cancelled", "Cancelled", ValueKind.COUNT),
+        ReportColumn("dead", "Dead", ValueKind.COUNT),
+        ReportColumn("retries", "Retries", ValueKind.COUNT),
+        ReportColumn("wait_p50", "Half waited over", ValueKind.SECONDS),
+        ReportColumn("wait_p90", "1 in 10 waited over", ValueKind.SECONDS),
+        ReportColumn("wait_p99", "1 in 100 waited over", ValueKind.SECONDS),
+        ReportColumn("run_p50", "Half ran over", ValueKind.SECONDS),
+        ReportColumn("run_p90", "1 in 10 ran over", ValueKind.SECONDS),
+        ReportColumn("run_p99", "1 in 100 ran over", ValueKind.SECONDS),
+        ReportColumn("jobs_former_week", "Jobs in a former week", ValueKind.COUNT),
+    ),
+)
+OBJECTIVES = Question(
+    name="objectives",
+    title="Were the objectives met?",
+    compared=(
+        "The share of jobs that succeeded within the promised times, in the reported week, with what is promised; "
+        "cancelled jobs do not count. A burn of 1 spends the error budget (the share that may miss) exactly over the "
+        "period it is meant for; 2 spends it twice as fast."
+    ),
+    advice=(
+        "Above a burn of 1, look first at the task that missed most. Long waits: add workers or raise the priority. "
+        "Long run times: see the section on deploys. Failures: see their reasons."
+    ),
+    caption="Objectives, the one that spends its budget fastest first",
+    columns=(
+        ReportColumn("queue", "Queue", ValueKind.TEXT),
+        ReportColumn("objective", "Promised", ValueKind.SHARE),
+        ReportColumn("attained", "Kept in the week", ValueKind.SHARE),
+        ReportColumn("jobs", "Jobs", ValueKind.COUNT),
+        ReportColumn("missed", "Missed", ValueKind.COUNT),
+        ReportColumn("burn", "Burn", ValueKind.NUMBER),
+        ReportColumn("worst_task", "Task that missed most", ValueKind.TEXT),
+        ReportColumn("worst_missed", "of which it missed", ValueKind.COUNT),
+        ReportColumn("attained_before", "Kept in former weeks", ValueKind.SHARE),
+        ReportColumn("finding", "", ValueKind.TEXT),
+    ),
 )
 
 
-def section(rollups: Rollups) -> Section:
-    """The answer."""
-    rows = _rows(rollups)
+def overview(rollups: Rollups) -> Section:
+    """What happened?"""
+    rows = _queues(rollups)
     days = words.some(len(rollups.period.reported), "day")
     if not rows:
-        return _section(SectionState.INFO, f"No job ended in the {days} reported on.")
+        return OVERVIEW.answered(SectionState.INFO, f"No job ended in the {days} reported on.")
     jobs, dead, retries = (sum(row[name] for row in rows) for name in ("jobs", "dead", "retries"))
     first = rows[0]
     answer = (
@@ -49,10 +89,14 @@ def section(rollups: Rollups) -> Section:
     )
     if len(rollups.period.reported) < WEEK_DAYS:
         answer += f" The lake holds only {days} of this week."
-    return _section(SectionState.INFO, answer, tables=(_table(rows),), plots=(_plot(rollups, rows),))
+    cells = (
+        (row.queue, row.jobs, row.succeeded / row.jobs, row.cancelled, row.dead, row.retries, *row[6:])
+        for row in rows
+    )
+    return OVERVIEW.answered(SectionState.INFO, answer, cells, plots=[_plot(rollups, rows)])
 
 
-def _rows(rollups: Rollups) -> list["Row"]:
+def _queues(rollups: Rollups) -> list["Row"]:
     begin = rollups.period.begin
     former_days = len(rollups.period.days) - len(rollups.period.reported)
     now = rollups.hours.where(F.col("at") >= begin)
@@ -87,18 +131,6 @@ def _quantile(what: str, rank: float) -> Any:  # noqa: ANN401 - a Column has two
     return value.alias(f"{what}_p{rank * 100:.0f}")
 
 
-def _table(rows: Sequence["Row"]) -> ReportTable:
-    return ReportTable(
-        name="overview",
-        caption="Queues in the reported week, busiest first",
-        columns=COLUMNS,
-        rows=tuple(
-            (row.queue, row.jobs, row.succeeded / row.jobs, row.cancelled, row.dead, row.retries, *row[6:])
-            for row in rows
-        ),
-    )
-
-
 def _plot(rollups: Rollups, rows: Sequence["Row"]) -> Plot:
     period, drawn = rollups.period, [row.queue for row in rows[:DRAWN]]
     label = F.when(F.col("queue").isin(drawn), F.col("queue")).otherwise(OTHERS)
@@ -117,16 +149,68 @@ def _plot(rollups: Rollups, rows: Sequence["Row"]) -> Plot:
     )
 
 
-def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
-    more.setdefault("tables", (_table(()),))
-    return Section(
-        name="overview",
-        title="What happened?",
-        state=state,
-        answer=answer,
-        compared=(
-            "All jobs that ended in the reported week. A job waits from when it was due until its last attempt starts, and "
-            "runs from then until it ends. Percentiles come from sketches, off by at most 1.33% of the ranks."
-        ),
-        **more,
+def objectives(rollups: Rollups) -> Section:
+    """Were the objectives met?"""
+    rows = _kept(rollups)
+    if not rows:
+        return OBJECTIVES.answered(
+            SectionState.UNKNOWN,
+            "No objectives are set, or no job of theirs ended in the reported week. Set one with [[slo]] in pipeline.toml, "
+            "and roll up again.",
+        )
+    sentences = tuple(_objective_sentence(row) for row in rows)
+    missed = [said for row, said in zip(rows, sentences, strict=True) if row.burn > 1]
+    answer = (
+        f"{len(missed)} of {words.some(len(rows), 'objective')} missed. {missed[0]}"
+        if missed
+        else f"All {words.some(len(rows), 'objective')} met. The closest: {sentences[0]}"
     )
+    return OBJECTIVES.answered(
+        SectionState.LOOK if missed else SectionState.OK,
+        answer,
+        ((*row, said) for row, said in zip(rows, sentences, strict=True)),
+        findings=sentences,
+    )
+
+
+def _objective_sentence(row: "Row") -> str:
+    kept = f"{words.share(row.attained)} of {words.some(row.jobs, 'job')} in queue {words.clean(row.queue)} kept it"
+    worst = f", most of the misses by {words.clean(row.worst_task)}" if row.worst_missed else ""
+    return (
+        f"{kept} ({words.share(row.objective)} promised): the error budget is spent at {words.number(row.burn)} times "
+        f"the speed at which it lasts{worst}."
+    )
+
+
+def _kept(rollups: Rollups) -> list["Row"]:
+    now = F.col("at") >= rollups.period.begin
+    by_task = (
+        rollups.hours.where(F.col("slo_total") > 0)
+        .groupBy("queue", F.col("slo_objective").alias("objective"), "task")
+        .agg(
+            F.sum(F.when(now, F.col("slo_total"))).alias("total"),
+            F.sum(F.when(now, F.col("slo_good"))).alias("good"),
+            F.sum(F.when(~now, F.col("slo_total"))).alias("former_total"),
+            F.sum(F.when(~now, F.col("slo_good"))).alias("former_good"),
+        )
+    )
+    task_missed = F.coalesce(F.col("total") - F.col("good"), F.lit(0))
+    summed = by_task.groupBy("queue", "objective").agg(
+        *(F.sum(name).alias(name) for name in ("total", "good", "former_total", "former_good")),
+        F.max(F.struct(task_missed.alias("missed"), "task")).alias("worst"),
+    )
+    attained = F.col("good") / F.col("total")
+    answer = summed.where(F.col("total") > 0).select(
+        "queue",
+        "objective",
+        attained.alias("attained"),
+        F.col("total").alias("jobs"),
+        (F.col("total") - F.col("good")).alias("missed"),
+        ((1 - attained) / (1 - F.col("objective"))).alias("burn"),
+        F.col("worst.task").alias("worst_task"),
+        F.col("worst.missed").alias("worst_missed"),
+        F.when(F.col("former_total") > 0, F.col("former_good") / F.col("former_total")).alias(
+            "attained_before"
+        ),
+    )
+    return answer.orderBy(F.col("burn").desc(), "queue").collect()

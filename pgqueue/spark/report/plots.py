@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from pgqueue.spark.report import words
-from pgqueue.spark.report.figures import INK, LINES, WARNING
+from pgqueue.spark.report.rendering import INK, LINES, WARNING
 from pgqueue.spark.report.rule_unusual import CountWeek
 
 if TYPE_CHECKING:

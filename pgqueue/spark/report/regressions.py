@@ -22,7 +22,7 @@ from pgqueue.spark.report.rule_shift import (
     judge,
     windows,
 )
-from pgqueue.spark.report.section import Plot, ReportColumn, ReportTable, Section, SectionState, ValueKind
+from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, Value, ValueKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -31,23 +31,39 @@ MOST_CANDIDATES = 2_000
 """The most pairs of deploy and task that are sent to the driver: those that cost or saved most."""
 
 DRAWN = 2
-COLUMNS = (
-    ReportColumn("queue", "Queue", ValueKind.TEXT),
-    ReportColumn("task", "Task", ValueKind.TEXT),
-    ReportColumn("deployed_hour", "Deployed (UTC)", ValueKind.HOUR),
-    ReportColumn("version", "Version", ValueKind.TEXT),
-    ReportColumn("direction", "Became", ValueKind.TEXT),
-    ReportColumn("p50_before", "Half over, before", ValueKind.SECONDS),
-    ReportColumn("p50_after", "Half over, after", ValueKind.SECONDS),
-    ReportColumn("p90_before", "1 in 10 over, before", ValueKind.SECONDS),
-    ReportColumn("p90_after", "1 in 10 over, after", ValueKind.SECONDS),
-    ReportColumn("runs_before", "Runs before", ValueKind.COUNT),
-    ReportColumn("runs_after", "Runs after", ValueKind.COUNT),
-    ReportColumn("effect", "", ValueKind.NUMBER),
-    ReportColumn("extra_seconds_a_day", "More run time a day", ValueKind.SECONDS),
-    ReportColumn("window_hours", "", ValueKind.COUNT),
-    ReportColumn("other_deploys", "", ValueKind.COUNT),
-    ReportColumn("finding", "", ValueKind.TEXT),
+QUESTION = Question(
+    name="regressions",
+    title="Did a deploy make anything slower?",
+    compared=(
+        f"For each deploy of the last {RECENT_DAYS} days, the run times of each task's last attempts in equally long "
+        "spans before and after it (whole days, one to seven; the hour of the deploy is left out). A change counts if "
+        "the median moved by a fifth or the 90th percentile by 30%, if it is large among all runs, more than chance "
+        "and the sketches' error, and if three in four hours after the deploy show it. Deploys and growing data both "
+        "make tasks slower: a step at the line is the deploy's, a slope across it is not."
+    ),
+    advice=(
+        "Look at what the version changed in the slower tasks; roll back or fix. A task that became faster is listed, "
+        "too, so that you can see that a fix worked."
+    ),
+    caption="Tasks whose run time changed with a deploy, slower ones first",
+    columns=(
+        ReportColumn("queue", "Queue", ValueKind.TEXT),
+        ReportColumn("task", "Task", ValueKind.TEXT),
+        ReportColumn("deployed_hour", "Deployed (UTC)", ValueKind.HOUR),
+        ReportColumn("version", "Version", ValueKind.TEXT),
+        ReportColumn("direction", "Became", ValueKind.TEXT),
+        ReportColumn("p50_before", "Half over, before", ValueKind.SECONDS),
+        ReportColumn("p50_after", "Half over, after", ValueKind.SECONDS),
+        ReportColumn("p90_before", "1 in 10 over, before", ValueKind.SECONDS),
+        ReportColumn("p90_after", "1 in 10 over, after", ValueKind.SECONDS),
+        ReportColumn("runs_before", "Runs before", ValueKind.COUNT),
+        ReportColumn("runs_after", "Runs after", ValueKind.COUNT),
+        ReportColumn("effect", "", ValueKind.NUMBER),
+        ReportColumn("extra_seconds_a_day", "More run time a day", ValueKind.SECONDS),
+        ReportColumn("window_hours", "", ValueKind.COUNT),
+        ReportColumn("other_deploys", "", ValueKind.COUNT),
+        ReportColumn("finding", "", ValueKind.TEXT),
+    ),
 )
 
 
@@ -82,7 +98,7 @@ def section(rollups: Rollups) -> Section:
     period = rollups.period
     rows = rollups.deploys.where(F.col("at").between(period.recent, period.end - 1)).collect()
     if not rows:
-        return _section(
+        return QUESTION.answered(
             SectionState.UNKNOWN,
             f"No deploys are known in the {RECENT_DAYS} days up to now, so nothing could be compared. Say "
             "`pgqueue pipeline deployed VERSION` when you deploy.",
@@ -91,7 +107,7 @@ def section(rollups: Rollups) -> Section:
     found, left = windows(deploys, first=period.days[0] * DAY, end=period.end)
     young = f" {words.some(left, 'deploy')} had no full day before or after to compare." if left else ""
     if not found:
-        return _section(SectionState.UNKNOWN, f"Too early to tell:{young}")
+        return QUESTION.answered(SectionState.UNKNOWN, f"Too early to tell:{young}")
     changes = _distinct(_changes(rollups, found))
     return _answer_section(rollups, found, changes, young)
 
@@ -117,7 +133,7 @@ def _answer_section(
 ) -> Section:
     looked = words.some(len(found), "deploy")
     if not changes:
-        return _section(
+        return QUESTION.answered(
             SectionState.OK, f"No task's run time changed with any of {looked} in a way that matters.{young}"
         )
     sentences = tuple(sentence(one) for one in changes)
@@ -129,12 +145,12 @@ def _answer_section(
         else "",
     ]
     counted = " and ".join(part for part in parts if part)
-    return _section(
+    return QUESTION.answered(
         SectionState.LOOK if slower else SectionState.OK,
         f"{counted} with a deploy ({looked} looked at). {sentences[0]}{young}",
         findings=sentences,
-        tables=(_table(changes, sentences),),
-        plots=tuple(_plots(rollups, changes[:DRAWN])),
+        rows=map(_row, changes, sentences),
+        plots=_plots(rollups, changes[:DRAWN]),
     )
 
 
@@ -236,45 +252,14 @@ def _sample(row: "Row", side: str) -> RunTimeSample:
     )
 
 
-def _section(state: SectionState, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
-    more.setdefault("tables", (_table((), ()),))
-    return Section(
-        name="regressions",
-        title="Did a deploy make anything slower?",
-        state=state,
-        answer=answer,
-        compared=(
-            f"For each deploy of the last {RECENT_DAYS} days, the run times of each task's last attempts in equally long "
-            "spans before and after it (whole days, one to seven; the hour of the deploy is left out). A change counts if "
-            "the median moved by a fifth or the 90th percentile by 30%, if it is large among all runs, more than chance "
-            "and the sketches' error, and if three in four hours after the deploy show it. Deploys and growing data both "
-            "make tasks slower: a step at the line is the deploy's, a slope across it is not."
-        ),
-        advice=(
-            "Look at what the version changed in the slower tasks; roll back or fix. A task that became faster is listed, "
-            "too, so that you can see that a fix worked."
-        ),
-        **more,
+def _row(one: RunTimeChange, said: str) -> tuple[Value, ...]:
+    before, after, window = one.before, one.after, one.window
+    became = "slower" if one.shift.slower else "faster"
+    return (
+        *(one.queue, one.task, window.hour, window.versions, became),
+        *(before.p50, after.p50, before.p90, after.p90, before.runs, after.runs),
+        *(one.shift.effect, one.cost, window.hours, window.others, said),
     )
-
-
-def _table(changes: Sequence[RunTimeChange], sentences: Sequence[str]) -> ReportTable:
-    rows = tuple(
-        (
-            *(
-                one.queue,
-                one.task,
-                one.window.hour,
-                one.window.versions,
-                "slower" if one.shift.slower else "faster",
-            ),
-            *(one.before.p50, one.after.p50, one.before.p90, one.after.p90, one.before.runs, one.after.runs),
-            *(one.shift.effect, one.cost, one.window.hours, one.window.others, said),
-        )
-        for one, said in zip(changes, sentences, strict=True)
-    )
-    caption = "Tasks whose run time changed with a deploy, slower ones first"
-    return ReportTable(name="regressions", caption=caption, columns=COLUMNS, rows=rows)
 
 
 def _plots(rollups: Rollups, changes: Sequence[RunTimeChange]) -> Iterable[Plot]:

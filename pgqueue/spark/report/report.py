@@ -6,34 +6,26 @@ answers are complete, each in one rename.
 
 from dataclasses import dataclass
 from datetime import date
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
+from pyarrow import parquet
 
-from pgqueue.errors import InvalidOption, LakeError
+from pgqueue.errors import LakeError
 from pgqueue.spark.lake.folder import Folder
-from pgqueue.spark.report import (
-    anomalies,
-    capacity,
-    costs,
-    crowding,
-    failing,
-    objectives,
-    overview,
-    regressions,
-    rendering,
-    storms,
-    tables,
-)
-from pgqueue.spark.report.page import page
+from pgqueue.spark.report import anomalies, capacity, failing, overview, regressions, tenants
+from pgqueue.spark.report.rendering import check_out, page, place_of
 from pgqueue.spark.report.rollups import Period, Rollups, period, read
-from pgqueue.spark.report.section import Section, SectionState
-from pgqueue.spark.report.words import day_of
-from pgqueue.spark.settings import FOR_FEW_ROWS, with_settings
+from pgqueue.spark.report.section import ReportColumn, ReportTable, Section, SectionState, Value, ValueKind
+from pgqueue.spark.report.words import day_of, instant
+from pgqueue.spark.session import FOR_FEW_ROWS, with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from os import PathLike
 
     from pyspark.sql import SparkSession
@@ -45,15 +37,15 @@ WEEKS = 8
 """The default number of earlier weeks with which the reported week is compared."""
 
 QUESTIONS: tuple["Callable[[Rollups], Section]", ...] = (
-    overview.section,
+    overview.overview,
     anomalies.section,
     regressions.section,
-    storms.section,
-    crowding.section,
+    failing.storms,
+    tenants.crowding,
     capacity.section,
-    objectives.section,
-    failing.section,
-    costs.section,
+    overview.objectives,
+    failing.failures,
+    tenants.costs,
 )
 """In the order of the page."""
 
@@ -61,6 +53,19 @@ SMALL = 256 << 20
 """Roll-ups of fewer bytes are read with settings for few rows."""
 SAID = 20
 """Sentences of a section in the summary."""
+
+
+TYPES = {
+    ValueKind.TEXT: pa.string(),
+    ValueKind.COUNT: pa.int64(),
+    ValueKind.NUMBER: pa.float64(),
+    ValueKind.SECONDS: pa.float64(),
+    ValueKind.SHARE: pa.float64(),
+    ValueKind.MONEY: pa.float64(),
+    ValueKind.HOUR: pa.timestamp("us", tz="UTC"),
+    ValueKind.DAY: pa.date32(),
+}
+"""The types of values in Parquet."""
 
 
 class SectionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,20 +147,8 @@ def report(
         InvalidOption: there are no roll-ups of that day, ``weeks`` is out of range, or ``out`` is a folder.
         LakeError: there is no lake, it cannot be read or written to, or it was never rolled up.
     """
-    check_out(out)
+    check_out(out, "week.html")
     return write(answers(spark, lake, config, until=until, weeks=weeks), lake, out=out).html
-
-
-def check_out(out: "str | PathLike[str] | None") -> None:
-    """Check, before any work, that a page can be made, and can have this name.
-
-    Raises:
-        InvalidOption: it is a folder.
-        ConfigurationError: the extra ``report`` is not installed.
-    """
-    rendering.require()
-    if out is not None and "://" not in str(out) and Path(out).expanduser().is_dir():
-        raise InvalidOption(f"out={str(out)!r} is a folder: name the page's file in it, such as week.html")
 
 
 def answers(
@@ -202,41 +195,30 @@ def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = N
     """
     html = page(found.sections, found.period, f"History of {lake.marker().origin}")
     until = day_of(found.period.until) if found.period else None
-    where = _place(lake, out, until)
+    folder, name, shown = _place(lake, out, until)
     written = {
-        table.name: tables.write(lake, table) for section in found.sections for table in section.tables
+        table.name: _write_table(lake, table) for section in found.sections for table in section.tables
     }
     try:
-        where.folder.write(where.name, html)
+        folder.write(name, html)
     except LakeError as error:
-        raise LakeError(
-            f"the page cannot be written to {where.shown}; choose another --out ({error})"
-        ) from error
+        raise LakeError(f"the page cannot be written to {shown}; choose another --out ({error})") from error
     return ReportSummary(
         until=until,
         weeks=found.weeks,
         days=len(found.period.days) if found.period else 0,
-        html=where.shown,
+        html=shown,
         sections={section.name: _section_record(section, written) for section in found.sections},
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Destination:
-    folder: Folder
-    name: str
-    shown: str
-
-
-def _place(lake: "Lake", out: "str | PathLike[str] | None", until: date | None) -> _Destination:
+def _place(lake: "Lake", out: "str | PathLike[str] | None", until: date | None) -> tuple[Folder, str, str]:
+    """Return the folder of the page, its name there, and its path or URI for people."""
     if out is None:
         name = f"report/report-{until or 'empty'}.html"
-        return _Destination(folder=lake.folder, name=name, shown=f"{lake.uri}/{name}".removeprefix("file://"))
-    if "://" in str(out):
-        place, _, name = str(out).rpartition("/")
-        return _Destination(folder=Folder(place), name=name, shown=str(out))
-    path = Path(out).expanduser().absolute()
-    return _Destination(folder=Folder(str(path.parent)), name=path.name, shown=str(path))
+        return lake.folder, name, f"{lake.uri}/{name}".removeprefix("file://")
+    shown = str(out) if "://" in str(out) else str(Path(out).expanduser().absolute())
+    return *place_of(out), shown
 
 
 def _empty() -> Section:
@@ -259,3 +241,28 @@ def _section_record(section: Section, written: dict[str, str]) -> SectionRecord:
         found=len(section.findings),
         table=next((written[table.name] for table in section.tables), None),
     )
+
+
+def _write_table(lake: "Lake", table: ReportTable) -> str:
+    """Replace a table's file in one rename; return its path below the lake."""
+    path = f"report/{table.name}/{table.name}.parquet"
+    data = BytesIO()
+    parquet.write_table(_in_arrow(table), data)
+    lake.folder.write(path, data.getvalue())
+    return path
+
+
+def _in_arrow(table: ReportTable) -> pa.Table:
+    arrays = [
+        pa.array([_storable_value(row[index], column) for row in table.rows], TYPES[column.kind])
+        for index, column in enumerate(table.columns)
+    ]
+    return pa.Table.from_arrays(arrays, names=[column.name for column in table.columns])
+
+
+def _storable_value(value: Value, column: ReportColumn) -> "Value | date | datetime":
+    if value is None or isinstance(value, str):
+        return value
+    if column.kind is ValueKind.HOUR:
+        return instant(int(value))
+    return day_of(int(value)) if column.kind is ValueKind.DAY else value

@@ -3,19 +3,23 @@
 Hours and days become whole numbers counted from 1970 in UTC, so no time zone of a driver or a session can shift them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.report.rule_unusual import WEEK, Flags
 from pgqueue.spark.report.words import day_number, day_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from pgqueue.spark.lake.lake import Lake
@@ -197,6 +201,32 @@ def read(spark: "SparkSession", lake: "Lake", weeks: Period, currency: str = "")
         deploys=lake.deploys(spark).select(_hour("deployed_at"), "version"),
         currency=currency,
     )
+
+
+def judged(
+    hours: "DataFrame",
+    keys: Sequence[str],
+    rule: "Callable[[pa.Table], Iterable[tuple[object, ...]]]",
+    finding: pa.Schema,
+) -> "DataFrame":
+    """A row for each finding of a rule, which Spark's executors run on the hours of one task, or of one tenant of a queue.
+
+    Args:
+        hours: what the rule judges.
+        keys: the columns that name the task, or the tenant and the queue.
+        rule: finds in one group's hours.
+        finding: the columns of a finding, in order.
+    """
+    schema = pa.schema([*((key, pa.string()) for key in keys), *finding])
+
+    def judge(group: pa.Table) -> pa.Table:
+        named = [group[key][0].as_py() for key in keys]
+        found = [(*named, *one) for one in rule(group)]
+        columns = zip(*found, strict=True) if found else [()] * len(schema)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    return hours.groupBy(*keys).applyInArrow(judge, from_arrow_schema(schema))
 
 
 def _read(

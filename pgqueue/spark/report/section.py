@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from matplotlib.axes import Axes
 
@@ -83,6 +83,50 @@ class Plot:
     says: str
     draw: "Callable[[Axes], None]"
     inches: float = 2.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question of the report: what all answers to it share.
+
+    Attributes:
+        name: a short name, for links and programs; its table has it, too.
+        title: the question.
+        compared: what is compared, and by which rule.
+        advice: what to do.
+        caption: the caption of its table.
+        columns: those of its table.
+    """
+
+    name: str
+    title: str
+    compared: str
+    advice: str = ""
+    caption: str
+    columns: tuple[ReportColumn, ...]
+
+    def answered(
+        self,
+        state: SectionState,
+        answer: str,
+        rows: "Iterable[tuple[Value, ...]]" = (),
+        *,
+        findings: "Iterable[str]" = (),
+        plots: "Iterable[Plot]" = (),
+    ) -> "Section":
+        """An answer to it."""
+        table = ReportTable(name=self.name, caption=self.caption, columns=self.columns, rows=tuple(rows))
+        return Section(
+            name=self.name,
+            title=self.title,
+            state=state,
+            answer=answer,
+            compared=self.compared,
+            advice=self.advice,
+            findings=tuple(findings),
+            tables=(table,),
+            plots=tuple(plots),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

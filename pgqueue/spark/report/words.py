@@ -1,7 +1,7 @@
 """Values as text for people: spans of time, shares, hours, names.
 
 Queue names, tenants and messages are user text. This module shortens them and escapes control characters;
-:mod:`pgqueue.spark.report.page` escapes them for HTML.
+:mod:`pgqueue.spark.report.rendering` escapes them for HTML.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,13 @@
 """Roll-ups with DuckDB, for days that are small: no Spark session is started for them.
 
 DuckDB runs in this process, and reads the lake's files through Arrow, on a disk or in an object store. Macros give it the
-functions of Spark that the statements use; sketches are those of Apache DataSketches, which Spark uses, too.
+functions of Spark that the statements use.
+
+Percentiles come from KLL sketches of Apache DataSketches, which Spark uses, too. They merge: a day's come from its hours' sketches,
+and so can those of any other span. A sketch's answer is off by at most 1.33 % of the ranks with a probability of 99 % (k = 200; the
+table "single-sided error" of https://datasketches.apache.org/docs/KLL/KLLAccuracyAndSize.html; the algorithm is Karnin, Lang,
+Liberty: Optimal Quantile Approximation in Streams, https://arxiv.org/abs/1603.05346): asked for the 90th percentile of a million run
+times, it names one between the 88.67th and the 91.33th. With up to 200 values it is exact.
 """
 
 import json
@@ -9,19 +15,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
-from itertools import count
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
+import datasketches  # type: ignore[import-untyped]  # it has no types
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE, WORKER_SCHEMA, WORKERS
-from pgqueue.spark.rollup import sketches
 from pgqueue.spark.rollup.attempts import FAILED, READS, failed_attempts
-from pgqueue.spark.rollup.engine import statement
-from pgqueue.spark.rollup.tables import SCHEMAS, folder
+from pgqueue.spark.rollup.tables import SCHEMAS, folder, statement
 
 if TYPE_CHECKING:
     from pgqueue.spark.lake.lake import Lake
@@ -46,11 +52,8 @@ MACROS = (
     "kll_sketch_get_quantile_double(sketch, rank) as pgqueue_quantile(sketch, rank)",
 )
 """Functions of Spark, for DuckDB."""
-FUNCTIONS = (
-    ("pgqueue_sketched", sketches.make_sketches, ["double[]"], "blob"),
-    ("pgqueue_merged", sketches.merge_sketches, ["blob[]"], "blob"),
-    ("pgqueue_quantile", sketches.quantiles, ["blob", "double"], "double"),
-)
+K = 200
+"""The size of a sketch; Spark's default."""
 PATH = "path"
 """The value that is a JSON path."""
 KEY = re.compile(r"\['([^']+)'\]")
@@ -160,3 +163,57 @@ def path_of(path: object) -> object:
         if path is None
         else KEY.sub(lambda found: f".{json.dumps(found[1], ensure_ascii=False)}", str(path))
     )
+
+
+def make_sketches(groups: pa.ChunkedArray) -> pa.Array:
+    """A sketch of each list of doubles; null for null."""
+    made = (None if values is None else _of(values) for values in _lists(groups))
+    return pa.array(made, pa.binary())
+
+
+def merge_sketches(groups: pa.ChunkedArray) -> pa.Array:
+    """One sketch for each list of sketches; null for null."""
+    found = (None if group is None else _union(group) for group in groups.to_pylist())
+    return pa.array(found, pa.binary())
+
+
+def quantiles(sketches: pa.ChunkedArray, ranks: pa.ChunkedArray) -> pa.Array:
+    """The value at a rank of each sketch; null for null."""
+    asked = zip(sketches.to_pylist(), ranks.to_pylist(), strict=True)
+    return pa.array([None if one is None else _at(one, rank) for one, rank in asked], pa.float64())
+
+
+def _lists(groups: pa.ChunkedArray) -> Iterator[np.ndarray | None]:
+    """The values of each list, without a copy of each."""
+    for chunk in groups.chunks:
+        values = np.array(chunk.values)  # a sketch reads only arrays that can be written to
+        there = chunk.is_valid().to_pylist()
+        for is_there, (first, after) in zip(there, pairwise(chunk.offsets.to_pylist()), strict=True):
+            yield values[first:after] if is_there else None
+
+
+def _of(values: np.ndarray) -> bytes:
+    sketch = datasketches.kll_doubles_sketch(K)
+    sketch.update(values)
+    return bytes(sketch.serialize())
+
+
+def _union(sketches: list[bytes]) -> bytes:
+    if len(sketches) == 1:
+        return sketches[0]
+    union = datasketches.kll_doubles_sketch(K)
+    for one in sketches:
+        union.merge(datasketches.kll_doubles_sketch.deserialize(one))
+    return bytes(union.serialize())
+
+
+def _at(sketch: bytes, rank: float) -> float:
+    return float(datasketches.kll_doubles_sketch.deserialize(sketch).get_quantile(rank, True))  # noqa: FBT003 - up to and with the rank, as Spark
+
+
+FUNCTIONS = (
+    ("pgqueue_sketched", make_sketches, ["double[]"], "blob"),
+    ("pgqueue_merged", merge_sketches, ["blob[]"], "blob"),
+    ("pgqueue_quantile", quantiles, ["blob", "double"], "double"),
+)
+"""Functions in Python that the macros call. Each takes and returns an Arrow column."""

@@ -13,9 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pgqueue.spark.rollup.attempts import FAILED, READS, failed_attempts
-from pgqueue.spark.rollup.engine import statement
-from pgqueue.spark.rollup.tables import SCHEMAS, folder
-from pgqueue.spark.settings import with_settings
+from pgqueue.spark.rollup.tables import SCHEMAS, folder, statement
+from pgqueue.spark.session import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,12 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from pgqueue.errors import LakeError
-from pgqueue.spark.lake.steps import Size, log_step
-from pgqueue.spark.lake.writer_lock import writer_lock
+from pgqueue.spark.lake.steps import Size, log_step, writer_lock
 from pgqueue.spark.rollup import in_duckdb
-from pgqueue.spark.rollup.engine import Engine, T
-from pgqueue.spark.rollup.rows import rows_of
-from pgqueue.spark.rollup.tables import BUSY, DAYS, PROMISES, folder
+from pgqueue.spark.rollup.tables import BUSY, DAYS, PROMISES, Engine, T, folder, rows_of
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.pipeline import rollups
 from pgqueue.store.pipeline.lake import origin
@@ -37,7 +34,7 @@ from pgqueue.store.pipeline.lake import origin
 if TYPE_CHECKING:
     from pgqueue.spark.config import Config, Slo
     from pgqueue.spark.lake.lake import Lake
-    from pgqueue.spark.lake.record import DayRecord
+    from pgqueue.spark.lake.records import DayRecord
     from pgqueue.store.connections.database import Database
 
 MadeFrom: TypeAlias = dict[str, str]

@@ -4,16 +4,19 @@ Values take the JSON form that :mod:`pgqueue.values.payloads.signature` gives th
 dates and times as ISO 8601, decimals as strings, bytes in base64, intervals as ISO 8601 durations.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_type_hints
 
 from pyspark.sql import types
 from pyspark.sql.types import DataType, StructType
 
-from pgqueue.errors import RowsRefused
-from pgqueue.spark.writing.app import Parameters
+from pgqueue.app.context import Context
+from pgqueue.app.task import Task
+from pgqueue.errors import ConfigurationError, RowsRefused
 from pgqueue.values.nearest import did_you_mean
 
 Reader: TypeAlias = Callable[[Any], Any]
@@ -45,6 +48,21 @@ PLAIN = (
 KEYS = (types.StringType, *WHOLE)
 
 
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Which arguments a task takes by name.
+
+    Attributes:
+        named: the names of its parameters.
+        required: those of them that have no default.
+        others: whether it takes any other names too (``**``).
+    """
+
+    named: tuple[str, ...]
+    required: frozenset[str]
+    others: bool
+
+
 def check_columns(columns: StructType, args: str | None, parameters: Parameters | None, task: str) -> None:
     """Refuse columns that cannot become jobs, before any row is looked at.
 
@@ -64,6 +82,37 @@ def check_columns(columns: StructType, args: str | None, parameters: Parameters 
         _check_args(columns, args)
     elif parameters is not None:
         _check_parameters(columns.names, parameters, task)
+
+
+def parameters_of(task: Task[..., Any]) -> Parameters:
+    """What a task's function takes, without its context.
+
+    Raises:
+        ConfigurationError: its annotations cannot be read, or it takes arguments by position only.
+    """
+    _ = task.signature  # raises ConfigurationError for a wrong annotation
+    hints = get_type_hints(task.function)
+    found = [
+        parameter
+        for name, parameter in inspect.signature(task.function).parameters.items()
+        if hints.get(name) is not Context
+    ]
+    for parameter in found:
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise ConfigurationError(
+                f"task {task.name}: it takes {parameter.name!r} by position only, and columns have names; "
+                "take the / out of its parameters"
+            )
+    named = [
+        parameter
+        for parameter in found
+        if parameter.kind not in {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    ]
+    return Parameters(
+        tuple(parameter.name for parameter in named),
+        frozenset(parameter.name for parameter in named if parameter.default is inspect.Parameter.empty),
+        any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in found),
+    )
 
 
 def arguments_of(columns: StructType, args: str | None) -> list[str]:

@@ -9,9 +9,8 @@ import msgspec
 import pyarrow as pa
 
 from pgqueue.errors import PayloadError, PayloadNotEncodable, PayloadTooLarge, PgQueueError
-from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader_of
-from pgqueue.spark.writing.target import WriteTarget
+from pgqueue.spark.writing.target import WriteTarget, find_app
 from pgqueue.store.pipeline.sink_stage import StagedJob
 from pgqueue.values.jobs.options import check_instant, check_key
 from pgqueue.values.payloads.codec import encoded_args, encoded_key

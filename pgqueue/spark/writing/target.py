@@ -1,16 +1,105 @@
-"""Decides where rows go and how they are queued: once, on the driver, from the options and the app."""
+"""Decides where rows go and how they are queued: once, on the driver, from the options of the write and the app.
 
+The options are checked before any connection is opened.
+"""
+
+import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from typing import Any
 
 from pyspark.sql.types import StructType
 
-from pgqueue.errors import InvalidOption
-from pgqueue.spark.writing.app import Parameters, find_app, parameters_of
-from pgqueue.spark.writing.columns import check_columns
-from pgqueue.spark.writing.options import WriteOptions
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import ConfigurationError, InvalidOption, as_duration
+from pgqueue.spark.options import TRUE_OR_FALSE, Options, truth
+from pgqueue.spark.writing.columns import Parameters, check_columns, parameters_of
 from pgqueue.store.connections.database import Database
-from pgqueue.values.jobs.options import JobOptions
+from pgqueue.values.jobs.options import JobOptions, check_name
 from pgqueue.values.jobs.unique import Debounce, Throttle
+
+FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue, of a module that the driver and all executors can import"
+LONGEST_RUN = 200
+KNOWN = (
+    "task",
+    "app",
+    "dsn",
+    "schema",
+    "behind_pooler",
+    "run",
+    "args",
+    "queue",
+    "priority",
+    "max_attempts",
+    "unique_collision",
+    "unique_until",
+    "unique_period",
+)
+SPARKS_OWN = ("checkpointlocation", "queryname")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """The options of a write as they were given; None: not given.
+
+    Attributes:
+        task: the task that every row is a call of.
+        app: the ``module:attribute`` of the queue that knows the task.
+        dsn: where the database is.
+        schema: where its tables are.
+        behind_pooler: whether the DSN leads to a transaction pooler.
+        run: the write's name: a name is written once.
+        args: the column that holds all arguments.
+        queue: the queue of rows that name none.
+        priority: the priority of rows that name none.
+        max_attempts: the number of attempts of rows that name none.
+        unique: the fields of :class:`pgqueue.values.jobs.unique.Unique` that were given.
+    """
+
+    task: str
+    app: str | None
+    dsn: str | None
+    schema: str | None
+    behind_pooler: bool
+    run: str | None
+    args: str | None
+    queue: str | None
+    priority: int | None
+    max_attempts: int | None
+    unique: Mapping[str, Any]
+
+
+def read_options(given: Mapping[str, str]) -> WriteOptions:
+    """Read the options of a write.
+
+    Args:
+        given: as Spark passes them: text, the names in lower case.
+
+    Raises:
+        InvalidOption: an option is missing, unknown, or cannot be read; the message says what to write instead.
+    """
+    options = Options(given)
+    options.check_known((*KNOWN, *SPARKS_OWN))
+    task = options.get("task")
+    if not task:
+        raise InvalidOption(
+            'no task: say .option("task", ...), the name of the task that every row is a call of'
+        )
+    return WriteOptions(
+        task=check_name("task", task),
+        app=options.get("app"),
+        dsn=options.get("dsn"),
+        schema=options.get("schema"),
+        behind_pooler=options.read("behind_pooler", truth, TRUE_OR_FALSE) or False,
+        run=options.read("run", _run, f"1 to {LONGEST_RUN} characters"),
+        args=options.get("args"),
+        queue=options.get("queue"),
+        priority=options.read("priority", int, "a whole number"),
+        max_attempts=options.read("max_attempts", int, "a whole number"),
+        unique=_unique(options),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +160,24 @@ def decide(options: WriteOptions, columns: StructType) -> WriteTarget:
     )
 
 
+@cache
+def find_app(app: str) -> PgQueue:
+    """The queue that ``module:attribute`` names.
+
+    Raises:
+        ConfigurationError: there is no such module or attribute here, the import fails, or it is not a queue.
+    """
+    if app.count(":") != 1:
+        raise ConfigurationError(f"app={app!r}: {FORM}")
+    try:
+        found = pkgutil.resolve_name(app)
+    except Exception as error:
+        raise ConfigurationError(f"app={app!r}: {type(error).__name__}: {error}; {FORM}") from error
+    if not isinstance(found, PgQueue):
+        raise ConfigurationError(f"app={app!r} is of type {type(found).__name__}, not a PgQueue; {FORM}")
+    return found
+
+
 def _task(options: WriteOptions) -> tuple[JobOptions, Parameters | None]:
     """Return the task's options, replaced by the given ones, and its parameters; None: they are not known."""
     defaults, parameters = JobOptions(), None
@@ -95,3 +202,22 @@ def _database(options: WriteOptions) -> Database:
     return find_app(options.app).database.but(
         dsn=options.dsn, schema=options.schema, behind_pooler=options.behind_pooler
     )
+
+
+def _unique(options: Options) -> dict[str, Any]:
+    found = {
+        "collision": options.get("unique_collision"),
+        "until": options.get("unique_until"),
+        "period": options.read("unique_period", _period, "a number of seconds"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _period(text: str) -> timedelta | None:
+    return as_duration("unique_period", float(text))
+
+
+def _run(text: str) -> str:
+    if not 0 < len(text) <= LONGEST_RUN or "\0" in text:
+        raise ValueError(text)
+    return text

@@ -33,10 +33,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import InvalidOption, PipelineError, RowsRefused
-from pgqueue.spark.writing.app import find_app
-from pgqueue.spark.writing.options import read_options
 from pgqueue.spark.writing.rows import SHOWN, RefusedRow, Rows
-from pgqueue.spark.writing.target import WriteTarget, decide
+from pgqueue.spark.writing.target import WriteTarget, decide, find_app, read_options
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.limits import limits
 from pgqueue.store.pipeline import sink

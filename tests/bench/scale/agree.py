@@ -2,7 +2,7 @@
 
 A sketch's answer to "the 90th percentile" lies at a rank near 0.9, not at 0.9. So it is compared with two values: those
 at the lowest and the highest rank that its error allows. With a KLL sketch of k = 200, the error is at most 1.33 % of the
-ranks in 99 of 100 answers (see :mod:`pgqueue.spark.rollup.sketches`). Of thousands of answers a few are off by more; none
+ranks in 99 of 100 answers (see :mod:`pgqueue.spark.rollup.in_duckdb`). Of thousands of answers a few are off by more; none
 should be off by 3.5 %, which is more than six standard deviations.
 """
 

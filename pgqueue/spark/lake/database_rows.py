@@ -1,24 +1,35 @@
-"""What an export reads from the database in this process, through Arrow: days that are small, and the tables without days.
+"""What an export reads from the database: rows that are final, through Arrow in this process, or with Spark.
 
-PostgreSQL sends the rows by ADBC, as it sends them to Spark's executors (:mod:`pgqueue.spark.reading.fetching`). No Spark
-session is started.
+This process reads days that are small, and the tables without days: PostgreSQL sends the rows by ADBC, as it sends them to Spark's
+executors (:mod:`pgqueue.spark.reading.fetching`). Spark reads large days, and distributes their rows over files.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from datetime import date
+from datetime import date, timedelta
 from threading import Lock
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
-from pgqueue.spark.lake.columns import DEPLOY_SCHEMA, DEPLOYS, ENDED_SCHEMA, WORKER_SCHEMA, WORKERS
-from pgqueue.spark.lake.hidden import in_arrow, read
+from pgqueue.spark.lake.columns import (
+    DEPLOY_SCHEMA,
+    DEPLOYS,
+    ENDED_COLUMNS,
+    ENDED_SCHEMA,
+    WORKER_SCHEMA,
+    WORKERS,
+    hidden_column,
+    hide,
+    shown,
+)
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.reading.columns import Shape
 from pgqueue.spark.reading.fetching import Fetch, connect, fetch, fetch_over
@@ -26,7 +37,10 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.extract_tables import TABLES
-from pgqueue.store.pipeline.lake import NOTHING_HIDDEN, HiddenValues
+from pgqueue.store.pipeline.lake import NOTHING_HIDDEN, HiddenValues, Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 MOST_ROWS = 1_000_000
 """A day with more rows is left to Spark, which reads it with all cores of all its machines."""
@@ -37,6 +51,27 @@ ORDER = ("queue", "task", "ended_at", "id")
 
 class _TooManyBytes(Exception):
     """A day's rows need more memory than :data:`MOST_BYTES`."""
+
+
+def final_below(database: Database, barrier: int, wait: timedelta) -> tuple[int, Sequence[Session]]:
+    """Wait until every transaction up to the number ``barrier`` has ended, or the time has passed.
+
+    Args:
+        database: where the transactions are.
+        barrier: a number above those of all transactions in progress.
+        wait: for how long.
+
+    Returns:
+        The number below which all transactions have ended, and the open ones up to ``barrier``.
+    """
+    look = Retrying(
+        retry=retry_if_result(lambda lowest: lowest <= barrier),
+        wait=wait_exponential(multiplier=0.05, max=1),
+        stop=stop_after_delay(wait),
+        retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+    )
+    lowest: int = look(lambda: database.run(plans.horizon()).xmin)
+    return lowest, () if lowest > barrier else database.run(plans.in_the_way(barrier))
 
 
 class DayReader:
@@ -74,7 +109,7 @@ class DayReader:
             PipelineError: a value has no place in a lake.
             DatabaseError: the database refused the statement, or the connection was lost.
         """
-        schema = read(ENDED_SCHEMA, self._hidden)
+        schema = shown(ENDED_SCHEMA, self._hidden)
         wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below), dead]
         shape, asked = _day_fetch(self._database, "ended", schema, wanted)
         try:
@@ -82,7 +117,7 @@ class DayReader:
                 found = list(map(shape.fitted, _of_a_small_day(batches)))
         except _TooManyBytes:
             return None
-        rows = in_arrow(pa.Table.from_batches(found, schema), ENDED_SCHEMA, self._hidden)
+        rows = hide(pa.Table.from_batches(found, schema), ENDED_SCHEMA, self._hidden)
         return rows.sort_by([(name, "ascending") for name in ORDER])
 
     @contextmanager
@@ -125,6 +160,43 @@ def keep_deploys(database: Database, lake: Lake) -> None:
     """Replace the lake's deploys with the database's."""
     rows = [dict(zip(DEPLOY_SCHEMA.names, row, strict=True)) for row in database.run(plans.deploys())]
     lake.replace(DEPLOYS, pa.Table.from_pylist(rows, DEPLOY_SCHEMA))
+
+
+def ended(
+    spark: "SparkSession", database: Database, day: date, *, since: int, below: int, hidden: HiddenValues
+) -> "DataFrame":
+    """The jobs that ended on a day, in transactions from ``since`` to below ``below``, as the lake holds them."""
+    place = {"dsn": database.dsn, "schema": database.catalogue.schema, "table": "ended"}
+    columns = ",".join(name for name in ENDED_COLUMNS if name not in hidden.left_out)
+    days = {"from": str(day), "to": str(day), "columns": columns}
+    rows = spark.read.format("pgqueue").options(**place, **days).load()
+    final = rows.where(f.col("ended_in").between(since, below - 1))
+    return final.select(*(hidden_column(name, hidden) for name in ENDED_COLUMNS))
+
+
+def dead(
+    spark: "SparkSession", database: Database, day: date, *, below: int, hidden: HiddenValues
+) -> "DataFrame":
+    """The dead jobs of a day that are still in ``dead_jobs``, in the shape of ended jobs."""
+    return ended(spark, database, day, since=0, below=below, hidden=hidden).where(f.col("outcome") == "dead")
+
+
+def arrange_rows(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":
+    """Rows distributed so that a large queue makes several files and a small one makes one.
+
+    Args:
+        frame: ended jobs.
+        queues: how many rows each queue has.
+        rows_per_file: about the most rows in a file.
+    """
+    large = {queue: -(-rows // rows_per_file) for queue, rows in queues.items() if rows > rows_per_file}
+    small = sum(rows for queue, rows in queues.items() if queue not in large)
+    shared = max(1, -(-small // rows_per_file))
+    place, first = f.pmod(f.xxhash64("queue"), f.lit(shared)), shared
+    for queue, files in large.items():
+        spread = f.lit(first) + f.pmod(f.xxhash64("id"), f.lit(files))
+        place, first = f.when(f.col("queue") == queue, spread).otherwise(place), first + files
+    return frame.repartitionById(first, place.cast("int")).sortWithinPartitions("day", *ORDER)
 
 
 def _of_a_small_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
