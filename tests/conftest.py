@@ -238,7 +238,6 @@ def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture
 def queue(dsn: str) -> Iterator[PgQueue]:
-    """A queue on the fresh database."""
     opened = PgQueue(dsn)
     yield opened
     opened.close()

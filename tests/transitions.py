@@ -193,7 +193,6 @@ class Seen:
     """The transitions that were seen, and what did each."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self.examples: dict[Transition, str] = {}
 
     def gather(self, dsn: str, since: int = 0) -> None:
@@ -317,7 +316,6 @@ class Comparison:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what differs."""
         if self._wrong:
             terminalreporter.section("transitions of jobs (tests/transitions.py)", red=True, bold=True)
             for line in self._wrong:

@@ -18,14 +18,10 @@ from pgqueue.testing import adrain, eager, in_memory
 
 
 class Backwards(Codec):
-    """Stores texts backwards."""
-
     def encode(self, data: bytes, part: JobPart) -> str:  # noqa: ARG002 - as of Codec
-        """Backwards."""
         return data.decode()[::-1]
 
     def decode(self, text: str, part: JobPart) -> bytes:  # noqa: ARG002 - as of Codec
-        """And back."""
         return text[::-1].encode()
 
 
@@ -34,7 +30,6 @@ async def test_a_call_runs_as_a_job_and_returns_its_result(queue: PgQueue, runni
 
     @queue.call
     async def add(one: int, other: int) -> int:
-        """Add two numbers."""
         return one + other
 
     @queue.call(name="attempts", queue="default", max_attempts=3)

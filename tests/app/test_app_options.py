@@ -228,7 +228,6 @@ def test_a_task_can_be_called_as_the_function_it_is() -> None:
 
     @queue.task
     def double(number: int) -> int:
-        """Twice the number."""
         return number * 2
 
     assert (double(21), double.__doc__) == (42, "Twice the number.")

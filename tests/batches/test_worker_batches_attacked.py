@@ -23,8 +23,6 @@ GUARD = 20.0
 
 @dataclass
 class Document:
-    """What one job is about."""
-
     number: int
     key: int = 0
 

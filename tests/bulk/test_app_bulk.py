@@ -22,7 +22,6 @@ HOUR = timedelta(hours=1)
 
 
 def states(queue: PgQueue) -> dict[int, str]:
-    """The state of each job."""
     return {job.id: job.state for job in queue.insight.search().jobs}
 
 
@@ -33,8 +32,6 @@ def audited(queue: PgQueue) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def send(queue: PgQueue) -> Any:
-    """A task."""
-
     @queue.task(name="shop.send")
     def send(customer_id: int = 0, tags: list[str] | None = None) -> None: ...
 

@@ -71,7 +71,6 @@ def foreign(empty_dsn: str) -> str:
 
 @pytest.fixture
 def stage(empty_dsn: str) -> Iterator[BenchStage]:
-    """A bench's stage."""
     with bench_schema.open_schema(empty_dsn) as opened, BenchProcesses(opened.dsn) as crew:
         yield BenchStage(opened, crew)
 

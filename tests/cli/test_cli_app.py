@@ -11,7 +11,6 @@ OWN = "postgresql://own/shop"
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> PgQueue:
-    """An app's queue, behind a pooler."""
     queue = PgQueue(OWN, schema="shop", behind_pooler=True, direct_dsn="postgresql://direct/shop")
     monkeypatch.setattr(cli_app, "find", lambda _: queue)
     return queue

@@ -251,13 +251,11 @@ def halfway(queue: PgQueue) -> int:
 
 
 def steps(*happen: Callable[[], object]) -> Callable[[float], object]:
-    """What to do instead of each pause."""
     left = list(happen)
     return lambda _: left.pop(0)()
 
 
 def report(queue: PgQueue, job_id: int, **said: object) -> None:
-    """Store a progress."""
     ask(
         queue,
         "insert into pgqueue.notes (job_id, kind, value) values (%s, 'progress', %s) "

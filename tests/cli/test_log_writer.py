@@ -16,8 +16,6 @@ LONG = "x" * 3_000
 
 
 class Pipe(NamedTuple):
-    """A writer's pipe."""
-
     log: logging.Logger
     writer: LogWriter
     reads: int

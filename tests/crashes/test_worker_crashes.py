@@ -30,7 +30,6 @@ FAST = {"sweep": timedelta(milliseconds=100)}
 
 @pytest.fixture
 def app(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> PgQueue:
-    """The app's queue, on this test's database."""
     monkeypatch.setattr(crashing.queue, "database", queue.database)
     return crashing.queue
 

@@ -64,6 +64,5 @@ def test_a_retry_of_what_the_history_does_not_know_any_more_is_refused_whole(wor
 
 
 def drop_history(world: World) -> None:
-    """Let the history's retention pass."""
     world.queue.database.run(upkeep.drop_history(now=datetime.now(UTC) + 20 * DAY))
     assert world.count("job_history") == 0

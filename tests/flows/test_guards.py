@@ -43,20 +43,17 @@ class Meanwhile:
     """A connection on which something else happens before its second statement."""
 
     def __init__(self, connection: psycopg.Connection[Any], happens: Callable[[], object]) -> None:
-        """Run nothing yet."""
         self._inner = StepRunner(connection, catalogue_of("pgqueue"))
         self._happens = happens
         self._statements = 0
 
     def execute(self, step: Step, /) -> Any:
-        """Run a step."""
         self._statements += 1
         if self._statements == 2:
             self._happens()
         return self._inner.execute(step)
 
     def transaction(self) -> Any:
-        """As of the connection."""
         return self._inner.transaction()
 
 

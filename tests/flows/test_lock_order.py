@@ -33,7 +33,6 @@ def alone(name: str, params: Params) -> Steps[None]:
 
 
 def counted(world: World) -> Params:
-    """A group of two portions."""
     group(world.note.call(n) for n in range(514)).enqueue()
     return {"nodes": "{1,1}", "portions": "{1,0}", "opens": "{0,0}", "faileds": "{0,0}"}
 
@@ -50,7 +49,6 @@ def members(world: World) -> Params:
 
 
 def open_members(world: World) -> Params:
-    """Two members that have not ended."""
     found = members(world)
     world.rows("update pgqueue.nodes set state = 'released' where parent_id = 1 returning id")
     return found

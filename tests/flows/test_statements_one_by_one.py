@@ -27,7 +27,6 @@ def alone(name: str, params: dict[str, Any]) -> Steps[Sequence[Row]]:
 
 @plan(transaction=True)
 def changing(name: str, params: dict[str, Any]) -> Steps[None]:
-    """One statement that has no answer."""
     yield Statement(f"flows/{name}", params, returns=False)
 
 

@@ -20,8 +20,6 @@ from pgqueue.testing import in_memory
 
 @pytest.fixture
 def note(queue: PgQueue) -> Any:
-    """A task that does nothing."""
-
     @queue.task(name="note")
     def note() -> None: ...
 
@@ -31,7 +29,6 @@ def note(queue: PgQueue) -> Any:
 def worker(
     queue: PgQueue, *, queues: list[str] | None = None, tasks: list[str] | None = None, alive: bool = True
 ) -> str:
-    """A worker's row; its id."""
     name = str(uuid4())
     ask(
         queue,

@@ -26,8 +26,6 @@ HOSTILE = 'ev"il\n\x1b[31m; drop table jobs; --\u202e<script>'
 
 @pytest.fixture
 def note(queue: PgQueue) -> Any:
-    """A task that does nothing."""
-
     @queue.task(name="note")
     def note(number: int = 0) -> None: ...
 

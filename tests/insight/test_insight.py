@@ -19,7 +19,6 @@ from pgqueue.values.workers.health import WorkerHealth
 
 
 def died(queue: PgQueue, claimed: Claim, message: str, at: Any = NOON, kind: str = "ValueError") -> None:
-    """Have a claimed job die."""
     error = AttemptError(attempt=claimed.attempt, type=kind, message=message)
     queue.database.run(
         finish.finish(claimed.worker_id, [Died(claimed, 1.0, "asked", error)], keep=True, now=at)

@@ -15,8 +15,6 @@ BEGUN = "select bool_and(clock_timestamp() >= to_timestamp((tat - 100000) / 1e6)
 
 
 def pulling(queue: PgQueue, **options: object) -> Task[[int], None]:
-    """A limited task ``pull(customer)``."""
-
     @queue.task(name="pull", **options)  # type: ignore[call-overload, untyped-decorator]  # any options
     def pull(customer: int) -> None: ...
 

@@ -40,7 +40,6 @@ class Workers:
         ]
 
     def claim(self, worker: int, room: int, seconds: float = 0.0, **told: Any) -> LaneClaims:
-        """Claim at noon and so many seconds."""
         if told:
             self.lanes[worker].learn(**{"limited": (), "weighted": False, "seen": True, **told})
         plan = self.lanes[worker].claim(self.ids[worker], room, now=NOON + timedelta(seconds=seconds))

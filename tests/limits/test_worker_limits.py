@@ -19,8 +19,6 @@ from pgqueue.worker.worker import Worker
 
 
 class Most:
-    """How many run at once, at most."""
-
     def __init__(self) -> None:
         self.now = self.most = self.count = 0
 

@@ -40,7 +40,6 @@ endings = pytest.mark.parametrize("ending", [_commit, _roll_back, _roll_back_a_s
 
 @pytest.fixture
 def django_cutter(django_dsn: str) -> Iterator[Cutter]:
-    """Django's database through the proxy."""
     with Cutter(django_dsn).running() as cutter:
         point_django_at(cutter.dsn)
         yield cutter

@@ -53,7 +53,6 @@ def numbers(name: str) -> LimitNumbers:
 
 
 def page(name: str) -> str:
-    """The address of its page."""
     return f"{LIST}{name.replace(':', '_3A')}/change/"
 
 

@@ -62,7 +62,6 @@ def hidden(client: Client) -> dict[str, str]:
 
 
 def errors(answer: Any, field: str) -> str:
-    """The errors at a field."""
     (found,) = re.findall(
         rf'<ul class="errorlist" id="id_{field}_error">(.*?)</ul>', answer.content.decode(), re.DOTALL
     )
@@ -70,7 +69,6 @@ def errors(answer: Any, field: str) -> str:
 
 
 def mail() -> QueueStanding:
-    """What is known of it."""
     found = {one.queue: one for one in project_queue().insight.queues()}
     return found.get("mail", QueueStanding(queue="mail"))
 

@@ -52,7 +52,6 @@ def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def confirm() -> Task[..., Any]:
-    """A task of the project."""
     return project_queue().tasks[CONFIRM]
 
 

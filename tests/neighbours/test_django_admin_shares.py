@@ -44,12 +44,10 @@ def weights() -> dict[str, int]:
 
 
 def page(key: str) -> str:
-    """The address of its page."""
     return f"{LIST}{quote(key)}/change/"
 
 
 def errors(answer: Any) -> str:
-    """What the form says is wrong."""
     found = re.findall(r'<ul class="errorlist[^>]*>(.*?)</ul>', answer.content.decode(), re.DOTALL)
     return unescape(" ".join(found))
 

@@ -143,7 +143,6 @@ def test_the_command_pgqueue_finds_the_queue_without_manage_py(django_dsn: str) 
 
 
 def _pgqueue() -> Path:
-    """The command ``pgqueue`` beside this interpreter."""
     return Path(sys.executable).with_name("pgqueue")
 
 

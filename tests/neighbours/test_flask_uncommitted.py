@@ -15,7 +15,6 @@ both = shop_and_app
 
 @pytest.fixture
 def shop(both: tuple[Shop, Flask]) -> Shop:
-    """A shop whose views enqueue."""
     shop, app = both
 
     @app.route("/late")

@@ -49,7 +49,6 @@ async def test_hooks_of_a_django_project_may_use_the_orm(
 
 @pytest.fixture
 def both(dsn: str) -> Iterator[tuple[Shop, Flask]]:
-    """A shop and its app."""
     with opened(dsn) as both:
         yield both
 

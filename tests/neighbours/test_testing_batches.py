@@ -23,8 +23,6 @@ def calls() -> list[list[int]]:
 
 @pytest.fixture
 def index(queue: PgQueue, calls: list[list[int]]) -> Any:
-    """A batch task."""
-
     @queue.batch_task(Document, name="index", size=3, by="tenant", retry=Retry(wait=wait_fixed(60)))
     def index(jobs: Batch[Document]) -> list[int]:
         calls.append([job.args.number for job in jobs])

@@ -46,7 +46,6 @@ queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 
 @pytest.fixture
 def noted() -> list[Any]:
-    """What tasks did, in order."""
     return []
 
 

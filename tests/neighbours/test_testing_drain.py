@@ -24,7 +24,6 @@ seen: contextvars.ContextVar[str] = contextvars.ContextVar("seen", default="noth
 
 @pytest.fixture
 def memory_queue() -> Any:
-    """A queue in memory."""
     queue = PgQueue("")
     with in_memory(queue):
         yield queue

@@ -39,7 +39,6 @@ emptied, database = a_database, one_database
 
 @pytest.fixture
 def app() -> PgQueue:
-    """A queue whose database cannot be reached."""
     return PgQueue("postgresql://nobody@127.0.0.1:1/nowhere")
 
 

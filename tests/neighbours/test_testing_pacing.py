@@ -191,7 +191,6 @@ class Model:
     ran: list[str] = field(default_factory=list)
 
     def enqueue(self, now: datetime, text: str) -> Outcome:
-        """What an enqueue does."""
         unique = self.unique
         if unique.delay is not None and unique.most is not None:
             first = now if self.waiting is None else self.waiting[0]
@@ -211,7 +210,6 @@ class Model:
         return Outcome.ADDED
 
     def drain(self, now: datetime) -> None:
-        """What a worker does."""
         if self.waiting is not None and self.waiting[1] <= now:
             self.ran.append(self.waiting[2])
             self.waiting = None

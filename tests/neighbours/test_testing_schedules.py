@@ -263,8 +263,6 @@ def test_ticks_of_declared_schedules_are_asserted_and_shown_with_the_clock_chang
 
 
 class Reversed(Codec):
-    """Writes texts backwards."""
-
     def encode(self, data: bytes, part: JobPart) -> str:  # noqa: ARG002 - as Codec
         return data.decode()[::-1]
 

@@ -97,7 +97,6 @@ def with_tasks(queue: PgQueue) -> PgQueue:
 
 
 def rows(queue: PgQueue) -> dict[str, list[str]]:
-    """Every row of every table, as text."""
     tables = [name for (name,) in ask(queue, "select tablename from pg_tables where schemaname = 'pgqueue'")]
     with queue.database.pooled() as connection:
         return {table: [text for (text,) in connection.execute(_whole(table)).fetchall()] for table in tables}

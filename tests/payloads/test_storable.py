@@ -22,7 +22,6 @@ def nested(levels: int) -> list[Any]:
 
 
 def encoded(task: Callable[..., None], *args: object) -> bytes:
-    """The arguments of a call."""
     return Signature(task, Injected).encode(args, {})
 
 

@@ -28,7 +28,6 @@ def order(queue: PgQueue) -> list[str]:
 
 
 async def until_run(order: list[str], count: int) -> None:
-    """Wait for this many jobs."""
     await until(lambda: len(order) >= count)
 
 

@@ -57,8 +57,6 @@ def pids(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def note(queue: PgQueue) -> Any:
-    """A task that does nothing."""
-
     @queue.task(name="note")
     async def note(number: int = 0) -> int:
         return number
@@ -68,7 +66,6 @@ def note(queue: PgQueue) -> Any:
 
 @pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
-    """Threads in which callers wait."""
     with ThreadPoolExecutor(60) as made:
         yield made
 
@@ -79,7 +76,6 @@ def marked(queue: PgQueue) -> int:
 
 
 def end_one(queue: PgQueue) -> None:
-    """End the next job as succeeded."""
     with queue.take(1, timeout=20) as jobs:
         assert jobs
 

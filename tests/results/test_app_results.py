@@ -20,15 +20,11 @@ from pgqueue.values.jobs.job import EnqueueAnswer
 
 @dataclass
 class Line:
-    """A line of a bill."""
-
     name: str
     price: Decimal
 
 
 class Bill(pydantic.BaseModel):
-    """A bill."""
-
     number: UUID
     at: datetime
 

@@ -82,7 +82,6 @@ def granted(own: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
 
 
 def said() -> dict[str, frozenset[str]]:
-    """What the headers say of each function."""
     return {**callers.callers(), **callers.callers(of_shards=True)}
 
 

@@ -404,14 +404,10 @@ async def test_payloads_are_encoded_by_the_codec_and_those_from_sql_are_read_in_
 
 
 class Hiding(Codec):
-    """Encodes what jobs and signals hold."""
-
     def encode(self, data: bytes, part: JobPart) -> str:
-        """In base 64, with what it is."""
         return f"{part.kind}:{b64encode(data).decode()}"
 
     def decode(self, text: str, part: JobPart) -> bytes:
-        """Only as what it was encoded."""
         kind, _, data = text.partition(":")
         assert kind == part.kind
         return b64decode(data)

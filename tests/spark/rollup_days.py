@@ -64,7 +64,6 @@ def job(ended: datetime, *, ran: float | None = 1.0, waited: float = 0.0, **give
 
 
 def error(attempt: int, instant: datetime, kind: str, message: str) -> dict[str, Any]:
-    """What is kept of a failed attempt."""
     moment = instant.isoformat()
     return {"attempt": attempt, "at": moment, "type": kind, "message": message, "traceback": None}
 
@@ -101,7 +100,6 @@ def put_workers(lake: Lake, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def table_of(jobs: Iterable[Job]) -> pa.Table:
-    """Jobs as the lake has them."""
     return pa.Table.from_pylist(list(jobs), ENDED_TABLE)
 
 

@@ -44,7 +44,6 @@ NONE, A_MINUTE = timedelta(0), timedelta(minutes=1)  # other tests' databases ar
 
 @pytest.fixture
 def lake(queue: PgQueue, tmp_path: Path) -> Lake:
-    """An empty lake of the fresh database."""
     made = Lake(tmp_path / "lake")
     made.create(queue.database.run(plans.origin("pgqueue")))
     return made

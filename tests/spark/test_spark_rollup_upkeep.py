@@ -109,7 +109,6 @@ def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def generations(lake: Lake) -> dict[str, dict[date, int]]:
-    """How often each table's day was written."""
     return {
         name: {entry.day: entry.generation for entry in lake.entries(f"rollup/{name}") if entry.day}
         for name in TABLES

@@ -54,7 +54,6 @@ NOWHERE = "postgresql:///nothing?host=/nowhere"
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An app that can be imported."""
     name = f"shop_{abs(hash(tmp_path))}"
     (tmp_path / f"{name}.py").write_text(SHOP)
     monkeypatch.syspath_prepend(tmp_path)

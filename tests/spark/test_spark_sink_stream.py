@@ -28,7 +28,6 @@ class Orders:
         self.checkpoint = folder / "checkpoint"
 
     def put(self, name: str, *order_ids: object) -> None:
-        """A file; each is a batch."""
         lines = [json.dumps({"order_id": order_id}) for order_id in order_ids]
         (self._inbox / f"{name}.json").write_text("\n".join(lines))
 
@@ -55,7 +54,6 @@ class Orders:
 
 @pytest.fixture
 def inbox(spark: "SparkSession", tmp_path: Path, dsn: str) -> Orders:
-    """A stream of orders, without any yet."""
     return Orders(spark, tmp_path, dsn)
 
 

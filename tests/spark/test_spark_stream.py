@@ -18,7 +18,6 @@ Batches = dict[int, list[int]]
 
 @pytest.fixture
 def writers(dsn: str) -> Iterator[list[Connection]]:
-    """Connections for transactions that overlap."""
     with ExitStack() as opened:
         yield [opened.enter_context(psycopg.connect(dsn)) for _ in range(3)]
 

@@ -47,7 +47,6 @@ class Query:
         self.batches: list[list[int]] = []
 
     def go_on(self, limit: ReadLimit | None = None) -> bool:
-        """Read a batch, if there is one."""
         limit = limit or self.reader.getDefaultReadLimit()
         end = self.reader.latestOffset(self.offsets[-1], limit)
         if end == self.offsets[-1]:
@@ -270,7 +269,6 @@ def test_a_day_to_start_from_includes_what_is_not_committed_yet(
 
 
 def drop(connection: Connection, day: datetime) -> None:
-    """Drop a day of the history."""
     connection.execute(f"drop table pgqueue.job_history_{day:%Y%m%d}".encode())
     connection.commit()
 

@@ -98,7 +98,6 @@ def test_whoever_sees_to_a_lost_worker_spares_the_others_the_reading(
 
 
 def _asked(connection: psycopg.Connection[Any], plan: Plan[object]) -> set[str]:
-    """Run a plan; which statements it sent."""
     names: set[str] = set()
 
     class Noting(StepRunner):

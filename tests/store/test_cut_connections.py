@@ -39,7 +39,6 @@ def cutter(dsn: str) -> Iterator[Cutter]:
 
 @pytest.fixture
 def done(dsn: str) -> Iterator[Callable[[], int]]:
-    """How many effects and jobs are committed."""
     with psycopg.connect(dsn, autocommit=True) as connection:
 
         def counted() -> int:
@@ -106,7 +105,6 @@ each_block = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.__
 
 @pytest.fixture
 async def database(cutter: Cutter) -> AsyncIterator[Database]:
-    """The database through the proxy."""
     database = Database(cutter.dsn, pool_size=1)
     yield database
     await database.aclose()

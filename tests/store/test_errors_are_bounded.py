@@ -19,7 +19,6 @@ LARGEST = 64 * 1024
 
 @pytest.fixture
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that commits each statement."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 

@@ -16,7 +16,6 @@ NEW_SETTINGS = {"transaction_timeout", "idle_session_timeout"}
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The connections that psycopg has made since."""
     made: list[Any] = []
     blocking, awaited = psycopg.Connection.connect, psycopg.AsyncConnection.connect
 

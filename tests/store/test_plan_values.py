@@ -46,8 +46,6 @@ class Connection:
 
 
 class Awaited(Connection):
-    """The same, awaited."""
-
     async def execute(self, step: Step, /) -> Sequence[Row]:  # type: ignore[override]  # awaited
         return super().execute(step)
 

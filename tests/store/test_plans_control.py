@@ -43,7 +43,6 @@ EVERY = JobFilter()
 
 @plan
 def _dead(*tasks: str, **options: object) -> Steps[list[int]]:
-    """Jobs that are dead; their ids."""
     ids: list[int] = []
     for task in tasks:
         taken = yield from running(task=task, **options)

@@ -307,7 +307,6 @@ async def test_dropping_history_gives_way_to_who_reads_it(ask: Ask) -> None:
 
 @plan
 def _ended_at(when: datetime) -> Steps[int]:
-    """A job that succeeded then; its id."""
     taken = yield from running()
     yield from finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when)
     return taken.id

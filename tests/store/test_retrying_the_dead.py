@@ -28,7 +28,6 @@ from generate_series(%(first)s::bigint, %(last)s::bigint) as n
 
 @pytest.fixture
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that commits each plan."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 

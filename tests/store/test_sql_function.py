@@ -113,8 +113,6 @@ def test_a_trigger_enqueues_in_the_transaction_that_fired_it(connection: Connect
 
 
 class Ear:
-    """Hears who is woken."""
-
     def __init__(self, dsn: str) -> None:
         self.connection = psycopg.connect(dsn, autocommit=True)
         self.connection.execute(f'listen "{catalogue_of("pgqueue").wake_channel}"')

@@ -24,7 +24,6 @@ BOUNDED = "-c statement_timeout=5s"
 
 @pytest.fixture
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that commits each statement."""
     with psycopg.connect(dsn, autocommit=True, options=BOUNDED) as connection:
         yield connection
 

@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is installed here, without pgqueue."""
     folder = tmp_path_factory.mktemp("dependencies")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if "pgqueue" not in path.name and path.suffix != ".pth":

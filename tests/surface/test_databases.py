@@ -50,7 +50,6 @@ CHANGES = (
 
 @pytest.fixture
 def own(migrated_server: Any) -> Iterator[Copies]:
-    """Copies of which no other test knows."""
     made = Copies(
         dsn_of(migrated_server, "postgres"), migrated_server.template_dbname, _forget, "pgqueue_test_copies"
     )

@@ -203,8 +203,6 @@ async def test_a_running_job_hears_of_it_long_before_the_next_beat(
 
 
 class Asked:
-    """A link that counts its plans."""
-
     def __init__(self) -> None:
         self.count = 0
 

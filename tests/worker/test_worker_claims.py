@@ -32,8 +32,6 @@ async def taken_apart(queue: PgQueue, *, concurrency: int, **options: object) ->
 
 
 def holding(queue: PgQueue, release: asyncio.Event) -> Callable[[int], list[JobHandle[None]]]:
-    """Enqueue ``count`` jobs that run until ``release``."""
-
     @queue.task
     async def hold() -> None:
         await release.wait()

@@ -37,7 +37,6 @@ BOTH = pytest.mark.parametrize("plain", [True, False], ids=["plain hook", "async
 
 
 def listen(queue: PgQueue, *, plain: bool = True) -> list[Event]:
-    """Have every event of a job noted."""
     told: list[Event] = []
 
     async def note(event: Event) -> None:

@@ -24,8 +24,6 @@ HOUR = timedelta(hours=1)
 
 
 def fails(queue: PgQueue, error: BaseException, retry: Retry, **options: Any) -> JobHandle[None]:
-    """A job whose every attempt raises ``error``."""
-
     @queue.task(retry=retry, **options)
     async def fail() -> None:
         raise error
