@@ -4,12 +4,11 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from looking import ask
 from running import Running
 from tenacity import wait_none
 
-from pgqueue import Dead, JobHandle, JobState, Outcome, PgQueue, Retry
-from pgqueue.errors import JobFailed, JobNotDone, JobNotFound, PgQueueError
+from pgqueue import JobHandle, JobState, PgQueue, Retry
+from pgqueue.errors import JobFailed, JobNotDone, JobNotFound
 from pgqueue.values.jobs.job import EnqueueAnswer
 
 
@@ -41,17 +40,6 @@ async def test_a_result_that_does_not_come_in_time_is_not_done(queue: PgQueue) -
     await queue.aclose()
 
 
-async def test_a_result_that_is_there_needs_no_time(queue: PgQueue, running: Running) -> None:
-    @queue.task
-    async def give() -> str:
-        return "given"
-
-    job = give.enqueue()
-    async with running(queue):
-        await job.aresult(timeout=20)
-    assert job.result(timeout=0) == "given"
-
-
 async def test_a_dead_job_has_no_result_but_a_reason(queue: PgQueue, running: Running) -> None:
     @queue.task(retry=Retry(wait=wait_none()), max_attempts=2)
     async def fail() -> None:
@@ -63,35 +51,6 @@ async def test_a_dead_job_has_no_result_but_a_reason(queue: PgQueue, running: Ru
             await job.aresult(timeout=20)
     with pytest.raises(JobFailed, match="no such customer"):
         job.result()
-
-
-async def test_a_cancelled_job_has_no_result(queue: PgQueue) -> None:
-    @queue.task
-    def note() -> None: ...
-
-    job, other = note.enqueue(), note.enqueue()
-    assert job.cancel() is JobState.CANCELLED
-    assert await other.acancel() is JobState.CANCELLED
-    assert (job.cancel(), await job.acancel()) == (None, None)
-    with pytest.raises(JobFailed, match="is cancelled"):
-        job.result(timeout=1)
-    await queue.aclose()
-
-
-async def test_cancelling_what_has_ended_or_never_was_changes_nothing(
-    queue: PgQueue, running: Running
-) -> None:
-    @queue.task
-    async def refuse() -> None:
-        raise Dead("as asked")
-
-    job = refuse.enqueue()
-    async with running(queue):
-        with pytest.raises(JobFailed):
-            await job.aresult(timeout=20)
-    assert job.cancel() is None
-    assert queue.cancel(10**12) is None
-    assert job.status() is JobState.DEAD
 
 
 async def test_a_job_without_a_record_is_not_found(
@@ -112,16 +71,6 @@ async def test_a_job_without_a_record_is_not_found(
     await queue.aclose()
 
 
-def test_a_rejected_enqueue_gives_a_handle_of_the_holder(queue: PgQueue) -> None:
-    @queue.task
-    def note(text: str) -> None: ...
-
-    keyed = note.using(unique_key="key")
-    first, second = keyed.enqueue("first"), keyed.enqueue("second")
-    assert (second.id, second.outcome, second.accepted) == (first.id, Outcome.REJECTED, False)
-    assert (queue.job(first.id).args, queue.job(first.id).collisions) == ({"text": "first"}, 1)
-
-
 def test_a_handle_of_another_process_works_as_well(dsn: str, queue: PgQueue) -> None:
     @queue.task
     def note() -> None: ...
@@ -130,19 +79,3 @@ def test_a_handle_of_another_process_works_as_well(dsn: str, queue: PgQueue) -> 
     handle: JobHandle[None] = JobHandle(EnqueueAnswer(note.enqueue().id), elsewhere)
     assert handle.status() is JobState.READY
     elsewhere.close()
-
-
-def test_every_error_of_a_handle_is_one_of_ours() -> None:
-    assert all(issubclass(error, PgQueueError) for error in (JobFailed, JobNotDone, JobNotFound))
-
-
-async def test_a_job_that_was_deleted_from_the_history_is_not_found(queue: PgQueue, running: Running) -> None:
-    @queue.task
-    async def note() -> None: ...
-
-    job = note.enqueue()
-    async with running(queue):
-        await job.aresult(timeout=20)
-    ask(queue, "delete from pgqueue.job_history")
-    with pytest.raises(JobNotFound):
-        job.result()

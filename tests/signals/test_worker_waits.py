@@ -146,19 +146,6 @@ async def test_a_job_that_waits_says_why_and_until_when(
     assert timedelta(days=2, hours=23) < ends - datetime.now(UTC) <= timedelta(days=3)
 
 
-async def test_a_job_that_waits_can_be_cancelled(queue: PgQueue, running: Running, asking: Any) -> None:
-    job = asking["plain"].enqueue()
-    async with running(queue):
-        await until(lambda: _is_blocked(job))
-        assert job.cancel() is JobState.CANCELLED
-    with pytest.raises(
-        SignalRefused, match=rf"signal 'approved' to {job.id}: the job has ended, or never was"
-    ):
-        queue.signal(job.id, "approved")
-    with pytest.raises(SignalRefused):
-        await queue.asignal(12_345_678, "approved")
-
-
 async def test_a_signal_joins_the_transaction_of_its_sender(
     queue: PgQueue, running: Running, asking: Any, dsn: str
 ) -> None:

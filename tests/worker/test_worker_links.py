@@ -142,24 +142,6 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(running: Runnin
     assert effects == (300, 300)
 
 
-async def test_claims_whose_answer_was_lost_are_returned_unspent_by_the_next_comparison(
-    queue: PgQueue,
-) -> None:
-    @queue.task
-    async def note() -> None: ...
-
-    job = note.enqueue()
-    worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    assert [one.id for one in claimed(queue, worker)] == [job.id]
-    worker.parts.connections.claiming.losses += 1
-    await worker.parts.reconciler.run_once()
-    await worker.parts.completer.run_once()
-    await dismantle(worker)
-    found = queue.job(job.id)
-    assert (found.state, found.attempts, claims_of(queue, worker)) == (JobState.READY, 0, [])
-
-
 async def test_a_comparison_leaves_alone_what_runs_waits_or_is_being_recorded(queue: PgQueue) -> None:
     release = asyncio.Event()
 

@@ -2,11 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
 from datetime import timedelta
-from typing import Any
 
-import msgspec
 import pytest
 from looking import ask, until
 from running import Running
@@ -59,23 +56,6 @@ async def test_no_exception_of_a_task_harms_the_worker(
     assert nasty.__name__ in (found.errors[0].traceback or "")
 
 
-async def test_an_exception_that_cannot_be_described_is_described_all_the_same(
-    queue: PgQueue, running: Running
-) -> None:
-    class UnspeakableError(Exception):
-        def __str__(self) -> str:
-            raise ValueError
-
-    @queue.task(max_attempts=1)
-    async def fail() -> None:
-        raise UnspeakableError("\0\ud800")
-
-    job = fail.enqueue()
-    async with running(queue):
-        (found,) = await ended(queue, job)
-    assert found.errors[0].type.endswith("UnspeakableError")
-
-
 @pytest.mark.parametrize(
     "result", [object(), "\0", float, lambda: None], ids=["object", "NUL", "type", "lambda"]
 )
@@ -112,59 +92,6 @@ async def test_a_result_over_the_limit_is_logged_and_the_job_succeeds(
         message.startswith("result not kept: it takes 11 bytes as JSON, over the limit of 10")
         for message in caplog.messages
     )
-
-
-class Broken:
-    """A result whose own conversion fails, and not with an error that one would foresee."""
-
-    def model_dump(self, *, mode: str) -> object:
-        raise KeyError(mode)
-
-
-async def test_a_result_whose_conversion_raises_is_logged_and_the_job_succeeds(
-    queue: PgQueue, running: Running
-) -> None:
-    @queue.task
-    async def give() -> Broken:
-        return Broken()
-
-    job = give.enqueue()
-    async with running(queue, concurrency=1):
-        (found,) = await ended(queue, job)
-        await goes_on(queue)
-    assert (found.state, found.result) == (JobState.SUCCEEDED, None)
-
-
-async def test_a_result_that_the_database_refuses_does_not_keep_the_job_going_round(
-    queue: PgQueue, running: Running
-) -> None:
-    runs: list[int] = []
-
-    @queue.task(max_attempts=2, retry=Retry(wait=wait_none()))
-    async def give() -> msgspec.Raw:
-        runs.append(1)
-        return msgspec.Raw(b"this is no JSON")
-
-    job = give.enqueue()
-    async with running(queue, concurrency=1, lease=timedelta(seconds=0.3)):
-        await ended(queue, job)
-        await goes_on(queue)
-    assert len(runs) <= 2
-
-
-async def test_what_a_plain_function_gives_to_be_awaited_is_awaited(queue: PgQueue, running: Running) -> None:
-    async def really() -> str:
-        await asyncio.sleep(0)
-        return "really"
-
-    @queue.task
-    def give() -> Awaitable[str]:
-        return really()
-
-    job = give.enqueue()
-    async with running(queue):
-        (found,) = await ended(queue, job)
-    assert found.result == "really"
 
 
 @pytest.fixture
@@ -206,38 +133,3 @@ async def test_a_worker_that_knows_the_task_runs_it(
             (found,) = await ended(queue, job)
     knowing.close()
     assert (found.result, found.attempts) == ("known here", 1)
-
-
-async def test_a_payload_that_does_not_decode_is_dead_at_once(queue: PgQueue, running: Running) -> None:
-    calls: list[int] = []
-
-    @queue.task(name="take")
-    async def take(number: int) -> None:
-        calls.append(number)
-
-    jobs = [
-        ask(queue, "select pgqueue.enqueue('take', %s::text::jsonb)", args)[0][0]
-        for args in ('{"number": "seven"}', "{}", '{"number": 7, "more": 8}')
-    ]
-    async with running(queue, concurrency=1):
-        await until(lambda: all(queue.job(job_id).state.ended for job_id in jobs))
-        await goes_on(queue)
-    found = [queue.job(job_id) for job_id in jobs]
-    assert {(job.state, job.reason, job.attempts) for job in found} == {(JobState.DEAD, "undecodable", 1)}
-    assert "number" in found[0].errors[0].message
-    assert calls == []
-
-
-async def test_a_result_is_kept_as_plain_json(queue: PgQueue, running: Running) -> None:
-    class Point(msgspec.Struct):
-        x: int
-        tags: set[str]
-
-    @queue.task
-    async def give() -> Any:
-        return {"points": [Point(1, {"a"})], "backslash": "\\u0000"}
-
-    job = give.enqueue()
-    async with running(queue):
-        (found,) = await ended(queue, job)
-    assert found.result == {"points": [{"x": 1, "tags": ["a"]}], "backslash": "\\u0000"}

@@ -5,12 +5,12 @@ import threading
 from datetime import timedelta
 
 import psycopg
-from looking import ask, until
+from looking import until
 from running import Running
 from tenacity import wait_fixed
 from worker.helping import ended
 
-from pgqueue import Context, JobState, PgQueue, Retry, Superseded
+from pgqueue import Context, JobState, PgQueue, Retry
 
 LATER = Retry(wait=wait_fixed(3600))
 
@@ -112,29 +112,6 @@ async def test_a_thread_whose_slot_was_given_up_takes_no_further_job(
         go_on.set()
         await ended(queue, *held)
         await until(lambda: not worker.inspect().slots_taken)
-
-
-async def test_a_plain_tasks_late_transaction_is_rolled_back(queue: PgQueue, running: Running) -> None:
-    release = threading.Event()
-    refused = threading.Event()
-    ask(queue, "create table effects (attempt integer)")
-
-    @queue.task(timeout=0.05, retry=LATER)
-    def linger(ctx: Context) -> None:
-        release.wait(20)
-        try:
-            with ctx.transaction() as connection:
-                connection.execute("insert into effects values (1)")
-        except Superseded:
-            refused.set()
-
-    job = linger.enqueue()
-    async with running(queue):
-        await until(lambda: job.status() is JobState.SCHEDULED)
-        release.set()
-        await until(refused.is_set)
-    assert ask(queue, "select * from effects") == []
-    assert job.status() is JobState.SCHEDULED
 
 
 async def test_a_timeout_after_the_transaction_leaves_the_job_completed(
