@@ -61,19 +61,6 @@ def test_the_callbacks_of_a_group_run_once_and_in_order(
     assert world.states == ["failed" if "failure" in after else "succeeded"]
 
 
-def test_a_diamond_runs_each_node_after_all_that_it_waits_for(world: World) -> None:
-    flow = Workflow("diamond")
-    last = flow.add("last", world.note.call("last"), after=["left", "right"])
-    first = flow.add("first", world.note.call("first"))
-    flow.add("left", world.note.call("left"), after=first)
-    flow.add("right", world.note.call("right"), after="first")
-    flow.add("end", world.note.call("end"), after=[last])
-    flow.enqueue()
-    world.run()
-    assert world.noted == ["first", "left", "right", "last", "end"]
-    assert world.states == ["succeeded"]
-
-
 @pytest.mark.parametrize(
     ("rule", "ran", "state"),
     [

@@ -32,22 +32,6 @@ class Most:
         self.count += 1
 
 
-async def test_at_most_so_many_jobs_of_a_task_run_at_once_over_two_workers(
-    queue: PgQueue, running: Running
-) -> None:
-    seen = Most()
-
-    @queue.task(limit=Limit(3))
-    async def call() -> None:
-        async with seen:
-            await asyncio.sleep(0.002)
-
-    jobs = await queue.aenqueue_many(call.call() for _ in range(60))
-    async with running(queue, concurrency=10), running(queue, concurrency=10):
-        await ended(queue, *jobs)
-    assert (seen.count, seen.most) == (60, 3)
-
-
 async def test_jobs_of_one_key_run_one_at_a_time_and_in_order_and_those_of_other_keys_beside_them(
     queue: PgQueue, running: Running
 ) -> None:
@@ -67,29 +51,6 @@ async def test_jobs_of_one_key_run_one_at_a_time_and_in_order_and_those_of_other
     assert {customer: most.most for customer, most in seen.items()} == dict.fromkeys(range(5), 1)
     assert all(numbers == sorted(numbers) for numbers in order.values())
     assert all_of_them.most > 1
-
-
-async def test_several_limits_on_one_job_all_hold(queue: PgQueue, running: Running) -> None:
-    by_customer: dict[int, Most] = {}
-    together = Most()
-
-    @queue.task(limit=[Limit(4, name="api"), Limit(2, by="customer")])
-    async def call(customer: int) -> None:
-        async with by_customer.setdefault(customer, Most()), together:
-            await asyncio.sleep(0.002)
-
-    @queue.task(limit=Limit(4, name="api"))
-    async def other() -> None:
-        async with together:
-            await asyncio.sleep(0.002)
-
-    jobs = await queue.aenqueue_many(
-        [*(call.call(number % 3) for number in range(30)), *(other.call() for _ in range(10))]
-    )
-    async with running(queue, concurrency=20):
-        await ended(queue, *jobs)
-    assert together.most == 4
-    assert {most.most for most in by_customer.values()} <= {1, 2}
 
 
 def test_a_claim_of_a_rate_waits_for_its_instant_and_starts_then(

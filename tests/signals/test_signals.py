@@ -301,19 +301,6 @@ def test_settling_waits_for_a_worker_that_is_blocking_jobs(dsn: str) -> None:
         assert ask(own, shown(taken.id)).state is JobState.READY
 
 
-def test_a_sender_that_is_killed_before_its_commit_has_sent_nothing(dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as own:
-        job_id = _blocked(own)
-        with psycopg.connect(dsn) as sender:
-            ask(sender, signals.send(f"job:{job_id}", "approved", now=NOON))
-            own.execute("select pg_terminate_backend(%s)", [sender.info.backend_pid])
-            with pytest.raises(psycopg.OperationalError):
-                sender.commit()
-        assert ask(own, shown(job_id)).state is JobState.BLOCKED
-        assert ask(own, signals.send(f"job:{job_id}", "approved", now=NOON)) == "first"
-        assert ask(own, shown(job_id)).state is JobState.READY
-
-
 def test_of_many_senders_at_once_one_is_the_first(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as own:
         for _ in range(5):
