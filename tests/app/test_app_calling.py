@@ -30,6 +30,7 @@ async def test_a_call_runs_as_a_job_and_returns_its_result(queue: PgQueue, runni
 
     @queue.call
     async def add(one: int, other: int) -> int:
+        """Add two numbers."""
         return one + other
 
     @queue.call(name="attempts", queue="default", max_attempts=3)

@@ -12,8 +12,6 @@ from pgqueue import PgQueue, Retry
 from pgqueue.errors import (
     DuplicateTask,
     InvalidOption,
-    PayloadNotEncodable,
-    PayloadTooLarge,
     UnknownQueue,
     UnknownTask,
     UnsupportedConnection,
@@ -190,25 +188,6 @@ def test_the_policys_attempts_are_the_jobs_unless_told() -> None:
     assert queue.task(name="c")(send).options.max_attempts is None  # its queue says it, or 25
 
 
-def test_arguments_are_refused_when_they_are_enqueued() -> None:
-    queue = PgQueue("", max_payload=20)
-
-    @queue.task
-    def send(number: int, text: str = "") -> None: ...
-
-    wrong: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
-        (("seven",), {}),
-        ((), {}),
-        ((1,), {"colour": "red"}),
-        ((object(),), {}),
-    ]
-    for args, kwargs in wrong:
-        with pytest.raises(PayloadNotEncodable, match="send"):
-            send.call(*args, **kwargs)
-    with pytest.raises(PayloadTooLarge, match="over the limit of 20"):
-        send.call(1, "x" * 20)
-
-
 def test_only_connections_are_taken_for_connections() -> None:
     queue = PgQueue("")
 
@@ -228,6 +207,7 @@ def test_a_task_can_be_called_as_the_function_it_is() -> None:
 
     @queue.task
     def double(number: int) -> int:
+        """Twice the number."""
         return number * 2
 
     assert (double(21), double.__doc__) == (42, "Twice the number.")

@@ -105,20 +105,6 @@ def test_a_worker_that_dies_with_a_start_leaves_a_gap_and_moves_no_other_start(
     assert workers.starts(1, 1, 0.02) == [0.08]
 
 
-def test_a_burst_starts_at_once_and_cost_counts(queue: PgQueue, workers: Workers) -> None:
-    @queue.task(limit=Rate("10/second", burst=6, cost="size"))
-    def send(size: int = 1) -> None: ...
-
-    queue.enqueue_many([send.call(4), send.call(2), send.call(), send.call(6)])
-    assert [workers.starts(0, 9, 0.0) for _ in range(3)] == [
-        [0.0],
-        [0.0],
-        [0.1],
-    ]  # what a job costs is known of a lane's first
-    assert workers.starts(0, 9, 0.5) == []
-    assert workers.starts(0, 9, 0.6) == [0.7]
-
-
 def test_a_job_that_costs_more_than_the_first_of_its_lane_waits_and_those_behind_it_too(
     queue: PgQueue, workers: Workers
 ) -> None:
@@ -132,17 +118,6 @@ def test_a_job_that_costs_more_than_the_first_of_its_lane_waits_and_those_behind
     assert workers.starts(1, 9, 0.1) == []
     assert workers.starts(1, 9, 0.6) == [0.7]
     assert workers.starts(1, 9, 0.7) == [0.8]
-
-
-def test_two_windows_at_once_both_hold(queue: PgQueue, workers: Workers) -> None:
-    @queue.task(limit=[Rate("10/second"), Rate("3/minute", burst=3)])
-    def send() -> None: ...
-
-    queue.enqueue_many(send.call() for _ in range(9))
-    assert workers.starts(0, 9, 0.0) == [0.0, 0.1]
-    assert workers.starts(0, 9, 0.2) == [0.2]
-    assert workers.starts(0, 9, 0.3) == []
-    assert workers.starts(0, 9, 20.0) == [20.0]
 
 
 def test_a_worker_is_told_when_a_rate_lets_the_next_job_be_claimed(queue: PgQueue, workers: Workers) -> None:
@@ -166,20 +141,6 @@ def test_a_limit_that_an_operator_sets_counts_for_running_workers_and_what_the_c
     assert len(workers.claim(0, 9).claims) == 1
     assert not workers.claim(1, 9).claims
     assert ask(queue, "select most, declared from pgqueue.limits") == [(3, "5 at once")]
-
-
-def test_a_tenant_with_many_jobs_does_not_delay_anothers_beyond_its_turn(
-    queue: PgQueue, workers: Workers
-) -> None:
-    @queue.task(fair_by="tenant")
-    def work(tenant: str) -> None: ...
-
-    queue.enqueue_many(work.call("large") for _ in range(200))
-    queue.enqueue_many(work.call("small") for _ in range(10))
-    tenants = [one.args for claims in (workers.claim(0, 4).claims for _ in range(5)) for one in claims]
-    assert len(tenants) == 20  # all slots are filled
-    assert sum("small" in args for args in tenants) == 10
-    assert len(workers.claim(0, 4).claims) == 4
 
 
 def test_a_share_of_weight_3_starts_3_jobs_for_one(queue: PgQueue, workers: Workers) -> None:

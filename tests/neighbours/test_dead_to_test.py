@@ -1,13 +1,11 @@
 """From a dead job to a test: what is written fails as the job did, passes once the task is mended, and is only what it should be."""
 
 import ast
-import importlib
 import json
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,69 +15,12 @@ from hypothesis import strategies as st
 from pgqueue import Context, PgQueue, RetryLater, Snooze
 from pgqueue.app.reproduction import place_of, written_test
 from pgqueue.errors import InvalidOption, UnknownTask
-from pgqueue.testing import drain, in_memory, replay
+from pgqueue.testing import replay
 from pgqueue.values.jobs.job import AttemptError, Job, JobState
 from pgqueue.values.jobs.reproduction import QueueImport, source_of
 from pgqueue.values.payloads.literal import literal, text
 
-APP = """
-from dataclasses import dataclass
-
-from pgqueue import Batch, Context, Dead, PgQueue
-
-queue = PgQueue()
-
-
-@queue.task(max_attempts=1)
-def plain(order_id: int, names: list[str] = []) -> None:
-    raise ValueError(f"no order {order_id}")
-
-
-@queue.task(max_attempts=1)
-async def awaited(order_id: int) -> None:
-    raise LookupError(f"no order {order_id}")
-
-
-@queue.task(max_attempts=1)
-def with_context(ctx: Context, order_id: int) -> None:
-    ctx.meta["tenant"].missing
-
-
-@dataclass
-class Item:
-    number: int
-
-
-@queue.batch_task(Item, size=10, max_attempts=1)
-def batched(jobs: Batch[Item]) -> None:
-    raise OSError("the disk is full")
-
-
-@queue.task
-def gives_up(order_id: int) -> None:
-    raise Dead("not this order")
-"""
 HOSTILE = "x\"\"\"\n'''\n# fmt: off\n# -*- coding: utf-7 -*-\nraise SystemExit\r\u2028import os\x00\ud800\u202e# type: ignore\x0c"
-
-
-@pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """An app whose tasks fail, in a module that can be imported."""
-    (tmp_path / "failing_shop.py").write_text(APP)
-    monkeypatch.syspath_prepend(tmp_path)
-    made = importlib.import_module("failing_shop")
-    monkeypatch.delitem(sys.modules, "failing_shop")
-    monkeypatch.setitem(sys.modules, "failing_shop", made)
-    return made
-
-
-def _died(queue: PgQueue, enqueue: Any) -> Job:
-    with in_memory(queue):
-        handle = enqueue()
-        drain(queue, raises=False)
-        job = queue.job(handle.id)
-    assert job.state is JobState.DEAD
-    return job
 
 
 def _job(**changes: Any) -> Job:
@@ -109,61 +50,6 @@ def _job(**changes: Any) -> Job:
 
 def _done(command: list[str], where: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)  # noqa: S603 - our own files
-
-
-def _pytest(where: Path) -> subprocess.CompletedProcess[str]:
-    return _done([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", where.name], where.parent)
-
-
-def _run(source: str) -> None:
-    """Run the test in a written file here."""
-    names: dict[str, Any] = {}
-    exec(compile(source, "test_written.py", "exec"), names)  # noqa: S102 - what was written
-    (test,) = [value for name, value in names.items() if name.startswith("test_")]
-    test()
-
-
-def test_the_file_fails_as_the_job_did_and_passes_once_the_task_is_mended(
-    app: ModuleType, tmp_path: Path
-) -> None:
-    job = _died(
-        app.queue, lambda: app.plain.enqueue(42, ["a", HOSTILE.replace("\ud800", "").replace("\x00", "")])
-    )
-    (tmp_path / "test_it.py").write_text(written_test(app.queue, job))
-    failed = _pytest(tmp_path / "test_it.py")
-    assert failed.returncode == 1, failed.stdout
-    assert "ValueError: no order 42" in failed.stdout
-    (tmp_path / "failing_shop.py").write_text(
-        APP.replace('raise ValueError(f"no order {order_id}")', "return")
-    )
-    mended = _pytest(tmp_path / "test_it.py")
-    assert mended.returncode == 0, mended.stdout
-
-
-@pytest.mark.parametrize(
-    ("task", "given_args", "error"),
-    [
-        ("awaited", {"order_id": 7}, LookupError),
-        ("with_context", {"order_id": 7}, AttributeError),
-        ("batched", {"item": 7}, OSError),
-        ("gives_up", {"order_id": 7}, Exception),
-    ],
-)
-def test_every_kind_of_task_fails_in_its_test(
-    app: ModuleType, task: str, given_args: dict[str, int], error: type[Exception]
-) -> None:
-    chosen = getattr(app, task).using(meta={"tenant": "a"})
-    (value,) = given_args.values()
-    job = _died(app.queue, lambda: chosen.enqueue(value))
-    source = written_test(app.queue, job)
-    assert "from failing_shop import queue" in source
-    with pytest.raises(error):
-        _run(source)
-
-
-def test_a_task_that_the_app_does_not_have_is_named_by_its_test(app: ModuleType) -> None:
-    with pytest.raises(UnknownTask, match="gone"):
-        _run(written_test(app.queue, _job(task="gone")))
 
 
 def test_without_an_app_the_file_asks_pytest_for_the_queue() -> None:
@@ -222,19 +108,6 @@ def test_the_file_is_as_a_formatter_and_a_linter_want_it(
         else job.args
     )
     assert args == job.args
-
-
-def test_no_text_of_a_job_leaves_its_comment_or_its_literal() -> None:
-    error = AttemptError(1, HOSTILE, HOSTILE, HOSTILE, None)
-    source = source_of(_job(task=HOSTILE, queue=HOSTILE, errors=(error,), reason=HOSTILE), None)
-    said = ast.parse(source)
-    assert [type(one) for one in said.body] == [
-        ast.Expr,
-        ast.ImportFrom,
-        ast.Assign,
-        ast.FunctionDef,
-    ]
-    assert all(line.isprintable() for line in source.split("\n"))
 
 
 def test_hidden_values_are_told_of_at_the_top() -> None:

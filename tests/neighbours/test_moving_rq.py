@@ -126,6 +126,7 @@ async def test_the_decorator_gives_a_function_delay_and_leaves_it_a_function(
 ) -> None:
     @job("sums", connection=queue, timeout=60, retry=Retry(max=1))
     def double(x: int) -> int:
+        """Doubles."""
         return 2 * x
 
     assert (double(2), double.__name__, double.__doc__) == (4, "double", "Doubles.")

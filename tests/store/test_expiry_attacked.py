@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import psycopg
 import pytest
 from looking import ask, until
 from running import Running
@@ -35,30 +34,6 @@ def test_python_refuses_what_is_no_instant_of_a_job(queue: PgQueue, value: Any) 
     with pytest.raises(InvalidOption, match="expires_at="):
         work.using(expires_at=value).enqueue()
     assert queue.insight.search().jobs == ()
-
-
-@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), -1, 0, "soon", 1e300])
-def test_python_refuses_what_is_no_length_of_time(queue: PgQueue, value: Any) -> None:
-    @queue.task
-    def work() -> None: ...
-
-    with pytest.raises(InvalidOption, match="expires_in="):
-        work.using(expires_in=value).enqueue()
-    assert queue.insight.search().jobs == ()
-
-
-def test_the_database_refuses_text(queue: PgQueue) -> None:
-    @queue.task
-    def work() -> None: ...
-
-    handle = work.enqueue()
-    with pytest.raises(psycopg.errors.InvalidDatetimeFormat):
-        ask(
-            queue,
-            "update pgqueue.jobs set expires_at = %s::text::timestamptz where id = %s",
-            "soon",
-            handle.id,
-        )
 
 
 @pytest.mark.parametrize("state", ["ready", "scheduled"])

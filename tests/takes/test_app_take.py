@@ -56,19 +56,6 @@ def test_at_most_as_many_as_asked_for_are_taken_in_order(queue: PgQueue) -> None
     assert states(queue, ids) == [(JobState.SUCCEEDED, 1)] * 3 + [(JobState.READY, 0)] * 2
 
 
-async def test_taking_awaited_is_the_same(queue: PgQueue) -> None:
-    ids = enqueued(queue, 5)
-    async with queue.atake(3) as jobs:
-        assert ids_of(jobs) == ids[:3]
-    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)] * 3 + [(JobState.READY, 0)] * 2
-
-
-def test_fewer_are_taken_where_there_are_fewer(queue: PgQueue) -> None:
-    ids = enqueued(queue, 2)
-    with queue.take(10) as jobs:
-        assert ids_of(jobs) == ids
-
-
 def test_queues_are_taken_from_in_the_order_given(queue: PgQueue) -> None:
     low, high = enqueued(queue, 2, queue="low"), enqueued(queue, 2, queue="high")
     other = enqueued(queue, 1)
@@ -104,17 +91,6 @@ def test_a_job_that_comes_due_meanwhile_is_taken(queue: PgQueue) -> None:
     ids = enqueued(queue, 1, delay=timedelta(seconds=0.2))
     with queue.take(timeout=20) as jobs:
         assert ids_of(jobs) == ids
-
-
-def test_a_job_of_a_dead_worker_is_taken(queue: PgQueue) -> None:
-    ids = enqueued(queue, 1)
-    ask(queue, "insert into pgqueue.lost_workers values (gen_random_uuid())")
-    ask(
-        queue,
-        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = lost_workers.worker_id from pgqueue.lost_workers",
-    )
-    with queue.take(timeout=20) as jobs:
-        assert [(job.id, job.attempt) for job in jobs] == [(ids[0], 2)]
 
 
 @pytest.mark.parametrize("patience", [0, 0.05, timedelta(seconds=0.05)])
@@ -279,15 +255,6 @@ def test_a_heartbeat_keeps_a_long_hold_alive(queue: PgQueue) -> None:
     assert states(queue, ids) == [(JobState.SUCCEEDED, 1)]
 
 
-async def test_a_heartbeat_keeps_a_long_awaited_hold_alive(queue: PgQueue) -> None:
-    ids = enqueued(queue, 1)
-    async with queue.atake(lease=SHORT):
-        first = lease_of(queue)
-        await asyncio.to_thread(wait_until, lambda: lease_of(queue) > first)
-        assert queue.database.run(upkeep.reclaim(now=first)) == {}
-    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)]
-
-
 async def test_who_lost_the_lease_is_told_and_changes_nothing(queue: PgQueue) -> None:
     ids = enqueued(queue, 1)
     with pytest.raises(Superseded, match=f"job {ids[0]}"), queue.take():  # noqa: PT012 - how a block is left is the claim
@@ -356,12 +323,6 @@ def test_a_take_hears_of_a_job_to_cancel_long_before_it_renews_its_lease(queue: 
         assert queue.cancel(ids[0]) is JobState.RUNNING
         wait_until(lambda: jobs[0].cancelled)
         assert not jobs[1].cancelled
-
-
-def test_queues_share_a_take_equally(queue: PgQueue) -> None:
-    first, second = enqueued(queue, 5, queue="first"), enqueued(queue, 5, queue="second")
-    with queue.take(4, queues=["second", "first"]) as jobs:
-        assert ids_of(jobs) == [*second[:2], *first[:2]]
 
 
 def test_queues_share_a_take_equally_where_their_jobs_come_in_small_portions(queue: PgQueue) -> None:
