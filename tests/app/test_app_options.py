@@ -9,13 +9,7 @@ from looking import ask
 from tenacity import stop_after_attempt
 
 from pgqueue import PgQueue, Retry
-from pgqueue.errors import (
-    DuplicateTask,
-    InvalidOption,
-    UnknownQueue,
-    UnknownTask,
-    UnsupportedConnection,
-)
+from pgqueue.errors import DuplicateTask, InvalidOption, UnknownQueue, UnknownTask, UnsupportedConnection
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - the mistake at hand
 

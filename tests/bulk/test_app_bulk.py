@@ -1,4 +1,7 @@
-"""Operations on many jobs: which jobs a filter means, what is done to them, and what is left alone."""
+"""Operations on many jobs: which jobs a filter means, what is done to them, and what is left alone.
+
+The filter in Python and the one in PostgreSQL: what contains what, and which name a pattern stands for.
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -6,17 +9,21 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from ciphers import Secret
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from looking import ask, wait_until
 
 from pgqueue import JobState, PgQueue, chain
 from pgqueue.app.operator import me
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.store.bulk import bulk, bulk_jobs
-from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.filter import JobFilter, contains, like
 from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, Preview, SkipReason, TaskCount
+from pgqueue.values.pattern import stands_for
 
 
 def states(queue: PgQueue) -> dict[int, str]:
@@ -462,3 +469,28 @@ def test_a_preview_compares_no_group_with_the_others() -> None:
     groups.append(Watched("tenant-1", "send", JobState.RUNNING, 3))
     found = Preview.of(Operation(action=BulkAction.MOVE, filter=JobFilter(), to="mail"), groups, ())
     assert (found.count, found.left_alone, len(found.groups), compared) == (50, 3, 50, 0)
+
+
+scalars = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([1.0, 0.5, "", "a", "1"])
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=6,
+)
+objects = st.dictionaries(st.sampled_from("ab"), values, max_size=2)
+names = st.text(st.sampled_from("ab*%_\\"), min_size=1, max_size=4)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(objects, objects)
+def test_containment_is_jsonbs(connection: psycopg.Connection[Any], whole: Any, part: Any) -> None:
+    texts = [msgspec.json.encode(value).decode() for value in (whole, part)]
+    row = connection.execute("select %s::jsonb @> %s::jsonb", texts).fetchone()
+    assert row == (contains(whole, part),)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(names, names)
+def test_a_pattern_is_the_same_for_like(connection: psycopg.Connection[Any], pattern: str, name: str) -> None:
+    row = connection.execute("select %s::text like %s::text", [name, like(pattern)]).fetchone()
+    assert row == (stands_for(pattern, name),)

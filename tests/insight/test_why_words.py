@@ -226,8 +226,7 @@ def test_hostile_names_and_times_break_no_sentence() -> None:
 def test_a_sentence_is_told_again_without_what_is_hidden() -> None:
     found = why("blocked", **node("failed", is_dead=True, error="E", message="token abcdef"))
     hidden = retold(
-        found,
-        lambda told: {**told, "nodes": [{**one, "message": "token •••"} for one in told["nodes"]]},
+        found, lambda told: {**told, "nodes": [{**one, "message": "token •••"} for one in told["nodes"]]}
     )
     assert "E: token •••;" in hidden.sentence
     assert (hidden.reason, hidden.evidence["causes"]) == (found.reason, found.evidence["causes"])

@@ -20,13 +20,7 @@ from sqlalchemy.orm import Session
 
 from pgqueue import Context, JobState, PgQueue, chain, testing
 from pgqueue.app.job_methods import JobMethods
-from pgqueue.errors import (
-    ConfigurationError,
-    InvalidOption,
-    JobNotFound,
-    NotInMemory,
-    UnsupportedConnection,
-)
+from pgqueue.errors import ConfigurationError, InvalidOption, JobNotFound, NotInMemory, UnsupportedConnection
 from pgqueue.store.jobs import control, enqueue
 from pgqueue.store.plan import Plan
 from pgqueue.testing import Clock, Memory, adrain, drain, eager, in_database, in_memory, in_transaction
@@ -142,16 +136,7 @@ def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
                 drain(app)  # else it would wait
             method(app, **wanted)
             tried.add(name)
-    assert {
-        "job",
-        "cancel",
-        "retry",
-        "cancel_flow",
-        "retry_flow",
-        "flow",
-        "flows",
-        "flow_nodes",
-    } <= tried
+    assert {"job", "cancel", "retry", "cancel_flow", "retry_flow", "flow", "flows", "flow_nodes"} <= tried
 
 
 def test_the_callers_connection_is_ignored_in_memory(app: PgQueue) -> None:

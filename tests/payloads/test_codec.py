@@ -25,13 +25,7 @@ from worker.helping import ended
 
 import pgqueue as package
 from pgqueue import Codec, Context, Job, JobPart, JobState, PgQueue, Retry, Unique, Workflow, group
-from pgqueue.errors import (
-    InvalidOption,
-    JobFailed,
-    PayloadNotDecodable,
-    PayloadNotEncodable,
-    ResultNotKept,
-)
+from pgqueue.errors import InvalidOption, JobFailed, PayloadNotDecodable, PayloadNotEncodable, ResultNotKept
 from pgqueue.moving.adoption import Judge
 from pgqueue.store.adopt import WaitingJob
 from pgqueue.store.plan import Plan

@@ -184,11 +184,7 @@ def test_a_lost_notification_is_made_up_for_by_a_check(
 
 
 def test_a_caller_is_told_though_its_connection_is_closed_by_the_server(
-    told: PgQueue,
-    note: Any,
-    threads: ThreadPoolExecutor,
-    monkeypatch: pytest.MonkeyPatch,
-    pids: list[int],
+    told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, pids: list[int]
 ) -> None:
     monkeypatch.setattr(endwatch, "AGAIN", 0.01)
     ended, later = note.enqueue(), note.enqueue()
@@ -205,11 +201,7 @@ def test_a_caller_is_told_though_its_connection_is_closed_by_the_server(
 
 
 def test_an_end_that_comes_while_the_caller_is_disconnected_is_found(
-    told: PgQueue,
-    note: Any,
-    threads: ThreadPoolExecutor,
-    monkeypatch: pytest.MonkeyPatch,
-    pids: list[int],
+    told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, pids: list[int]
 ) -> None:
     ended = threading.Event()
     monkeypatch.setattr(endwatch, "sleep", lambda _: ended.wait(GUARD))
@@ -325,10 +317,7 @@ def test_an_end_that_comes_while_its_job_is_being_marked_is_notified(
             assert go.wait(GUARD)
 
     go = threading.Event()
-    with (
-        psycopg.connect(dsn, autocommit=True) as ear,
-        queue.database.connect() as marking,
-    ):
+    with psycopg.connect(dsn, autocommit=True) as ear, queue.database.connect() as marking:
         ear.execute('listen "pgqueue.ended"')
         finished = threads.submit(finish)
         assert ready.wait(GUARD)

@@ -30,10 +30,7 @@ HOLDERS = (
     Holder("has_signals", "producer", {"also": ["signals"]}),
     Holder("has_sql_alone", "producer", {"sql_alone": True}),
 )
-CALLS = {
-    "has_signals": {"producer", "producer:signals"},
-    "has_sql_alone": {"producer"},
-}
+CALLS = {"has_signals": {"producer", "producer:signals"}, "has_sql_alone": {"producer"}}
 """Which words of the headers are said of it; its own role, where nothing is said here."""
 
 MAY_CALL = """

@@ -132,9 +132,7 @@ def test_many_jobs_are_added_on_every_shard_in_the_order_of_the_calls(three: PgQ
     assert not any(one.accepted for one in three.enqueue_many(keyed.call(n) for n in range(40)))
 
 
-async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(
-    three: PgQueue,
-) -> None:
+async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(three: PgQueue) -> None:
     handles = [
         await three.find_task(name).aenqueue(n) for n in range(9) for name in ("keyed", "limited", "plain")
     ]

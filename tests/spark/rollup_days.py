@@ -83,13 +83,7 @@ def put(lake: Lake, day: date, jobs: Iterable[Job]) -> None:
     batch = ExportBatch(
         generation=generation, since=0, below=9, highest=None, exported_at=now, history=NOTHING, dead=NOTHING
     )
-    entry = EndedDay(
-        table=ENDED,
-        day=day,
-        generation=generation,
-        written_at=now,
-        batches=(batch,),
-    )
+    entry = EndedDay(table=ENDED, day=day, generation=generation, written_at=now, batches=(batch,))
     lake.commit(ENDED_TABLE, written, [entry])
 
 

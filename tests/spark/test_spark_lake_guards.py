@@ -240,13 +240,7 @@ def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
     )
     at = datetime.now(UTC)
     batch = ExportBatch(
-        generation=1,
-        since=0,
-        below=below,
-        highest=None,
-        exported_at=at,
-        history=held.history,
-        dead=held.dead,
+        generation=1, since=0, below=below, highest=None, exported_at=at, history=held.history, dead=held.dead
     )
     verified = Verification(
         at=at, history=held.history, dead=held.dead, standing=held.history, versions=held.versions

@@ -129,9 +129,7 @@ def test_of_a_renewal_and_an_expiry_at_once_exactly_one_wins(dsn: str) -> None:
             connection.commit()
             late = NOON + LEASE + SECOND
             renewed, reclaimed = at_once(
-                dsn,
-                asking(leases.renew(taken.worker_id, LEASE, now=late)),
-                asking(upkeep.reclaim(now=late)),
+                dsn, asking(leases.renew(taken.worker_id, LEASE, now=late)), asking(upkeep.reclaim(now=late))
             )
 
             assert reclaimed == ({} if renewed else {taken.id: JobState.READY})

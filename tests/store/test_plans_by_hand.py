@@ -1,14 +1,19 @@
-"""What plans decide, without a database: rows are handed to them, and what they ask for is looked at."""
+"""What plans decide, without a database: rows are handed to them, and what they ask for is looked at.
+
+What a poll finds of the work that seldom comes: it is told when there is some, and only if it is asked.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 import pytest
+from looking import ask
 from msgspec.structs import replace
 from store.samples import MINUTE, NOON, new_job, verdicts_on, worker_info
 
+from pgqueue import PgQueue
 from pgqueue.errors import JobError
 from pgqueue.store.jobs import claim, ending, enqueue, finish
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
@@ -135,10 +140,7 @@ def test_a_rejected_job_of_a_batch_whose_holder_has_ended_since_is_tried_alone()
 
 
 def test_room_is_shared_out_and_what_is_left_goes_to_the_queues_that_had_more() -> None:
-    connection = Answers(
-        _rows(["a"] * 3 + ["b"]),
-        _rows(["a"] * 5 + ["c"] * 0),
-    )
+    connection = Answers(_rows(["a"] * 3 + ["b"]), _rows(["a"] * 5 + ["c"] * 0))
 
     found = run(claim.fill(worker_info().id, ["a", "b"], 7), connection)
 
@@ -251,3 +253,52 @@ def _quotas(step: Step) -> dict[str, int]:
 def _limit(step: Step) -> object:
     assert not isinstance(step, Copy)
     return step.params["limit"]
+
+
+WORKER = """
+insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)
+values (gen_random_uuid(), now() + {lease}::interval, 'h', 1, 1, '0', true, now() - {looked}::interval, 25)
+"""
+ALERT = """
+insert into pgqueue.alerts (name, module, rule, task, argument, next_at)
+values ('busy', 'ops', '{{}}', 'page', 'alert', now() + {due}::interval)
+"""
+JOB = """
+insert into pgqueue.jobs (queue, task, args, status, run_at, expires_at)
+values ('mail', 'send', '{{}}', 'ready', now(), now() + {expires}::interval)
+"""
+
+
+def found(queue: PgQueue, *, asked: bool = True) -> Sequence[str]:
+    return queue.database.run(upkeep.poll(seldom=asked)).seldom
+
+
+@pytest.mark.parametrize(
+    ("work", "due", "not_due"),
+    [
+        ("expire", JOB.format(expires="'-1 s'"), JOB.format(expires="'1 h'")),
+        (
+            "age",
+            "insert into pgqueue.queues (name, ageing) values ('mail', '1 min')",
+            "insert into pgqueue.queues (name) values ('mail')",
+        ),
+        ("alerts", ALERT.format(due="'-1 s'"), ALERT.format(due="'1 h'")),
+        (
+            "workers",
+            WORKER.format(lease="'1 h'", looked="'26 s'"),
+            # One has looked in time; of one that is lost, its jobs are reclaimed.
+            WORKER.format(lease="'1 h'", looked="'5 s'")
+            + ";"
+            + WORKER.format(lease="'-1 s'", looked="'1 h'"),
+        ),
+    ],
+)
+def test_a_poll_finds_seldom_work_when_it_is_due_and_only_if_asked(
+    queue: PgQueue, work: str, due: LiteralString, not_due: LiteralString
+) -> None:
+    ask(queue, not_due)
+    assert found(queue) == ()
+    ask(queue, "truncate pgqueue.queues, pgqueue.alerts")
+    ask(queue, due)
+    assert found(queue) == (work,)
+    assert found(queue, asked=False) == ()

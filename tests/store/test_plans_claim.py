@@ -84,12 +84,7 @@ async def test_a_claim_spends_an_attempt_and_says_all_that_a_worker_needs(ask: A
 
     (taken,) = await ask(taking(now=NOON + SECOND))
 
-    assert (taken.id, taken.task, taken.queue, taken.args) == (
-        job_id,
-        "bill",
-        "default",
-        '{"order_id": 42}',
-    )
+    assert (taken.id, taken.task, taken.queue, taken.args) == (job_id, "bill", "default", '{"order_id": 42}')
     assert (taken.attempt, taken.max_attempts, taken.priority) == (1, 7, 3)
     assert (taken.run_at, taken.failing_seconds) == (NOON, 0.0)
     job = await ask(shown(job_id))

@@ -6,18 +6,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 from store.drivers import Ask, every_driver, one_database
-from store.samples import (
-    MINUTE,
-    NOON,
-    SECOND,
-    adding,
-    error_of,
-    new_job,
-    running,
-    shown,
-    taking,
-    verdicts_on,
-)
+from store.samples import MINUTE, NOON, SECOND, adding, error_of, new_job, running, shown, taking, verdicts_on
 
 from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Row, Statement, Steps, plan

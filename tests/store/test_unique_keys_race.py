@@ -91,9 +91,7 @@ def test_batches_in_opposite_order_never_wait_for_each_other_in_a_circle(
         back = [new_job(unique_key=key, unique=next(policy)) for key in reversed(keys)]
 
         answers = at_once(
-            dsn,
-            *[asking(enqueue.enqueue_many(forth))] * 2,
-            *[asking(enqueue.enqueue_many(back))] * 2,
+            dsn, *[asking(enqueue.enqueue_many(forth))] * 2, *[asking(enqueue.enqueue_many(back))] * 2
         )
 
         added = Counter(answer.id for one in answers for answer in one if answer.outcome is Outcome.ADDED)

@@ -179,12 +179,7 @@ class Asked:
 
 @pytest.mark.parametrize(
     ("known", "can_listen", "told", "asks"),
-    [
-        ([], False, True, 0),
-        ([7], True, False, 0),
-        ([7], True, True, 1),
-        ([7], False, False, 1),
-    ],
+    [([], False, True, 0), ([7], True, False, 0), ([7], True, True, 1), ([7], False, False, 1)],
     ids=["nothing in hand", "it would be told", "it was told", "it cannot be told"],
 )
 async def test_a_worker_asks_only_if_it_runs_something_and_has_a_reason_to(
