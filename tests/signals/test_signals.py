@@ -125,13 +125,6 @@ def test_an_attempt_that_was_superseded_blocks_nothing(connection: Connection) -
     assert connection.execute(WAITS.encode()).fetchall() == []
 
 
-def test_a_job_that_waits_is_cancelled_as_any_other_that_waits(connection: Connection) -> None:
-    job_id = _blocked(connection, timeout=DAY)
-    assert ask(connection, control.cancel(job_id, now=NOON)) is JobState.CANCELLED
-    assert connection.execute(WAITS.encode()).fetchall() == []
-    assert ask(connection, signals.send(f"job:{job_id}", "approved", now=NOON)) == "gone"
-
-
 # -- deadlines
 
 

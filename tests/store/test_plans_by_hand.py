@@ -24,7 +24,6 @@ from pgqueue.values.jobs.unique import Unique
 T = TypeVar("T")
 
 LOST = worker_info().id
-GONE: list[Row] = [(LOST,)]
 
 
 class Answers:
@@ -101,17 +100,6 @@ def test_a_hold_is_given_back_where_a_live_job_has_the_key_after_all() -> None:
     assert _told(enqueue.enqueue(held), [(8, True)]) == (EnqueueAnswer(8), ["jobs/enqueue_for_period"])
 
 
-def test_a_batch_locks_its_keys_in_one_order() -> None:
-    connection = Answers(NO_DEFAULTS, [(1, 2), (5, 5)], [(1,), (2,), (5,)])
-
-    run(enqueue.enqueue_many([new_job(unique_key=key) for key in "cab"]), connection)
-
-    (batch,) = [step for step in connection.asked if step.name == "jobs/enqueue_batch"]
-    assert not isinstance(batch, Copy)
-    assert batch.params["unique_keys"] == ["a", "b", "c"]
-    assert batch.params["ids"] == [2, 5, 1]
-
-
 def test_the_next_block_is_drawn_while_the_last_is_sent() -> None:
     drawn: list[int] = []
 
@@ -139,15 +127,6 @@ def test_a_rejected_job_of_a_batch_whose_holder_has_ended_since_is_tried_alone()
     assert names[2:] == ["jobs/enqueue_batch", "jobs/count_collisions", "jobs/enqueue_unique"]
 
 
-def test_room_is_shared_out_and_what_is_left_goes_to_the_queues_that_had_more() -> None:
-    connection = Answers(_rows(["a"] * 3 + ["b"]), _rows(["a"] * 5 + ["c"] * 0))
-
-    found = run(claim.fill(worker_info().id, ["a", "b"], 7), connection)
-
-    assert len(found) == 9
-    assert [_quotas(step) for step in connection.asked] == [{"a": 3, "b": 3}, {"a": 3}]
-
-
 def test_with_less_room_than_queues_a_hundred_are_asked_at_once_for_no_more_than_there_is_room() -> None:
     names = [f"q{number}" for number in range(150)]
     connection = Answers(_rows(["q3"]), _rows(["q120"]))
@@ -156,32 +135,6 @@ def test_with_less_room_than_queues_a_hundred_are_asked_at_once_for_no_more_than
 
     assert [[*_quotas(step)] for step in connection.asked] == [names[:100], [*names[100:], "q3"]]
     assert [_limit(step) for step in connection.asked] == [2, 1]
-
-
-def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
-    whole = upkeep.PROMOTED_AT_ONCE
-
-    promoted, names = _told(
-        upkeep.poll(),
-        [(whole, [], 1.0, False, False, None, None, False, None, [], [], [], False, False, [])],
-        [(whole - 1, [7], 1.0, True, False, None, None, False, None, [], [], [], False, False, [])],
-        [(0, [], 2.5, False, True, None, None, False, None, [], [], [], False, False, [])],
-        [],
-    )
-
-    assert promoted == upkeep.PollResult(2 * whole - 1, 2.5, lost=False, ready=True, refused=[7])
-    assert names == ["workers/poll"] * 3 + ["jobs/wake"]
-
-
-def test_the_jobs_are_read_through_only_when_a_worker_is_lost() -> None:
-    assert _told(upkeep.reclaim(), [], [])[1] == ["workers/expire_workers", "workers/lost_workers"]
-    assert _told(upkeep.reclaim(), [], GONE, [], [], [])[1] == [
-        "workers/expire_workers",
-        "workers/lost_workers",
-        "connections/allow_full_reads",
-        "workers/lost_jobs",
-        "workers/forget_lost_workers",
-    ]
 
 
 def test_a_beat_reads_no_job_and_a_comparison_those_that_are_not_known() -> None:

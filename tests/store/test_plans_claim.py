@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
 from store.drivers import Ask, every_driver, one_database
 from store.samples import (
     LEASE,
@@ -19,7 +18,7 @@ from store.samples import (
 )
 
 from pgqueue.store.jobs import claim, control, finish
-from pgqueue.store.workers import leases, upkeep
+from pgqueue.store.workers import leases
 from pgqueue.values.jobs.job import JobState, Mark
 from pgqueue.values.jobs.verdict import Again, Died
 
@@ -33,24 +32,6 @@ async def test_arguments_come_as_the_text_that_was_enqueued(ask: Ask) -> None:
     (taken,) = await ask(taking())
 
     assert taken.args == text
-
-
-@pytest.mark.parametrize("count", [1, 6], ids=["one at a time", "all at once"])
-async def test_jobs_are_claimed_by_priority_then_time_then_id(ask: Ask, count: int) -> None:
-    late, early, first, second, urgent, idle = await ask(
-        adding(
-            new_job(run_at=NOON - SECOND),
-            new_job(run_at=NOON - MINUTE),
-            new_job(),
-            new_job(),
-            new_job(priority=1),
-            new_job(priority=-1, run_at=NOON - MINUTE),
-        )
-    )
-
-    taken = [one.id for _ in range(0, 6, count) for one in await ask(taking(count=count))]
-
-    assert taken == [urgent, early, late, first, second, idle]
 
 
 async def test_claims_from_several_queues_come_in_one_order(ask: Ask) -> None:
@@ -166,17 +147,6 @@ async def test_registering_twice_is_as_good_as_once(ask: Ask) -> None:
     await ask(leases.register(info, LEASE, now=NOON))
 
     assert await ask(leases.renew(info.id, LEASE, now=NOON))
-
-
-async def test_a_renewal_is_for_one_worker_alone(ask: Ask) -> None:
-    diligent, silent = worker_info(), worker_info()
-    for info in (diligent, silent):
-        await ask(leases.register(info, LEASE, now=NOON))
-    await ask(leases.renew(diligent.id, LEASE, now=NOON + LEASE))
-    await ask(upkeep.reclaim(now=NOON + LEASE + SECOND))
-
-    assert await ask(leases.renew(diligent.id, LEASE, now=NOON))
-    assert not await ask(leases.renew(silent.id, LEASE, now=NOON))
 
 
 async def test_a_worker_reads_the_wishes_to_cancel_its_own_jobs_and_no_others(ask: Ask) -> None:

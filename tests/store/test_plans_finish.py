@@ -6,13 +6,13 @@ from uuid import uuid4
 import msgspec
 import pytest
 from store.drivers import Ask, every_driver, one_database
-from store.samples import MINUTE, NOON, SECOND, adding, error_of, new_job, running, shown, taking, verdicts_on
+from store.samples import NOON, SECOND, adding, error_of, new_job, running, shown, taking, verdicts_on
 
 from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim, Job, JobState
-from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded
+from pgqueue.values.jobs.verdict import Cancelled, Died, Returned, Succeeded
 
 ask, database = every_driver, one_database
 
@@ -35,15 +35,6 @@ async def test_a_succeeded_job_moves_to_the_history_with_its_result(ask: Ask) ->
         "key",
     )
     assert (job.started_at, job.ended_at, job.attempts) == (NOON - 2 * SECOND, NOON, 1)
-
-
-async def test_a_succeeded_job_leaves_no_record_where_no_history_is_kept(ask: Ask) -> None:
-    taken = await ask(running())
-
-    assert await ask(finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=False)) == {
-        taken.id: JobState.SUCCEEDED
-    }
-    assert await ask(control.show(taken.id)) is None
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["all succeeded", "beside a failure"])
@@ -69,44 +60,6 @@ async def test_a_cancelled_and_a_dead_job_keep_their_arguments(ask: Ask) -> None
     await ask(finish.finish(cancelled.worker_id, [Cancelled(cancelled)], keep=True, now=NOON))
 
     assert [(await ask(shown(one.id))).args for one in (dead, cancelled)] == [{"n": 1}, {"n": 2}]
-
-
-async def test_a_failed_attempt_is_recorded_and_the_job_waits_for_its_time(ask: Ask) -> None:
-    taken = await ask(running())
-    again = Again(taken, MINUTE, error_of(taken, "first"))
-
-    assert await ask(finish.finish(taken.worker_id, [again], keep=True, now=NOON)) == {
-        taken.id: JobState.SCHEDULED
-    }
-
-    job = await ask(shown(taken.id))
-    assert (job.state, job.run_at, job.attempts, job.worker_id) == (
-        JobState.SCHEDULED,
-        NOON + MINUTE,
-        1,
-        None,
-    )
-    assert [(one.attempt, one.type, one.message, one.at) for one in job.errors] == [
-        (1, "ValueError", "first", NOON)
-    ]
-
-
-async def test_a_returned_job_keeps_its_place_and_its_attempts(ask: Ask) -> None:
-    taken = await ask(running(run_at=NOON - MINUTE))
-
-    await ask(finish.finish(taken.worker_id, [Returned(taken)], keep=True, now=NOON))
-
-    job = await ask(shown(taken.id))
-    assert (job.state, job.run_at, job.attempts, job.errors) == (JobState.READY, NOON - MINUTE, 0, ())
-
-
-async def test_a_snoozed_job_waits_without_spending_an_attempt(ask: Ask) -> None:
-    taken = await ask(running())
-
-    await ask(finish.finish(taken.worker_id, [Returned(taken, MINUTE)], keep=True, now=NOON))
-
-    job = await ask(shown(taken.id))
-    assert (job.state, job.run_at, job.attempts) == (JobState.SCHEDULED, NOON + MINUTE, 0)
 
 
 @pytest.mark.parametrize("sort", ["again", "returned", "dead"])

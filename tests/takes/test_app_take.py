@@ -116,15 +116,6 @@ def test_an_exception_returns_what_is_left_with_the_attempt_spent(queue: PgQueue
     assert workers(queue) == 0
 
 
-async def test_an_exception_returns_what_is_left_awaited(queue: PgQueue) -> None:
-    ids = enqueued(queue, 2, max_attempts=1)
-    with pytest.raises(ValueError, match="halfway"):  # noqa: PT012 - how a block is left is the claim
-        async with queue.atake(2) as jobs:
-            await jobs[0].acomplete()
-            raise ValueError("halfway")
-    assert states(queue, ids) == [(JobState.SUCCEEDED, 1), (JobState.DEAD, 1)]
-
-
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
 def test_an_interruption_returns_what_is_left_unspent(
     queue: PgQueue, interruption: type[BaseException]

@@ -602,39 +602,6 @@ async def test_a_hook_that_is_registered_while_the_worker_runs_is_called_from_th
     ]
 
 
-@BOTH
-async def test_a_hook_may_enqueue_jobs_of_the_same_queue(
-    queue: PgQueue, running: Running, *, plain: bool
-) -> None:
-    @queue.task(name="work")
-    async def work() -> None: ...
-
-    @queue.task(name="follow")
-    async def follow() -> None: ...
-
-    def go_on(event: Event) -> None:
-        if event.task == "work":
-            follow.enqueue()
-
-    async def ago_on(event: Event) -> None:
-        if event.task == "work":
-            await follow.aenqueue()
-
-    queue.on("succeeded")(go_on if plain else ago_on)
-    followed: list[int] = []
-
-    @queue.on("succeeded")
-    def note(event: Event) -> None:
-        if event.task == "follow":
-            followed.append(event.job)
-
-    queue.enqueue_many(work.call() for _ in range(50))
-    async with running(queue, concurrency=5):
-        await until(lambda: len(followed) >= 50)
-    assert len(set(followed)) == len(followed) == 50
-    assert all(queue.job(one).task == "follow" for one in followed)
-
-
 async def test_an_async_hook_runs_on_the_workers_loop_without_the_variables_of_a_job(
     queue: PgQueue, running: Running
 ) -> None:

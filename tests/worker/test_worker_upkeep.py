@@ -156,24 +156,6 @@ async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
     assert not looked
 
 
-async def test_a_worker_runs_the_jobs_of_workers_that_nobody_knows(
-    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(when, "LONG_READS_FIRST", 0.0)
-
-    @queue.task
-    def work() -> None: ...
-
-    handle = work.enqueue()
-    worker = leases.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
-    queue.database.run(leases.register(worker, timedelta(minutes=1)))
-    queue.database.run(claim.claim(worker.id, {"default": 1}))
-    ask(queue, "update pgqueue.jobs set worker_id = gen_random_uuid()")
-    async with running(queue, sweep=timedelta(milliseconds=100)):
-        await ended(queue, handle)
-    assert [error.type for error in queue.job(handle.id).errors] == ["WorkerLost"]
-
-
 async def test_a_worker_settles_flows_whose_jobs_are_gone_however_many(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
