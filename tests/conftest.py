@@ -49,8 +49,8 @@ LONGEST = (
     "test_flows.py",
     "test_bench.py",
     "test_testing_plugin.py",
-    "test_flows_attacked.py",
-    "test_schedules_attacked.py",
+    "test_guards.py",
+    "test_schedules_in_trouble.py",
     "test_demo.py",
     "test_dashboard_chromium.py",
     "test_dashboard_pages.py",
@@ -74,7 +74,6 @@ LONGEST = (
     "test_fastapi_example.py",
     "test_codec.py",
     "test_django_command.py",
-    "test_flows_on_connections.py",
     "test_dashboard_guard.py",
     "test_app_ends.py",
     "test_worker_waits.py",
@@ -82,11 +81,10 @@ LONGEST = (
     "test_flask_example.py",
     "test_worker_steps_run_once.py",
     "test_1_a_signal_is_not_lost.py",
-    "test_django_reload.py",
     "test_6_dead_workers_jobs_run_elsewhere.py",
     "test_plans_upkeep.py",
     "test_worker_verdicts.py",
-    "test_import_cost.py",
+    "test_imports.py",
     "test_flask_command.py",
 )
 """The groups that take longest, and what starts processes; the order decides only how long the suite takes."""
@@ -97,23 +95,17 @@ BEHIND_SPARK = 5
 NOT_OF_THE_SERVER = (
     "batches/test_worker_batch_outcomes.py",
     "worker/test_worker_blocked.py",
-    "worker/test_worker_claims_in_memory.py",
     "worker/test_worker_concurrency.py",
     "crashes/test_worker_crashes.py",
-    "batches/test_worker_gathering.py",
     "worker/test_worker_hooks.py",
-    "worker/test_worker_hooks_killed.py",
     "worker/test_worker_joblog.py",
-    "worker/test_worker_marks.py",
     "worker/test_worker_middleware.py",
     "worker/test_worker_observers.py",
     "worker/test_worker_outcomes.py",
     "worker/test_worker_rest.py",
-    "worker/test_worker_retries.py",
     "worker/test_worker_slots.py",
     "worker/test_worker_start.py",
     "worker/test_worker_stop.py",
-    "worker/test_worker_threads.py",
     "worker/test_worker_timeouts.py",
 )
 """Tests of a worker whose subject is Python alone. On the oldest server their statements run in ``tests/store``, and
@@ -238,7 +230,6 @@ def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture
 def queue(dsn: str) -> Iterator[PgQueue]:
-    """A queue on the fresh database."""
     opened = PgQueue(dsn)
     yield opened
     opened.close()

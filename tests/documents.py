@@ -13,7 +13,5 @@ A_MINUTE = timedelta(minutes=1)
 
 @dataclass
 class Document:
-    """What one job is about."""
-
     number: int
     tenant: str = "one"

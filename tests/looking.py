@@ -41,7 +41,6 @@ def ask(
 
 
 def wait_until(holds: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
     retrying = Retrying(
         retry=retry_if_result(lambda held: not held), wait=wait_fixed(PAUSE), stop=stop_after_delay(GUARD)
     )

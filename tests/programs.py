@@ -107,8 +107,6 @@ def ran(
 
 
 class _Warm:
-    """The process that is forked."""
-
     def __init__(self, modules: tuple[str, ...]) -> None:
         self._one_at_a_time = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -132,7 +130,6 @@ class _Warm:
         return int(answer)
 
     def end(self) -> None:
-        """End it; programs that run go on."""
         self._socket.close()
         self._process.wait()
 

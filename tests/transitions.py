@@ -45,7 +45,7 @@ IN_THE_SCHEMA = re.compile(r'function pgqueue\.|SQL function "')
 COMPARED = 160
 """Characters by which a statement is known again, since a log of whole statements would slow down the tests."""
 
-INSTALL = r"""
+TABLES = """
 create schema watched;
 create table watched.changes (
     number bigint generated always as identity,
@@ -57,99 +57,44 @@ create table watched.changes (
     statement text not null default left(current_query(), 600),
     stack text not null
 ) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-
--- Each trigger has a small function of its own: every session compiles those that it needs.
-create function watched.added() returns trigger language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
+"""
+WATCHED = """
+create function watched.{name}() returns trigger language plpgsql security definer
+set search_path = pg_catalog, pg_temp {plan} as $$
 declare
     stack text;
 begin
     get diagnostics stack = pg_context;
-    insert into watched.changes (stack, place, became, ids)
-    select stack, 'jobs', status, array_agg(id) from rows_after group by status;
+    insert into watched.changes (stack, place, was, became, ids) select stack, {noted};
     return null;
 end $$;
-create trigger watched_added after insert on pgqueue.jobs referencing new table as rows_after
-    for each statement execute function watched.added();
-
--- No nested loop: the plan is made once a session, for as few rows as the first statement changed.
-create function watched.changed() returns trigger language plpgsql security definer
-set search_path = pg_catalog, pg_temp set enable_nestloop = off as $$
-declare
-    stack text;
-begin
-    get diagnostics stack = pg_context;
-    insert into watched.changes (stack, place, was, became, ids)
-    select stack, 'jobs', before.status, after.status, array_agg(id)
-    from rows_before as before join rows_after as after using (id)
-    where before.status <> after.status group by before.status, after.status;
-    return null;
-end $$;
-create trigger watched_changed after update on pgqueue.jobs referencing old table as rows_before new table as rows_after
-    for each statement execute function watched.changed();
-
-create function watched.removed() returns trigger language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-declare
-    stack text;
-begin
-    get diagnostics stack = pg_context;
-    insert into watched.changes (stack, place, was, ids)
-    select stack, 'jobs', status, array_agg(id) from rows_before group by status;
-    return null;
-end $$;
-create trigger watched_removed after delete on pgqueue.jobs referencing old table as rows_before
-    for each statement execute function watched.removed();
-
-create function watched.ended() returns trigger language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-declare
-    stack text;
-begin
-    get diagnostics stack = pg_context;
-    insert into watched.changes (stack, place, became, ids)
-    select stack, 'ended', outcome, array_agg(id) from rows_after group by outcome;
-    return null;
-end $$;
-create trigger watched_ended after insert on pgqueue.job_history referencing new table as rows_after
-    for each statement execute function watched.ended();
-
--- A job whose id is taken among the dead jobs gets a new one there.
-create function watched.died() returns trigger language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-declare
-    stack text;
-begin
-    get diagnostics stack = pg_context;
-    insert into watched.changes (stack, place, became, ids)
-    select stack, 'ended', 'dead', array_agg(case when errors -> -1 ->> 'former_id' ~ '^\d{1,18}$'
-                                             then (errors -> -1 ->> 'former_id')::bigint else id end)
-    from rows_after having count(*) > 0;
-    return null;
-end $$;
-create trigger watched_died after insert on pgqueue.dead_jobs referencing new table as rows_after
-    for each statement execute function watched.died();
-
-create function watched.revived() returns trigger language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-declare
-    stack text;
-begin
-    get diagnostics stack = pg_context;
-    insert into watched.changes (stack, place, was, ids)
-    select stack, 'ended', 'dead', array_agg(id) from rows_before having count(*) > 0;
-    return null;
-end $$;
-create trigger watched_revived after delete on pgqueue.dead_jobs referencing old table as rows_before
-    for each statement execute function watched.revived();
-
--- So that dumps, and tests that compare what two schemas consist of, leave them out. Only a superuser may do this.
+create trigger watched_{name} after {event} referencing {rows} for each statement execute function watched.{name}();
+"""
+"""Each trigger has a small function of its own: every session compiles those that it needs."""
+OLD, NEW = "old table as rows_before", "new table as rows_after"
+FORMER_ID = r"""case when errors -> -1 ->> 'former_id' ~ '^\d{1,18}$' then (errors -> -1 ->> 'former_id')::bigint else id end"""
+"""A job whose id is taken among the dead jobs gets a new one there."""
+BOTH = "rows_before as before join rows_after as after using (id) where before.status <> after.status"
+TRIGGERS = (
+    ("added", "insert on pgqueue.jobs", NEW, "'jobs', null, status, array_agg(id) from rows_after group by status"),
+    ("changed", "update on pgqueue.jobs", f"{OLD} {NEW}",
+     f"'jobs', before.status, after.status, array_agg(id) from {BOTH} group by before.status, after.status"),
+    ("removed", "delete on pgqueue.jobs", OLD, "'jobs', status, null, array_agg(id) from rows_before group by status"),
+    ("ended", "insert on pgqueue.job_history", NEW, "'ended', null, outcome, array_agg(id) from rows_after group by outcome"),
+    ("died", "insert on pgqueue.dead_jobs", NEW, f"'ended', null, 'dead', array_agg({FORMER_ID}) from rows_after having count(*) > 0"),
+    ("revived", "delete on pgqueue.dead_jobs", OLD, "'ended', 'dead', null, array_agg(id) from rows_before having count(*) > 0"),
+)  # fmt: skip
+"""The triggers: name, event, rows, and what is noted of them."""
+NO_LOOP = "set enable_nestloop = off"
+"""A plan is made once a session, for as few rows as the first statement changed: of a join it has no nested loop."""
+HIDDEN = """
 do $$ begin
     if current_setting('is_superuser')::boolean then
         update pg_trigger set tgisinternal = true where tgname ~ '^watched_';
     end if;
 end $$;
 """
+"""So that dumps, and tests that compare what two schemas consist of, leave them out. Only a superuser may do this."""
 NOTED = """
 select transaction::text::bigint, place, was, became, ids, statement, stack from watched.changes
 where transaction >= %s::text::xid8 order by transaction, number
@@ -193,7 +138,6 @@ class Seen:
     """The transitions that were seen, and what did each."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self.examples: dict[Transition, str] = {}
 
     def gather(self, dsn: str, since: int = 0) -> None:
@@ -216,7 +160,13 @@ class Seen:
 def install(dsn: str) -> None:
     """Put the triggers into a database that has the schema ``pgqueue``."""
     with psycopg.connect(dsn) as connection:
-        connection.execute(INSTALL)
+        connection.execute(TABLES)
+        for name, event, rows, noted in TRIGGERS:
+            plan = NO_LOOP if name == "changed" else ""
+            connection.execute(
+                WATCHED.format(name=name, plan=plan, noted=noted, event=event, rows=rows).encode()
+            )
+        connection.execute(HIDDEN)
 
 
 def transitions_of(changes: list[Change]) -> Iterator[tuple[Transition, str]]:
@@ -317,7 +267,6 @@ class Comparison:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what differs."""
         if self._wrong:
             terminalreporter.section("transitions of jobs (tests/transitions.py)", red=True, bold=True)
             for line in self._wrong:

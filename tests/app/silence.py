@@ -28,7 +28,6 @@ class Way:
             speaks.clear()
 
     def join(self, client: socket.socket, stack: ExitStack) -> None:
-        """Connect a client to the server."""
         host, port = str(self.server["host"]), self.server.get("port", 5432)
         there = socket.socket(socket.AF_UNIX if host.startswith("/") else socket.AF_INET)
         there.connect(f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, int(port or 0)))

@@ -9,15 +9,7 @@ from looking import ask
 from tenacity import stop_after_attempt
 
 from pgqueue import PgQueue, Retry
-from pgqueue.errors import (
-    DuplicateTask,
-    InvalidOption,
-    PayloadNotEncodable,
-    PayloadTooLarge,
-    UnknownQueue,
-    UnknownTask,
-    UnsupportedConnection,
-)
+from pgqueue.errors import DuplicateTask, InvalidOption, UnknownQueue, UnknownTask, UnsupportedConnection
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - the mistake at hand
 
@@ -188,25 +180,6 @@ def test_the_policys_attempts_are_the_jobs_unless_told() -> None:
     assert queue.task(name="a", retry=policy)(send).options.max_attempts == 4
     assert queue.task(name="b", retry=policy, max_attempts=2)(send).options.max_attempts == 2
     assert queue.task(name="c")(send).options.max_attempts is None  # its queue says it, or 25
-
-
-def test_arguments_are_refused_when_they_are_enqueued() -> None:
-    queue = PgQueue("", max_payload=20)
-
-    @queue.task
-    def send(number: int, text: str = "") -> None: ...
-
-    wrong: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
-        (("seven",), {}),
-        ((), {}),
-        ((1,), {"colour": "red"}),
-        ((object(),), {}),
-    ]
-    for args, kwargs in wrong:
-        with pytest.raises(PayloadNotEncodable, match="send"):
-            send.call(*args, **kwargs)
-    with pytest.raises(PayloadTooLarge, match="over the limit of 20"):
-        send.call(1, "x" * 20)
 
 
 def test_only_connections_are_taken_for_connections() -> None:

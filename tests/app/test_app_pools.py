@@ -27,8 +27,6 @@ from pgqueue.store.jobs import control
 
 @pytest.fixture
 def note(queue: PgQueue) -> "Task[[], None]":
-    """A task that does nothing."""
-
     @queue.task(name="note")
     def note() -> None: ...
 

@@ -16,8 +16,6 @@ from pgqueue.errors import DuplicateTask, InvalidOption, PayloadNotEncodable
 
 @dataclass
 class Document:
-    """What one job is about."""
-
     number: int
     tenant: str = "one"
     words: list[str] = field(default_factory=list)

@@ -14,15 +14,7 @@ from looking import ask, until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import (
-    Batch,
-    Dead,
-    JobHandle,
-    JobState,
-    PgQueue,
-    Workflow,
-    result,
-)
+from pgqueue import Batch, Dead, JobHandle, JobState, PgQueue, Workflow, result
 from pgqueue.errors import InvalidOption, JobError
 from pgqueue.values.flows.record import FlowState
 

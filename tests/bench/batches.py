@@ -79,12 +79,7 @@ def _loads(queue: PgQueue) -> list[tuple[str, Task[[int], Any], int]]:
     return _loads(queue)
 
 
-COUNTS = {
-    "nothing": NOTHING,
-    "nothing_in_batches": NOTHING,
-    "rows": ROWS,
-    "rows_in_batches": NOTHING,
-}
+COUNTS = {"nothing": NOTHING, "nothing_in_batches": NOTHING, "rows": ROWS, "rows_in_batches": NOTHING}
 
 
 async def _drained(queue: PgQueue) -> float:

@@ -1,28 +1,32 @@
-"""Operations on many jobs: which jobs a filter means, what is done to them, and what is left alone."""
+"""Operations on many jobs: which jobs a filter means, what is done to them, and what is left alone.
+
+The filter in Python and the one in PostgreSQL: what contains what, and which name a pattern stands for.
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from ciphers import Secret
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from looking import ask, wait_until
 
 from pgqueue import JobState, PgQueue, chain
 from pgqueue.app.operator import me
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.store.bulk import bulk, bulk_jobs
-from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.filter import JobFilter, contains, like
 from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, Preview, SkipReason, TaskCount
-
-HOUR = timedelta(hours=1)
+from pgqueue.values.pattern import stands_for
 
 
 def states(queue: PgQueue) -> dict[int, str]:
-    """The state of each job."""
     return {job.id: job.state for job in queue.insight.search().jobs}
 
 
@@ -33,8 +37,6 @@ def audited(queue: PgQueue) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def send(queue: PgQueue) -> Any:
-    """A task."""
-
     @queue.task(name="shop.send")
     def send(customer_id: int = 0, tags: list[str] | None = None) -> None: ...
 
@@ -90,79 +92,12 @@ def _operation(**criteria: Any) -> Any:
     return Operation(action=BulkAction.CANCEL, filter=JobFilter.checked(criteria))
 
 
-def test_a_cancel_ends_what_waits_and_asks_what_runs(queue: PgQueue, send: Any) -> None:
-    for _ in range(3):
-        send.enqueue()
-    with queue.take(1) as jobs:
-        found = queue.control.jobs(task="shop.send").preview()
-        assert (found.count, found.left_alone) == (3, 0)
-        done = queue.control.jobs(task="shop.send").cancel(by="ann")
-        assert (done.done, done.asked, done.skipped) == (2, 1, {})
-        assert queue.control.jobs(task="shop.send").preview().count == 0
-        assert queue.control.jobs(task="shop.send").cancel(by="bob").done == 0
-        jobs[0].fail("stopped")
-    assert set(states(queue).values()) == {JobState.CANCELLED}
-    assert audited(queue) == [("ann", "cancel", "*", 3), ("bob", "cancel", "*", 0)]
-
-
-def test_move_reprioritise_and_purge_leave_running_jobs_alone(queue: PgQueue, send: Any) -> None:
-    jobs = [send.using(queue="mail").enqueue() for _ in range(3)]
-    chosen = queue.control.jobs(queue="mail")
-    with queue.take(1, queues=["mail"]) as taken:
-        assert (chosen.preview("purge").count, chosen.preview("purge").left_alone) == (2, 1)
-        assert chosen.reprioritise(9).done == 2
-        assert chosen.reprioritise(9).done == 0
-        assert sorted(queue.job(job.id).priority for job in jobs) == [0, 9, 9]
-        assert chosen.move("slow").done == 2
-        assert queue.control.jobs(queue="*").move("slow").done == 0
-        assert queue.job(taken[0].id).queue == "mail"
-        assert queue.control.jobs(everything=True).purge().done == 2
-        assert queue.job(taken[0].id).state is JobState.RUNNING
-    assert sorted(job.status() for job in jobs) == ["cancelled", "cancelled", "succeeded"]
-
-
 def test_a_moved_job_is_claimed_from_its_new_queue_by_its_new_priority(queue: PgQueue, send: Any) -> None:
     low, high = (send.using(queue="a").enqueue().id for _ in range(2))
     queue.control.jobs(ids=[high]).reprioritise(50)
     queue.control.jobs(queue="a").move("b")
     with queue.take(2, queues=["b"]) as jobs:
         assert [job.id for job in jobs] == [high, low]
-
-
-def test_dead_jobs_are_retried_and_purged_by_their_errors(queue: PgQueue, dsn: str) -> None:
-    task = queue.task(name="bill", max_attempts=1)(lambda: None)
-    ids = [task.enqueue().id for _ in range(3)]
-    with queue.take(3) as jobs:
-        for job, why in zip(jobs, ("no stock", "no money", "no stock"), strict=True):
-            job.fail(why)
-    ask(
-        dsn,
-        "update pgqueue.dead_jobs set died_at = died_at - interval '2 hours' where id = %s returning 1",
-        ids[0],
-    )
-    assert queue.control.dead(message="stock").preview().count == 2
-    assert queue.control.dead(error="JobError", message="money").preview().sample[0].id == ids[1]
-    assert queue.control.dead(died_before=datetime.now(UTC) - HOUR).preview().count == 1
-    assert queue.control.dead(message="money").purge(by="ann").done == 1
-    assert queue.control.dead(everything=True).retry(by="ann").done == 2
-    assert states(queue) == {ids[0]: "ready", ids[2]: "ready"}
-    assert audited(queue) == [("ann", "purge_dead", "*", 1), ("ann", "retry_dead", "*", 2)]
-
-
-def test_a_retry_skips_and_counts_jobs_whose_key_a_live_job_has(queue: PgQueue) -> None:
-    task = queue.task(name="bill", max_attempts=1)(lambda: None)
-    held = task.using(unique_key="one").enqueue().id
-    free = task.enqueue().id
-    with queue.take(2) as jobs:
-        for job in jobs:
-            job.fail("no")
-    twin = task.using(unique_key="one").enqueue().id
-    done = queue.control.dead(task="bill").retry()
-    assert (done.done, done.skipped) == (1, {SkipReason.KEY_HELD: 1})
-    assert [(one.id, one.detail) for one in done.examples] == [(held, f"live job {twin} has its unique key")]
-    assert queue.job(free).state is JobState.READY
-    assert queue.insight.audit()[0].counts == {"done": 1, "key_held": 1}
-    assert queue.control.dead(task="bill").retry(without_key=True).done == 1
 
 
 @pytest.mark.parametrize(
@@ -393,19 +328,6 @@ def test_two_operators_do_each_job_once_and_the_audit_says_both(queue: PgQueue, 
     assert ask(dsn, "select count(*), count(distinct id) from pgqueue.job_history") == [(40, 40)]
 
 
-def test_a_cancel_of_a_job_in_a_flow_ends_its_flow(queue: PgQueue, send: Any, dsn: str) -> None:
-    flow = chain(send.call(1), send.call(2), send.call(3)).enqueue()
-    alone = send.enqueue(9)
-    done = queue.control.jobs(args={"customer_id": 1}).cancel()
-    assert done.done == 1
-    assert queue.flow(flow.id).state == "failed"  # as after a cancel of that job alone
-    assert alone.status() is JobState.READY
-    both = chain(send.call(1), send.call(2)).enqueue()
-    assert queue.control.jobs(everything=True).cancel().done == 3
-    assert queue.flow(both.id).state == "failed"
-    assert ask(dsn, "select count(*) from pgqueue.waits") == [(0,)]
-
-
 def test_a_job_whose_flow_is_locked_is_skipped(
     queue: PgQueue, send: Any, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,16 +339,6 @@ def test_a_job_whose_flow_is_locked_is_skipped(
         done = queue.control.jobs(everything=True).cancel()
     assert (done.done, done.skipped) == (1, {SkipReason.LOCKED: 2})
     assert alone.status() is JobState.CANCELLED
-
-
-def test_a_retry_of_a_dead_job_of_a_flow_lets_the_flow_go_on(queue: PgQueue) -> None:
-    fails = queue.task(name="fails", max_attempts=1)(lambda: None)
-    flow = chain(fails.call(), fails.call()).enqueue()
-    with queue.take(1) as jobs:
-        jobs[0].fail("no")
-    assert queue.flow(flow.id).state == "failed"
-    assert queue.control.dead(task="fails").retry().done == 1
-    assert queue.flow(flow.id).state != "failed"
 
 
 def test_a_codec_hides_arguments_and_messages_from_filters(dsn: str) -> None:
@@ -557,3 +469,28 @@ def test_a_preview_compares_no_group_with_the_others() -> None:
     groups.append(Watched("tenant-1", "send", JobState.RUNNING, 3))
     found = Preview.of(Operation(action=BulkAction.MOVE, filter=JobFilter(), to="mail"), groups, ())
     assert (found.count, found.left_alone, len(found.groups), compared) == (50, 3, 50, 0)
+
+
+scalars = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([1.0, 0.5, "", "a", "1"])
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=6,
+)
+objects = st.dictionaries(st.sampled_from("ab"), values, max_size=2)
+names = st.text(st.sampled_from("ab*%_\\"), min_size=1, max_size=4)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(objects, objects)
+def test_containment_is_jsonbs(connection: psycopg.Connection[Any], whole: Any, part: Any) -> None:
+    texts = [msgspec.json.encode(value).decode() for value in (whole, part)]
+    row = connection.execute("select %s::jsonb @> %s::jsonb", texts).fetchone()
+    assert row == (contains(whole, part),)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(names, names)
+def test_a_pattern_is_the_same_for_like(connection: psycopg.Connection[Any], pattern: str, name: str) -> None:
+    row = connection.execute("select %s::text like %s::text", [name, like(pattern)]).fetchone()
+    assert row == (stands_for(pattern, name),)

@@ -1,6 +1,11 @@
-"""``pgqueue chaos``: every fault on servers of its own, a user's database, and a verdict that sees what is broken."""
+"""``pgqueue chaos``: every fault on servers of its own, a user's database, and a verdict that sees what is broken.
 
+The proxy of ``pgqueue chaos`` passes bytes on, and leaves no connection open behind it.
+"""
+
+import gc
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +31,7 @@ from pgqueue.chaos.history.events import (
 )
 from pgqueue.chaos.kinds import enqueued, name_of, step_of
 from pgqueue.chaos.log import WORKER, LogLine, path_of
+from pgqueue.chaos.proxy import LOCAL, Address, Proxy
 from pgqueue.chaos.run import RunOutcome, complaints
 from pgqueue.chaos.stage import ChaosStage, Fleet, ProcessEnd
 from pgqueue.cli.main import main
@@ -261,3 +267,54 @@ def test_an_unknown_fault_is_refused_with_the_near_one_and_the_list_tells_what_e
     assert (refused.exit_code, "kill" in refused.output) == (2, True)
     listed = CliRunner().invoke(main, ["chaos", "--list"])
     assert [line.split()[0] for line in listed.output.splitlines()[1:]] == list(faults.FAULTS)
+
+
+MANY = 40
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    """A server that accepts connections when it is told to."""
+    with socket.create_server((LOCAL, 0), backlog=MANY) as server:
+        yield server
+
+
+def _client(proxy: Proxy) -> socket.socket:
+    (port,) = proxy.ports
+    return socket.create_connection((LOCAL, port), timeout=10)
+
+
+def _has_ended(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def _address(server: socket.socket) -> Address:
+    return Address(*server.getsockname())
+
+
+def test_bytes_reach_the_server_and_its_answer_the_client(listening: socket.socket) -> None:
+    with Proxy([_address(listening)]) as proxy, _client(proxy) as client:
+        client.sendall(b"question")
+        server, _ = listening.accept()
+        with server:
+            assert server.recv(8) == b"question"
+            server.sendall(b"answer")
+            assert client.recv(6) == b"answer"
+            proxy.cut()
+            assert server.recv(1) == b""
+        assert _has_ended(client)
+    assert proxy.opened == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_connections_that_have_just_been_opened_are_closed_with_it(listening: socket.socket) -> None:
+    with Proxy([_address(listening)]) as proxy:
+        clients = [_client(proxy) for _ in range(MANY)]
+        proxy.cut()
+    gc.collect()  # an open one would complain here
+    for client in clients:
+        with client:
+            assert _has_ended(client)

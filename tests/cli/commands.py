@@ -58,7 +58,6 @@ def pgqueue(*words: str, dsn: str | None = None, answer: str | None = None, **en
 
 
 def printed(result: Result) -> Any:
-    """The JSON it printed."""
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -70,7 +69,6 @@ def cells(result: Result) -> list[list[str]]:
 
 
 def only_row(dsn: str, query: str) -> tuple[Any, ...]:
-    """The only row of a query."""
     with psycopg.connect(dsn) as connection:
         (row,) = connection.execute(query.encode()).fetchall()
         return tuple(row)
@@ -80,7 +78,6 @@ class Process:
     """The command as a process of its own; its log can be waited for."""
 
     def __init__(self, popen: "subprocess.Popen[str]") -> None:
-        """Wrap it."""
         self._popen = popen
         self.pid = popen.pid
 
@@ -100,7 +97,6 @@ class Process:
         raise AssertionError(f"{words!r} was never logged:\n{''.join(seen)}")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
         self._popen.send_signal(number)
 
     def rest(self) -> str:

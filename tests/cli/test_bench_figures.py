@@ -8,7 +8,6 @@ import pytest
 from bench import endurance, grow, plots
 from bench.endurance import SoakEnds, SoakSample
 from bench.grow import Points
-from bench.plots import PlotFigures, PlotPoint
 from click.testing import CliRunner
 
 from pgqueue.bench.costs import QUERY, ends
@@ -18,15 +17,6 @@ from pgqueue.bench.stage import FULL, Sizes
 
 B = Figure("B", "drain", "jobs/s", "floor")
 KEPT = SoakEnds(enqueued=1_000, seconds=10.0, backlog=3, succeeded=1_000, dead=0, left=0)
-DRAWN = PlotFigures(
-    plots.FORMAT,
-    "2030-01-31T08:00:00+00:00",
-    "1.0",
-    2,
-    {"fsync": "on"},
-    [PlotPoint("backlog", "drain", 10**size, 9e4) for size in (5, 3, 4)]
-    + [PlotPoint("payload", "drain", 0, 5.0)],
-)
 
 
 def test_the_ratio_is_the_median_of_the_rounds_ratios() -> None:
@@ -125,42 +115,6 @@ def test_rates_are_those_since_the_look_before() -> None:
     assert (later.enqueued_per_second, later.started_per_second, later.backlog) == (20.0, 10.0, 20)
 
 
-def test_the_same_figures_are_drawn_as_the_same_bytes(tmp_path: Path) -> None:
-    drawn = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        drawn.append([path.read_bytes() for path in plots.draw(DRAWN, tmp_path / name)])
-    assert drawn[0] == drawn[1]
-    assert len(drawn[0]) == 2  # what was not measured is not drawn
-    assert b"<dc:date>" not in drawn[0][0]
-    assert b"jobs waiting</text>" in drawn[0][0]
-    assert b"jobs/s</text>" in drawn[0][0]
-
-
-@pytest.mark.parametrize(("value", "text"), [(0, "0"), (1_000, "1k"), (2_500, "2.5k"), (10_000_000, "10M")])
-def test_axes_show_short_numbers(value: float, text: str) -> None:
-    assert plots.short(value) == text
-
-
-def test_plots_are_drawn_again_without_a_database(tmp_path: Path) -> None:
-    (tmp_path / "figures.json").write_bytes(msgspec.json.encode(DRAWN))
-    words = ["--from", str(tmp_path / "figures.json"), "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(grow.grow, words)
-    assert result.exit_code == 0, result.stderr
-    names = ["backlog.svg", "payload.svg"]
-    assert result.stdout.splitlines() == [str(tmp_path / "out" / name) for name in names]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
-
-
-def test_a_file_without_figures_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "figures.json").write_text("{}")
-    words = ["--from", str(tmp_path / "figures.json"), "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(grow.grow, words)
-    assert result.exit_code == 2
-    assert "holds no figures" in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
 def test_growth_is_measured_at_every_point_and_kept_beside_its_plots(
     empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,10 +137,6 @@ def test_growth_is_measured_at_every_point_and_kept_beside_its_plots(
         ("payload", 300),
     ]
     assert all(point["y"] > 0 for point in points)
-
-
-def test_backlogs_go_up_tenfold_to_the_largest() -> None:
-    assert Points(largest=250_000).backlogs == [1_000, 10_000, 100_000]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ ATTEMPT_LIMIT = 25
 
 @pytest.fixture
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection in autocommit mode."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 
@@ -51,7 +50,6 @@ def pgq(own: psycopg.Connection[Any]) -> SyncQueries:
 
 
 def waiting(own: psycopg.Connection[Any]) -> list[int]:
-    """The jobs that wait in Procrastinate."""
     rows = own.execute("select id from procrastinate_jobs where status = 'todo' order by id").fetchall()
     return [row[0] for row in rows]
 
@@ -63,7 +61,6 @@ def queued(own: psycopg.Connection[Any]) -> list[str]:
 
 
 def ours(queue: PgQueue) -> list[Job]:
-    """Our jobs, oldest first."""
     return [*reversed(queue.insight.search().jobs)]
 
 
@@ -72,7 +69,6 @@ def left(report: dict[str, Any]) -> list[str]:
 
 
 def adopted(*words: str, dsn: str, app: str | None = None, code: int = 0) -> dict[str, Any]:
-    """The report of an adoption."""
     before = () if app is None else ("--app", app)
     result = pgqueue(*before, "adopt", *words, "--json", dsn=dsn)
     assert result.exit_code == code, result.stderr

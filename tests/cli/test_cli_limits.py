@@ -8,7 +8,7 @@ import pytest
 from cli.commands import cells, only_row, pgqueue, printed
 from looking import ask
 
-from pgqueue import JobState, Limit, PgQueue, Rate
+from pgqueue import Limit, PgQueue, Rate
 from pgqueue.cli.limits import SHOWN
 from pgqueue.errors import InvalidOption
 from pgqueue.testing import drain
@@ -99,37 +99,6 @@ def test_a_rate_shows_when_its_next_job_may_start(queue: PgQueue) -> None:
     drain(queue, now=now)
     (key,) = queue.insight.limit("task:call:per-interval").keys
     assert (key.waiting, key.next_start) == (1, now + timedelta(minutes=1))
-
-
-def test_what_an_operator_sets_holds_for_the_next_claim_whatever_the_code_says(
-    limited: PgQueue, dsn: str
-) -> None:
-    control = limited.control.limits
-    ask(dsn, "update pgqueue.workers set lease_until = now() + interval '1 h'")  # both hold their places
-    control.set(BY_CUSTOMER, Limit(1), by="ann")
-    assert [ran.task for ran in drain(limited)] == ["plain"]
-    (one,) = [one for one in limited.insight.limits() if one.name == BY_CUSTOMER]
-    assert (one.numbers.most, one.set_by, one.numbers.declared) == (1, "ann", "3 at once by customer")
-    control.unset(BY_CUSTOMER)
-    assert [ran.args for ran in drain(limited)] == [{"customer": 7}] * 2
-    actions = [entry.action for entry in limited.insight.audit()]
-    assert actions[:2] == ["limit unset", "limit set"]
-
-
-def test_a_queue_can_be_limited_as_a_whole(queue: PgQueue) -> None:
-    @queue.task(name="free", queue="mail")
-    def free() -> None: ...
-
-    control = queue.control.limits
-    control.set("queue:mail", Rate(every=60))
-    jobs = [free.enqueue() for _ in range(3)]
-    now = datetime(2031, 5, 4, 12, tzinfo=UTC)
-    assert len(drain(queue, now=now)) == 1
-    assert len(drain(queue, now=now + timedelta(minutes=1))) == 1
-    control.unset("queue:mail")
-    assert [one.name for one in queue.insight.limits()] == []
-    assert len(drain(queue, now=now + timedelta(minutes=1))) == 1
-    assert {one.status() for one in jobs} == {JobState.SUCCEEDED}
 
 
 def test_what_makes_no_sense_is_refused_and_changes_nothing(limited: PgQueue, dsn: str) -> None:

@@ -1,14 +1,27 @@
+"""Ctrl-C ends a command, wherever Python was when it came."""
+
+import signal
 import subprocess
 import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
+import click
 import psycopg
 import pytest
 from cli.commands import pgqueue
 from click.testing import CliRunner
 
-from pgqueue import __version__
+from pgqueue import PgQueue, __version__
+from pgqueue.cli import app as cli_app
+from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.main import VERBS, command_of
+from pgqueue.cli.signals import no_interrupt_lost
+from pgqueue.cli.values import ABOVE_ZERO, LENGTH, names
 
 HEAVY = ["alembic", "rich", "sqlalchemy", "pgqueue.embedded"]
 
@@ -223,3 +236,131 @@ def test_verbs_that_run_the_apps_code_ask_for_the_app(verb: list[str]) -> None:
     result = pgqueue(*verb)
     assert result.exit_code == 2
     assert "no app: give --app, or set PGQUEUE_APP" in result.stderr
+
+
+OWN = "postgresql://own/shop"
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> PgQueue:
+    queue = PgQueue(OWN, schema="shop", behind_pooler=True, direct_dsn="postgresql://direct/shop")
+    monkeypatch.setattr(cli_app, "find", lambda _: queue)
+    return queue
+
+
+def test_without_options_the_apps_database_is_left_alone(own: PgQueue) -> None:
+    before = own.database
+    assert CommandOptions(app="shop:queue").queue().database is before
+
+
+def test_another_dsn_leaves_the_direct_way_of_the_old_one_behind(own: PgQueue) -> None:
+    database = CommandOptions(app="shop:queue", dsn="postgresql://other/shop").queue().database
+    assert own.database is database
+    assert database.dsn == "postgresql://other/shop"
+    assert database.catalogue.schema == "shop"
+    assert database.behind_pooler
+    assert database.listen_dsn is None
+
+
+def test_another_schema_leaves_the_rest_as_the_app_has_it(own: PgQueue) -> None:
+    database = CommandOptions(app="shop:queue", schema="other").queue().database
+    assert own.database is database
+    assert database.catalogue.schema == "other"
+    assert (database.dsn, database.listen_dsn) == (OWN, "postgresql://direct/shop")
+
+
+def test_the_options_for_a_pooler_reach_a_queue_made_from_a_dsn() -> None:
+    settings = CommandOptions(dsn=OWN, behind_pooler=True, direct_dsn="postgresql://direct/shop")
+    database = settings.queue().database
+    assert database.behind_pooler
+    assert database.listen_dsn == "postgresql://direct/shop"
+
+
+def test_the_app_is_found_in_the_current_directory(shop: Path) -> None:
+    assert "shop.send" in CommandOptions(app="shop:queue").app_queue().tasks
+    assert (shop / "shop.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("30", timedelta(seconds=30)),
+        ("0.5", timedelta(seconds=0.5)),
+        ("90s", timedelta(seconds=90)),
+        ("5m", timedelta(minutes=5)),
+        ("1.5h", timedelta(minutes=90)),
+        ("7d", timedelta(days=7)),
+        ("2w", timedelta(weeks=2)),
+    ],
+)
+def test_a_length_of_time_is_seconds_or_has_a_unit(text: str, length: timedelta) -> None:
+    assert LENGTH.convert(text, None, None) == length
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e3", "5 m", "5y", "9" * 30, "3651d"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"is no length of time|is too long"):
+        LENGTH.convert(text, None, None)
+
+
+def test_zero_is_refused_where_it_makes_no_sense_in_the_words_of_the_shell() -> None:
+    assert LENGTH.convert("0", None, None) == timedelta(0)
+    with pytest.raises(
+        click.BadParameter, match=r"'0' is too short; use a length above zero, such as 0.5, 30 or 5m"
+    ):
+        ABOVE_ZERO.convert("0", None, None)
+    with pytest.raises(click.BadParameter, match="too short"):
+        ABOVE_ZERO.convert("0.0000001", None, None)
+
+
+def test_names_stand_between_commas() -> None:
+    assert names("mail, default") == ["mail", "default"]
+
+
+class Held:
+    """Something with a callback at its end."""
+
+
+def _raise(_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def lose_an_interrupt() -> None:
+    """Be interrupted in a callback, then wait as a command does."""
+    held = Held()
+    seen = weakref.ref(held, _raise)
+    del held
+    assert seen() is None
+    threading.Event().wait(30)
+
+
+@contextmanager
+def handled(number: signal.Signals) -> Iterator[None]:
+    """Only this signal raises KeyboardInterrupt."""
+    others = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = {one: signal.signal(one, signal.SIG_IGN) for one in others}
+    signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_came_in_a_callback_of_the_garbage_collector_is_raised_again(
+    number: signal.Signals,
+) -> None:
+    with handled(number), pytest.raises(KeyboardInterrupt), no_interrupt_lost():
+        lose_an_interrupt()
+
+
+def test_other_errors_of_such_callbacks_are_printed_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    held = Held()
+    seen = weakref.ref(held, lambda _: 1 / 0)
+    with no_interrupt_lost():
+        del held
+    assert seen() is None
+    assert len(printed) == 1

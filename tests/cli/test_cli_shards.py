@@ -19,7 +19,6 @@ from pgqueue.values.shards import home_of, shard_of_id
 
 @pytest.fixture
 def two(copies: Copies, migrated_server: Any) -> Iterator[list[str]]:
-    """Two migrated databases."""
     with copies.one() as one, copies.one() as other:
         yield [dsn_of(migrated_server, one), dsn_of(migrated_server, other)]
 

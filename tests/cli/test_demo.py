@@ -41,7 +41,6 @@ GOOD = Measure("5f", 3, 1)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A few hundred files."""
     for number in range(FILES):
         (tmp_path / f"{number:03}.txt").write_text(f"{number}\n" * number)
     return tmp_path

@@ -35,7 +35,6 @@ async def kill_me_twice() -> None:
 
 @queue.task(retry=AT_ONCE, crashes=Crashes(2, memory="200 MB"))
 def eat(megabytes: int) -> int:
-    """Take memory, and touch it."""
     return len(bytearray(megabytes * 1_000_000))
 
 
@@ -47,7 +46,6 @@ async def where() -> int:
 
 @queue.task(retry=AT_ONCE)
 def where_plain() -> int:
-    """The process that runs it."""
     return os.getpid()
 
 
@@ -60,13 +58,11 @@ class Item:
 
 @queue.batch_task(Item, size=10, wait=0.05, retry=AT_ONCE)
 async def where_together(batch: Batch[Item]) -> list[int]:
-    """The process that runs it."""
     return [os.getpid() for _ in batch]
 
 
 @queue.batch_task(Item, size=10, wait=0.05, retry=AT_ONCE)
 def where_together_plain(batch: Batch[Item]) -> list[int]:
-    """The process that runs it."""
     return [os.getpid() for _ in batch]
 
 
@@ -199,7 +195,6 @@ def _write(path: str) -> None:
 
 
 def work(dsn: str, lease: str) -> None:
-    """Run a worker in this process."""
     queue.database = queue.database.but(dsn=dsn)
     from pgqueue.worker.worker import Worker  # noqa: PLC0415 - the app does without
 

@@ -34,7 +34,6 @@ class Person:
 
 
 def key_in(page: TestResponse) -> str:
-    """What forms of this page carry."""
     found = _KEY.search(page.text)
     assert found is not None, page.text
     return found[1]
@@ -59,7 +58,6 @@ def die(queue: PgQueue, task: str, *all_args: dict[str, Any], error: Exception) 
 
 
 def rows_of(queue: PgQueue) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table."""
     found = ask(queue, "select tablename from pg_tables where schemaname = 'pgqueue' order by 1")
     return {
         name: ask(queue, f'select one::text from pgqueue."{name}" as one order by 1') for (name,) in found

@@ -33,7 +33,6 @@ class Quiet(WSGIRequestHandler):
 
 
 def main() -> None:
-    """Take them."""
     WHERE.mkdir(exist_ok=True)
     with server() as dsn:
         schema.migrate(dsn)

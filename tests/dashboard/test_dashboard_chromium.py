@@ -99,7 +99,6 @@ def check(page: Page, address: str) -> None:
 
 
 def paths(world: World) -> list[str]:
-    """A page of each kind."""
     job = f"/jobs/{world.dead}"
     return [
         "/jobs?state=ready&state=dead",

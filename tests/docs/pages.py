@@ -44,22 +44,18 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page of words."""
     return sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
 def page_id(page: Path) -> str:
-    """A page's path, as a test's id."""
     return str(page.relative_to(ROOT))
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in order."""
     return list(_blocks(page, page.read_text(encoding="utf-8").splitlines()))
 
 
 def prose(page: Path) -> str:
-    """A page without its code blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 

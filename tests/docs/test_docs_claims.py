@@ -38,14 +38,6 @@ def _block(page: Path, word: str) -> Block:
     return found
 
 
-def test_the_readme_says_in_a_sentence_what_it_is_and_then_has_the_two_commands() -> None:
-    first = blocks(README)[0]
-    assert [line.split("#")[0].strip() for line in first.code.splitlines()] == ["make demo", "make test"]
-    title, sentence = [line for line in _text(README).partition("```")[0].splitlines() if line]
-    assert title == "# pgqueue"
-    assert re.fullmatch(r"pgqueue is a [^.]+\.", sentence)
-
-
 @pytest.mark.parametrize("page", pages(), ids=page_id)
 def test_a_page_shows_every_table_that_its_blocks_need(page: Path) -> None:
     assert [one.code for one in blocks(page) if one.language == "setup" and "create table" in one.code] == []

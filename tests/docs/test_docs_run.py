@@ -48,7 +48,6 @@ class Example:
 
     @property
     def names(self) -> dict[str, Any]:
-        """The names that the blocks have made."""
         return vars(self.module)
 
     def modules(self) -> list[ModuleType]:

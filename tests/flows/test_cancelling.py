@@ -17,7 +17,6 @@ world = a_world
 
 
 def ends_of(world: World) -> dict[str, int]:
-    """How many nodes are in which state."""
     return dict(world.rows("select state, count(*) from pgqueue.nodes group by 1"))
 
 

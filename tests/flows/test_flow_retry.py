@@ -41,14 +41,12 @@ class Model:
             self._settle()
 
     def cancel(self) -> None:
-        """Cancel all that has not ended."""
         for node in reversed(range(len(self.parents))):
             if self.states[node] is S.WAITING or (node in self.jobs and self.states[node] is S.RELEASED):
                 self.states[node] = S.CANCELLED
         self._close()
 
     def rerun(self, what: What) -> Rerun:
-        """Retry it."""
         nodes = [
             StoredNode(
                 at, parent, at, NodeKind.JOB if at in self.jobs else NodeKind.WORKFLOW, self.states[at]
@@ -238,7 +236,6 @@ class Counted:
     reads = 0
 
     def __init__(self, node: StoredNode) -> None:
-        """Stand for a node."""
         self._node = node
 
     def __getattr__(self, name: str) -> Any:

@@ -1,18 +1,25 @@
-"""Chains, groups and workflows: each part runs when, and only when, what it waits for has ended as it has to."""
+"""Chains, groups and workflows: each part runs when, and only when, what it waits for has ended as it has to.
+
+Flows on every kind of connection: enqueued in its transaction, or not at all.
+"""
 
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from flows.world import World, every_world
 from neighbours.places import MINUTE
+from store.drivers import Ask, every_kind, one_database
 
-from pgqueue import JobState, Observer, Outcome, Unique, Workflow, chain, group
+from pgqueue import JobState, Observer, Outcome, PgQueue, Unique, Workflow, chain, group
+from pgqueue.app.flows.chains import Flow
+from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.errors import FlowRefused, InvalidOption
-from pgqueue.testing import assert_enqueued, dying
+from pgqueue.testing import adrain, assert_enqueued, dying
 from pgqueue.values.flows.flow import PORTION
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 
@@ -46,9 +53,7 @@ def test_what_follows_a_failed_step_is_cancelled(world: World) -> None:
     ],
 )
 def test_the_callbacks_of_a_group_run_once_and_in_order(
-    members: list[Any],
-    after: list[Any],
-    world: World,
+    members: list[Any], after: list[Any], world: World
 ) -> None:
     group(
         [world.note.call(what) for what in members],
@@ -61,19 +66,6 @@ def test_the_callbacks_of_a_group_run_once_and_in_order(
     assert world.states == ["failed" if "failure" in after else "succeeded"]
 
 
-def test_a_diamond_runs_each_node_after_all_that_it_waits_for(world: World) -> None:
-    flow = Workflow("diamond")
-    last = flow.add("last", world.note.call("last"), after=["left", "right"])
-    first = flow.add("first", world.note.call("first"))
-    flow.add("left", world.note.call("left"), after=first)
-    flow.add("right", world.note.call("right"), after="first")
-    flow.add("end", world.note.call("end"), after=[last])
-    flow.enqueue()
-    world.run()
-    assert world.noted == ["first", "left", "right", "last", "end"]
-    assert world.states == ["succeeded"]
-
-
 @pytest.mark.parametrize(
     ("rule", "ran", "state"),
     [
@@ -83,10 +75,7 @@ def test_a_diamond_runs_each_node_after_all_that_it_waits_for(world: World) -> N
     ],
 )
 def test_an_edge_says_what_happens_if_its_ancestor_fails(
-    rule: Any,
-    ran: list[str],
-    state: str,
-    world: World,
+    rule: Any, ran: list[str], state: str, world: World
 ) -> None:
     flow = Workflow()
     flow.add("first", world.note.call("fail"))
@@ -182,11 +171,7 @@ def test_a_job_waits_for_the_others_and_for_its_time(world: World) -> None:
         world.note.using(run_at=now + 4 * MINUTE).call(3),
     ).enqueue()
     assert world.run(now=now + 1.5 * MINUTE) == []
-    assert [job.status() for job in handle.jobs] == [
-        JobState.SCHEDULED,
-        JobState.BLOCKED,
-        JobState.BLOCKED,
-    ]
+    assert [job.status() for job in handle.jobs] == [JobState.SCHEDULED, JobState.BLOCKED, JobState.BLOCKED]
     world.run(now=now + 3 * MINUTE)
     assert (world.noted, handle.jobs[2].status()) == ([1, 2], JobState.SCHEDULED)
     world.run(now=now + 5 * MINUTE)
@@ -299,3 +284,58 @@ def test_any_graph_runs_each_node_once_after_its_ancestors(seed: int, world: Wor
     for name, before in after.items():
         assert all(world.noted.index(one) < world.noted.index(name) for one in before)
     assert world.states == ["succeeded"]
+
+
+ask, database = every_kind, one_database
+
+NASTY = 'a\\b\tc\nd "é" %s %(x)s'
+
+
+async def enqueued(flow: Flow, ask: Ask) -> FlowHandle:
+    """Enqueue a flow on the connection, in its current transaction, if it has one."""
+    if ask.kind.awaits:
+        return await flow.aenqueue(connection=ask.connection)
+    return flow.enqueue(connection=ask.connection)
+
+
+def a_flow(world: World, say: Any = NASTY) -> Flow:
+    """A flow that has every row that a flow can have: keyed jobs, groups, names, edges and waits."""
+    flow = Workflow(NASTY)
+    flow.add(NASTY, chain(world.note.call(1), group([world.note.call(say)] * 3)))
+    flow.add("last", world.note.using(unique_key=NASTY, meta={"a": NASTY}).call("last"), after=NASTY)
+    return flow
+
+
+async def test_a_flow_exists_if_the_transaction_commits_and_only_then(ask: Ask) -> None:
+    queue = PgQueue(ask.dsn)
+    world = World(queue, None)
+    with suppress(ZeroDivisionError):
+        async with ask.transaction():
+            await enqueued(a_flow(world), ask)
+            _ = 1 / 0
+    assert await adrain(queue) == []
+    async with ask.transaction():
+        with suppress(ZeroDivisionError):
+            async with ask.savepoint():
+                await enqueued(a_flow(world), ask)
+                _ = 1 / 0
+        handle = await enqueued(a_flow(world), ask)
+        assert queue.insight.search().jobs == ()
+    ran = await adrain(queue)
+    assert [one.id for one in ran] == [job.id for job in handle.jobs]
+    assert world.noted == [1, NASTY, NASTY, NASTY, "last"]
+    assert queue.insight.search(unique_key=NASTY).jobs[0].meta == {"a": NASTY}
+    await queue.aclose()
+    queue.close()
+
+
+async def test_a_large_flow_is_copied_whole(ask: Ask) -> None:
+    queue = PgQueue(ask.dsn)
+    world = World(queue, None)
+    async with ask.transaction():
+        handle = await enqueued(group([world.note.call([NASTY, n]) for n in range(1200)]), ask)
+    assert {job.id for job in queue.insight.search(limit=10_000).jobs} == {job.id for job in handle.jobs}
+    assert [job.args["what"] for job in queue.insight.search(limit=10_000).jobs][::-1] == [
+        [NASTY, n] for n in range(1200)
+    ]
+    queue.close()

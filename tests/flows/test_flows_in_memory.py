@@ -27,8 +27,6 @@ LEAVES = st.sampled_from(["ok", "ok", "ok", "fail", "grow", "add", "cancel 0", "
 
 @dataclass(frozen=True)
 class Chain:
-    """The parts of a chain."""
-
     parts: list[Any]
 
 

@@ -41,7 +41,6 @@ def claimed(world: World, dsn: str, *, portions: int) -> list[list[Claim]]:
 
 
 def next_claims(dsn: str, count: int) -> list[Claim]:
-    """Claim the next jobs."""
     worker = worker_info()
     with psycopg.connect(dsn, autocommit=True) as own:
         ask(own, leases.register(worker, LEASE))
@@ -49,7 +48,6 @@ def next_claims(dsn: str, count: int) -> list[Claim]:
 
 
 def ending(claims: Sequence[Claim]) -> Plan[States]:
-    """What ends these members as succeeded."""
     return finish.finish(claims[0].worker_id, [Succeeded(one, 0.0) for one in claims], keep=True)
 
 

@@ -286,10 +286,7 @@ def test_the_command_lists_draws_cancels_and_retries(world: World, tmp_path: obj
 
 
 def test_of_a_flow_that_there_is_not_nothing_is_shown(world: World) -> None:
-    for look in (
-        world.queue.flow,
-        lambda flow_id: world.queue.flow_nodes(flow_id, parent=1),
-    ):
+    for look in (world.queue.flow, lambda flow_id: world.queue.flow_nodes(flow_id, parent=1)):
         with pytest.raises(FlowNotFound, match="no record of flow 4711"):
             look(4711)
     with pytest.raises(InvalidOption, match="flow_id='7'"):

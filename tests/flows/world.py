@@ -55,7 +55,6 @@ class World:
         return self._connection.execute(query.encode()).fetchall()
 
     def count(self, table: str) -> int:
-        """How many rows a table has."""
         ((count,),) = self.rows(f"select count(*) from pgqueue.{table}")
         return int(count)
 
@@ -83,7 +82,6 @@ class World:
 
     @property
     def states(self) -> list[str]:
-        """The states of the flows."""
         if self._connection is None:
             return self._memory.flows.states
         return [state for (state,) in self.rows("select state from pgqueue.flows order by id")]
@@ -96,7 +94,6 @@ class World:
 
 @pytest.fixture
 def a_world(queue: PgQueue, dsn: str) -> Iterator[World]:
-    """A world with nothing in it."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield World(queue, connection)
 

@@ -24,8 +24,6 @@ from pgqueue.values.insight.why_facts import MOST_AHEAD, WhyFacts
 
 @pytest.fixture
 def note(queue: PgQueue) -> Any:
-    """A task that does nothing."""
-
     @queue.task(name="note")
     def note() -> None: ...
 

@@ -197,24 +197,6 @@ def test_a_dead_job_says_since_when_and_with_which_error() -> None:
     )
 
 
-def test_a_job_that_has_ended_says_how_long_ago() -> None:
-    assert why("succeeded", since=235.2).sentence == "it succeeded 3.92 min ago, at 2031-05-04 11:56:04 UTC"
-    assert why("cancelled", since=1.0).sentence == "it was cancelled 1 s ago, at 2031-05-04 11:59:59 UTC"
-
-
-def test_a_job_whose_worker_is_gone_says_which_worker_takes_it_over() -> None:
-    lost = {"attempts": 1, "since": 90.0}
-    assert why("running", **lost).sentence == (
-        "attempt 1 of 3 has been running for 90 s, and its worker is gone: "
-        "another worker takes the job over at its next sweep"
-    )
-    alone = why("running", **lost, alive=0, serving=0, knowing=0)
-    assert alone.reason == "worker lost"
-    assert alone.sentence.endswith(
-        "its worker is gone: no worker is alive that could take the job over: start one with `pgqueue worker`"
-    )
-
-
 @pytest.mark.parametrize(
     ("alive", "words"),
     [
@@ -244,8 +226,7 @@ def test_hostile_names_and_times_break_no_sentence() -> None:
 def test_a_sentence_is_told_again_without_what_is_hidden() -> None:
     found = why("blocked", **node("failed", is_dead=True, error="E", message="token abcdef"))
     hidden = retold(
-        found,
-        lambda told: {**told, "nodes": [{**one, "message": "token •••"} for one in told["nodes"]]},
+        found, lambda told: {**told, "nodes": [{**one, "message": "token •••"} for one in told["nodes"]]}
     )
     assert "E: token •••;" in hidden.sentence
     assert (hidden.reason, hidden.evidence["causes"]) == (found.reason, found.evidence["causes"])

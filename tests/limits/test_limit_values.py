@@ -1,8 +1,14 @@
-"""Limits as users write them, and the keys and lanes that they make of arguments."""
+"""Limits as users write them, and the keys and lanes that they make of arguments.
+
+The generic cell rate algorithm over random histories: no window of any length holds more than the rate allows.
+Quotas of lanes over random limits: never more than is free, nothing left that could run, by weights, no lane starved.
+"""
 
 import json
 import math
+from collections import Counter
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +17,8 @@ from hypothesis import strategies as st
 
 from pgqueue import Context, Limit, PgQueue, Rate
 from pgqueue.errors import InvalidOption
+from pgqueue.values.limits.gcra import HORIZON, advance_tat, count, earliest, settle_tat, starts
+from pgqueue.values.limits.lanes import Lane, LaneShares, given_by_pass, given_in_turn, quotas
 from pgqueue.values.limits.limit import keys_of, share_of
 from pgqueue.values.limits.task_limits import encoded_lane, limits_of_task
 
@@ -216,3 +224,226 @@ def test_a_codec_encodes_what_keys_tell_of_arguments() -> None:
         assert [key.limit for key in keys_of(stored)] == ["name:other", "task:task:a", ""]
         assert "secret" not in stored
         assert len(stored) < 300
+
+
+rates = st.tuples(st.integers(1, 500_000), st.integers(1, 8))
+pauses = st.one_of(st.integers(0, 10), st.integers(0, 300_000), st.integers(0, 10_000_000))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[tuple[int, int], list[tuple[int, list[int]]]]:
+    """A rate; and claims, each with the pause before it and the costs of the jobs that wait."""
+    rate = draw(rates)
+    costs = st.lists(st.integers(1, rate[1]), max_size=12)
+    return rate, draw(st.lists(st.tuples(pauses, costs), min_size=1, max_size=20))
+
+
+def run(rate: tuple[int, int], history: list[tuple[int, list[int]]]) -> list[tuple[int, int]]:
+    """The starts and their costs."""
+    now, tat, begun = 1_000_000_000, 0, []
+    for pause, costs in history:
+        now += pause
+        at, tat = starts(tat, now, rate, costs)
+        assert all(now <= one <= now + HORIZON for one in at)
+        begun += [*zip(at, costs, strict=False)]
+    return begun
+
+
+@given(histories())
+def test_no_window_has_more_than_the_burst_and_what_the_rate_gives_in_it(
+    given_: tuple[tuple[int, int], list[tuple[int, list[int]]]],
+) -> None:
+    (every, burst), history = given_
+    begun = run((every, burst), history)
+    for first, (began, _) in enumerate(begun):
+        total = 0
+        for at, cost in begun[first:]:
+            total += cost
+            assert total * every <= burst * every + (at - began)
+
+
+@given(st.integers(1, 500_000), st.lists(pauses, min_size=1, max_size=30))
+def test_with_a_burst_of_one_starts_are_never_closer_and_exactly_apart_while_jobs_wait(
+    every: int, pauses: list[int]
+) -> None:
+    begun = [at for at, _ in run((every, 1), [(pause, [1] * 20) for pause in pauses])]
+    assert all(after - before >= every for before, after in pairwise(begun))
+    steady = [at for at, _ in run((every, 1), [(HORIZON // 2, [1] * 200_000)] * 3)] if every > 1_000 else []
+    assert all(after - before == every for before, after in pairwise(steady))
+
+
+@given(rates, st.integers(0, 10**9), st.integers(1, 8))
+def test_after_a_pause_no_start_is_made_up_for(rate: tuple[int, int], pause: int, late: int) -> None:
+    every, burst = rate
+    _, tat = starts(0, 1_000_000, rate, [1] * 30)
+    now = tat + pause + burst * every
+    at, _ = starts(tat, now, rate, [1] * (burst + late))
+    assert at[:burst] == [now] * burst
+    assert all(after - before == every for before, after in pairwise(at[burst - 1 :]))
+
+
+@given(rates, st.integers(0, 10**7), st.integers(-(10**7), 10**7), st.integers(1, 8))
+def test_the_count_is_how_many_may_start(rate: tuple[int, int], now: int, ahead: int, cost: int) -> None:
+    cost = min(cost, rate[1])
+    at, _ = starts(now + ahead, now, rate, [cost] * 3_000)
+    tat = settle_tat(now + ahead, now, rate)
+    assert len(at) == min(3_000, count(tat, now, rate, cost=cost))
+
+
+@given(rates, st.integers(1, 10**12))
+def test_a_clock_that_is_set_back_stops_starts_no_longer_than_the_burst_and_the_horizon_last(
+    rate: tuple[int, int], back: int
+) -> None:
+    every, burst = rate
+    now = 10**13
+    _, tat = starts(0, now, rate, [1] * 200)
+    kept = settle_tat(tat, now - back, rate)
+    assert earliest(kept, now - back, rate) <= now - back + HORIZON + burst * every
+    assert settle_tat(tat, now, rate) == tat  # at the right time nothing is lost
+
+
+@given(rates, st.integers(0, 10**9), st.integers(0, 10**9))
+def test_a_start_moves_the_state_by_its_cost(rate: tuple[int, int], tat: int, now: int) -> None:
+    at = earliest(tat, now, rate)
+    assert at >= now
+    assert advance_tat(tat, at, rate, 1) >= max(tat, now) + rate[0]
+
+
+@given(rates, st.integers(0, 10**12), st.integers(-(2**31), 2**31 - 1))
+def test_a_cost_that_no_start_may_have_counts_as_the_nearest_that_one_may(
+    rate: tuple[int, int], tat: int, cost: int
+) -> None:
+    nearest = max(1, min(cost, rate[1]))
+    assert earliest(tat, 5, rate, cost) == earliest(tat, 5, rate, nearest)
+    assert advance_tat(tat, 5, rate, cost) == advance_tat(tat, 5, rate, nearest)
+    assert count(tat, 5, rate, cost=cost) == count(tat, 5, rate, cost=nearest)
+    assert starts(0, 0, rate, [cost])[0] == [0]  # it does start
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(1, 2**63 - 1), st.integers(1, 2**63 - 1))
+def test_the_state_is_a_number_that_postgresql_stores(tat: int, every: int, burst: int) -> None:
+    assert advance_tat(tat, 0, (every, burst), burst) < 2**63
+
+
+KEYS = ("a", "b", "c", "d")
+SHARES = ("", "", "x", "y")
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[list[Lane], dict[str, int], int, int]:
+    """Lanes, free places, room, and the lane to begin at."""
+    weight = {share: draw(st.integers(1, 9)) for share in SHARES if share}
+    lanes = []
+    for place in range(draw(st.integers(0, 12))):
+        keys = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=4))
+        share = draw(st.sampled_from(SHARES))
+        lanes.append(
+            Lane(
+                share or f"lane {place}",
+                tuple(keys),
+                draw(st.integers(0, 30)),
+                weight.get(share) or draw(st.integers(1, 9)),
+            )
+        )
+    free = {key: draw(st.integers(0, 20)) for key in KEYS}
+    return lanes, free, draw(st.integers(0, 60)), draw(st.integers(0, 30))
+
+
+@given(situations())
+def test_no_key_and_no_room_is_exceeded_and_no_lane_could_have_one_more(
+    given_: tuple[list[Lane], dict[str, int], int, int],
+) -> None:
+    lanes, free, room, first = given_
+    given_out = quotas(lanes, free, room, first=first)
+    used: Counter[str] = Counter()
+    for place, number in given_out.items():
+        assert 0 < number <= lanes[place].most
+        used.update(dict.fromkeys(lanes[place].keys, number))
+    total = sum(given_out.values())
+    assert total <= room
+    assert all(used[key] <= free[key] for key in KEYS)
+    for place, lane in enumerate(lanes):
+        could = given_out.get(place, 0) < lane.most and all(used[key] < free[key] for key in lane.keys)
+        assert not could or total == room
+    assert quotas(lanes, free, room, first=first) == given_out
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.integers(1, 40))
+def test_shares_that_always_have_jobs_are_served_by_their_weights(weights: list[int], room: int) -> None:
+    lanes = [Lane(f"lane {place}", (), 10_000, weight) for place, weight in enumerate(weights)]
+    turns, total = LaneShares(), Counter[int]()
+    while total.total() < 500:
+        given_out = turns.quotas(lanes, {}, room)
+        turns.learn(lanes, given_out)
+        total.update(given_out)
+    for place, weight in enumerate(weights):
+        assert abs(total[place] - total.total() * weight / sum(weights)) <= len(weights) + 1
+
+
+@given(situations())
+def test_shares_of_equal_weight_are_given_in_turn_what_they_would_be_given_by_pass(
+    given_: tuple[list[Lane], dict[str, int], int, int],
+) -> None:
+    lanes, free, room, first = given_
+    even = [Lane(f"lane {place}", lane.keys, lane.most) for place, lane in enumerate(lanes)]
+    order = [(first + turn) % len(even) for turn in range(len(even))]
+    passes = dict.fromkeys((lane.share for lane in even), 0.0)
+    by_pass = given_by_pass(even, free, room, order, passes)
+    assert given_in_turn(even, free, room, order) == by_pass
+    assert quotas(even, free, room, first=first) == by_pass[0]
+
+
+def test_a_share_of_many_lanes_gets_as_much_as_a_share_of_one() -> None:
+    lanes = [Lane("many", (), 100) for _ in range(99)] + [Lane("one", (), 100)]
+    given_out = quotas(lanes, {}, 100)
+    assert given_out[99] == 50
+    assert len(given_out) == 51  # and each of the many lanes gets at most one of the others
+
+
+@given(st.integers(1, 120), st.integers(1, 50))
+def test_no_lane_waits_for_more_rounds_than_there_are_lanes_for_the_room(lanes: int, room: int) -> None:
+    waiting = [Lane(f"lane {place}", (), 10_000) for place in range(lanes)]
+    turns = LaneShares()
+    served: set[int] = set()
+    for _ in range(-(-lanes // room)):
+        given_out = turns.quotas(waiting, {}, room)
+        turns.learn(waiting, given_out)
+        served |= given_out.keys()
+    assert len(served) == lanes
+
+
+@given(st.integers(1, 30), st.integers(1, 20), st.integers(1, 10))
+def test_ten_jobs_of_a_tenant_are_done_after_their_share_of_rounds_however_many_another_has(
+    tenants: int, room: int, jobs: int
+) -> None:
+    """The stated bound: with T tenants that have jobs, k jobs of one have started after ceil(k * T / room) claims, and one."""
+    turns, left = LaneShares(), jobs
+    for _ in range(7):  # the others have been at it for a while
+        busy = [Lane(f"tenant {place}", (), 1_000_000) for place in range(tenants)]
+        turns.learn(busy, turns.quotas(busy, {}, room))
+    claims = 0
+    while left:
+        lanes = [Lane(f"tenant {place}", (), 1_000_000) for place in range(tenants)] + [
+            Lane("late", (), left)
+        ]
+        given_out = turns.quotas(lanes, {}, room)
+        turns.learn(lanes, given_out)
+        left -= given_out.get(tenants, 0)
+        claims += 1
+    assert claims <= -(-jobs * (tenants + 1) // room) + 1
+
+
+def test_a_share_that_could_not_use_its_places_does_not_claim_them_later() -> None:
+    turns = LaneShares()
+    lanes = [Lane("full", ("a",), 100), Lane("open", (), 100)]
+    for _ in range(50):
+        turns.learn(lanes, turns.quotas(lanes, {"a": 0}, 10))
+    assert turns.quotas(lanes, {"a": 100}, 10) == {0: 5, 1: 5}
+
+
+def test_what_a_lane_did_not_have_is_not_counted() -> None:
+    turns = LaneShares()
+    lanes = [Lane("short", (), 100), Lane("long", (), 100)]
+    for _ in range(10):
+        assert turns.quotas(lanes, {}, 10) == {0: 5, 1: 5}
+        turns.learn(lanes, {0: 5, 1: 5})

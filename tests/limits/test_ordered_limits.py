@@ -17,7 +17,7 @@ from pgqueue.store.jobs import finish
 from pgqueue.store.limits import limits
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers import upkeep
-from pgqueue.values.jobs.job import AttemptError, Claim, JobState
+from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.verdict import Again, Died, Succeeded, Verdict
 from pgqueue.values.limits.task_limits import limits_of_task
 
@@ -69,29 +69,6 @@ class Shift:
 @pytest.fixture
 def shift(workers: Workers) -> Shift:
     return Shift(workers)
-
-
-@pytest.mark.parametrize("delay", [SECOND * 0, SECOND * 10])
-def test_a_job_that_waits_for_its_retry_keeps_its_place(
-    shift: Shift, queue: PgQueue, post: Task[[int, int], None], delay: timedelta
-) -> None:
-    handles = queue.enqueue_many(post.call(7, number) for number in range(3))
-    queue.enqueue_many([post.call(8, 0)])
-    first, other = shift.claim()
-    assert (first.id, json.loads(other.args)["account"]) == (handles[0].id, 8)
-    shift.record(again(first, delay))
-    if delay:
-        assert handles[0].status() is JobState.SCHEDULED
-        assert shift.claim(9.0) == []
-        assert [one.running for one in queue.insight.limits()] == [2]
-        held = queue.insight.limit("task:post:account").holders
-        assert {(one.job_id, one.since is None) for one in held} == {(first.id, True), (other.id, False)}
-    (retried,) = shift.claim(10.0)
-    assert (retried.id, retried.attempt) == (handles[0].id, 2)
-    shift.record(again(retried, delay), 10.0)
-    assert shift.numbers(20.0) == [0]
-    assert shift.numbers(20.0) == [1]
-    assert shift.numbers(20.0) == [2]
 
 
 def test_without_an_order_the_next_job_of_the_key_goes_ahead(shift: Shift, queue: PgQueue) -> None:

@@ -17,8 +17,6 @@ Meanwhile = Callable[[DjangoQueue], Awaitable[None]]
 
 
 class Blocking:
-    """The blocking half of Django's interface."""
-
     def enqueue(self, task: "Task[..., Any]", *args: Any, **kwargs: Any) -> Result:
         return task.enqueue(*args, **kwargs)
 

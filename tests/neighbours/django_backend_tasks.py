@@ -28,7 +28,6 @@ def reset() -> None:
 
 @task()
 def add(one: int, two: int = 0) -> int:
-    """Add."""
     ran.append((one, two))
     return one + two
 

@@ -22,8 +22,6 @@ class Base(DeclarativeBase):
 
 
 class Order(Base):
-    """An order."""
-
     __tablename__ = "orders"
     id: Mapped[int] = mapped_column(primary_key=True)
     note: Mapped[str] = mapped_column(default="")
@@ -39,7 +37,6 @@ class Shop:
         self.send: Task[[int], int] = self.queue.task(name="send")(_send)
 
     def app(self, **config: Any) -> Flask:
-        """Make an app, with this configuration."""
         app = Flask("shop")
         app.config.update({"SQLALCHEMY_DATABASE_URI": sqlalchemy_url(self.dsn)} | config)
         self.db.init_app(app)

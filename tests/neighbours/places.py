@@ -23,7 +23,6 @@ PLACES = ["memory", "database", "transaction"]
 
 @pytest.fixture
 def a_clock() -> Clock:
-    """What time it is in every place."""
     return Clock(NOON)
 
 
@@ -52,7 +51,6 @@ def a_database(database: str) -> str:
 
 
 def empty(database: str) -> None:
-    """Delete the rows of a database's tables."""
     with psycopg.connect(database) as connection:
         connection.execute(
             "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"

@@ -46,12 +46,9 @@ class Process:
         self._log = log
 
     def log(self) -> str:
-        """What it has printed so far."""
         return self._log.read_text(encoding="utf-8")
 
     def said(self, pattern: str | re.Pattern[str]) -> re.Match[str]:
-        """Wait until it has printed this."""
-
         def look() -> re.Match[str] | None:
             ended = self._popen.poll() is not None
             found = re.search(pattern, self.log())
@@ -65,7 +62,6 @@ class Process:
         return self.said(ADDRESS)[1]
 
     def stopped(self) -> int:
-        """Stop it, and return its exit code."""
         self._popen.terminate()
         return self._popen.wait(PATIENCE)
 

@@ -3,9 +3,8 @@
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
@@ -18,14 +17,15 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from docs.pages import DOCS, blocks, words_in_code
 from neighbours import django_admin_pages
-from neighbours.django_backend_database import database
-from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django import queue
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import DeadJob, Job, Limit, Queue, Worker, table
 from pgqueue.errors import PgQueueError
 from pgqueue.values.jobs.job import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GUIDE = DOCS / "guides" / "django-admin.md"
 TASKS = "neighbours.project.shop.tasks"
@@ -46,13 +46,8 @@ ERROR = {
 }
 
 
-empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
-
-
-@pytest.fixture(scope="module")
-def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
-    with database(django_server, "pgqueue_test_django_admin") as where:
-        yield where
+shared, empty = django_admin_pages.a_shared_database, django_admin_pages.an_empty_database
+client = django_admin_pages.a_client
 
 
 @pytest.fixture

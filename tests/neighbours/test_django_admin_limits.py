@@ -1,44 +1,38 @@
-"""Limits in the admin: seen whether or not they are stored, their numbers changed with the checks of ``queue.control``."""
+"""Limits and shares in the admin: seen whether or not they are stored, and changed with the checks of ``queue.control``."""
 
 import re
-from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
 from neighbours import django_admin_pages
-from neighbours.django_backend_database import database
-from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.values.limits.limit import Limit, LimitNumbers, Rate
 from pgqueue.values.limits.status import LimitStatus
 
-LIST = "/admin/pgqueue/limit/"
+LIST, SHARES = "/admin/pgqueue/limit/", "/admin/pgqueue/share/"
+ACME = ' {"tenant":"acme"}'
 MAIL, API = "queue:mail", "queue:api"
 
-empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
-
-
-@pytest.fixture(scope="module")
-def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
-    with database(django_server, "pgqueue_test_django_admin_limits") as where:
-        yield where
+shared, empty = django_admin_pages.a_shared_database, django_admin_pages.an_empty_database
+client = django_admin_pages.a_client
 
 
 @pytest.fixture(autouse=True)
 def limits(empty: None) -> None:  # noqa: ARG001 - the database
-    """A limit of concurrency, a rate, and the weight of a share, which is none."""
+    """A limit of concurrency, a rate, and the weight of a share, which is no limit."""
     with connection.cursor() as cursor:
         cursor.execute("delete from pgqueue.limits")
     control = project_queue().control.limits
     control.set(MAIL, Limit(3), by="ann")
     control.set(API, Rate("100/minute", burst=20), by="ann")
-    control.weigh({"tenant": "acme"}, 5)
+    control.weigh({"tenant": "acme"}, 5, by="ann")
 
 
 def stored(name: str) -> LimitStatus | None:
@@ -53,7 +47,6 @@ def numbers(name: str) -> LimitNumbers:
 
 
 def page(name: str) -> str:
-    """The address of its page."""
     return f"{LIST}{name.replace(':', '_3A')}/change/"
 
 
@@ -150,3 +143,71 @@ def test_a_user_who_may_only_look_changes_nothing(client: Client) -> None:
 def test_a_name_that_no_limit_has_leads_back(client: Client) -> None:
     for name in ("queue:none", " share", "a\x00b"):
         assert client.get(f"{LIST}{name}/change/").status_code == 302
+
+
+def weights() -> dict[str, int]:
+    return dict(project_queue().insight.weights())
+
+
+def share_page(key: str) -> str:
+    return f"{SHARES}{quote(key)}/change/"
+
+
+def test_the_list_shows_shares_and_no_limits(client: Client) -> None:
+    shown = unescape(client.get(SHARES).content.decode())
+    assert re.findall(r'class="field-weighs">(.*?)<', shown) == ["5"]
+    assert re.findall(r'class="field-set_by">(.*?)<', shown) == ["ann"]
+    assert '{"tenant":"acme"}' in shown
+    assert "queue:mail" not in shown
+
+
+def test_a_share_is_given_a_weight_another_one_and_none(client: Client) -> None:
+    given = {"share": '{"tenant": "wile"}', "weight": "9"}
+    assert client.post(f"{SHARES}add/", given).status_code == 302
+    assert weights() == {ACME: 5, ' {"tenant":"wile"}': 9}
+    assert client.post(share_page(ACME), {"weight": "7"}).status_code == 302
+    assert weights()[ACME] == 7
+    said = client.post(SHARES, {"action": "forget", "_selected_action": ACME}, follow=True)
+    assert "1 share given weight 1." in said.content.decode()
+    assert weights() == {' {"tenant":"wile"}': 9}
+    assert LogEntry.objects.count() == 3
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select count(*) from pgqueue.audit where action = 'share weighed' and said_by = 'root'"
+        )
+        assert cursor.fetchone() == (3,)
+
+
+@pytest.mark.parametrize(
+    ("values", "weight", "said"),
+    [
+        ('{"tenant": "acme"}', "0", "weight"),
+        ('{"tenant": "acme"}', "1001", "weight"),
+        ('{"tenant": "acme"}', "many", "whole number"),
+        ("{}", "2", "required"),
+        ("[1]", "2", "fair_by"),
+        ("{", "2", "valid JSON"),
+    ],
+)
+def test_a_refused_weight_changes_nothing(client: Client, values: str, weight: str, said: str) -> None:
+    answer = client.post(f"{SHARES}add/", {"share": values, "weight": weight})
+    assert (answer.status_code, said in errors(answer)) == (200, True)
+    assert weights() == {ACME: 5}
+
+
+def test_a_user_who_may_only_look_changes_no_share(client: Client) -> None:
+    looks = User.objects.create_user("ann", is_staff=True)
+    looks.user_permissions.add(Permission.objects.get(codename="view_share"))
+    client.force_login(looks)
+    assert 'name="weight"' not in client.get(share_page(ACME)).content.decode()
+    assert client.post(share_page(ACME), {"weight": "9"}).status_code == 403
+    assert client.get(f"{SHARES}add/").status_code == 403
+    client.post(SHARES, {"action": "forget", "_selected_action": ACME})
+    assert weights() == {ACME: 5}
+
+
+def test_a_limit_is_no_share(client: Client) -> None:
+    """Neither its page nor an action on it."""
+    assert client.get(f"{SHARES}queue_3Amail/change/").status_code == 302
+    client.post(SHARES, {"action": "forget", "_selected_action": "queue:mail"})
+    assert [one.name for one in project_queue().insight.limits()] == [API, MAIL]

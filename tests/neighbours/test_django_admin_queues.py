@@ -1,7 +1,6 @@
 """Queues in the admin: paused and drained with a reason, and settings edited with the checks of ``queue.control``."""
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
 from typing import Any
@@ -11,8 +10,6 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from neighbours import django_admin_pages
-from neighbours.django_backend_database import database
-from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.values.queues.settings import QueueSettings
@@ -32,13 +29,8 @@ EMPTY = {
     "when_full": "",
 }
 
-empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
-
-
-@pytest.fixture(scope="module")
-def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
-    with database(django_server, "pgqueue_test_django_admin_queues") as where:
-        yield where
+shared, empty = django_admin_pages.a_shared_database, django_admin_pages.an_empty_database
+client = django_admin_pages.a_client
 
 
 def act(client: Client, action: str, **more: str) -> list[str]:
@@ -62,7 +54,6 @@ def hidden(client: Client) -> dict[str, str]:
 
 
 def errors(answer: Any, field: str) -> str:
-    """The errors at a field."""
     (found,) = re.findall(
         rf'<ul class="errorlist" id="id_{field}_error">(.*?)</ul>', answer.content.decode(), re.DOTALL
     )
@@ -70,7 +61,6 @@ def errors(answer: Any, field: str) -> str:
 
 
 def mail() -> QueueStanding:
-    """What is known of it."""
     found = {one.queue: one for one in project_queue().insight.queues()}
     return found.get("mail", QueueStanding(queue="mail"))
 

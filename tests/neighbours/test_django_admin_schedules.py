@@ -1,7 +1,6 @@
 """Schedules in the admin: added, edited and deleted with the checks of ``queue.schedules``; declared ones are only shown."""
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
@@ -13,8 +12,6 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
 from neighbours import django_admin_pages
-from neighbours.django_backend_database import database
-from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue import Task
 from pgqueue.app.schedules.schedules import Schedules
@@ -41,18 +38,12 @@ FORM: dict[str, str] = {
 WHEN = datetime(2031, 5, 4, 12, 0, 1, 234567, tzinfo=UTC)
 
 
-empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
-
-
-@pytest.fixture(scope="module")
-def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
-    with database(django_server, "pgqueue_test_django_admin_schedules") as where:
-        yield where
+shared, empty = django_admin_pages.a_shared_database, django_admin_pages.an_empty_database
+client = django_admin_pages.a_client
 
 
 @pytest.fixture
 def confirm() -> Task[..., Any]:
-    """A task of the project."""
     return project_queue().tasks[CONFIRM]
 
 

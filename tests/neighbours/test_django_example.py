@@ -54,7 +54,6 @@ def migrated_shop(empty_dsn: str) -> str:
 
 @pytest.fixture
 def server(migrated_shop: str, tmp_path: Path) -> Iterator[httpx.Client]:
-    """A client of the example's server."""
     port = free_port()
     words = ["runserver", "--noreload", f"127.0.0.1:{port}"]
     with _running(*words, dsn=migrated_shop, log=tmp_path / "server.log") as process:

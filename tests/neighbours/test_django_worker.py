@@ -62,7 +62,6 @@ async def _ended(queue: DjangoQueue, job_id: int) -> Job:
 
 
 def _pid() -> int:
-    """The backend of this thread's connection."""
     with connection.cursor() as cursor:
         cursor.execute("select pg_backend_pid()")
         row = cursor.fetchone()

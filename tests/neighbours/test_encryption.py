@@ -299,7 +299,6 @@ def world(dsn: str) -> Iterator[World]:
 
 
 def dumped(dsn: str) -> str:
-    """The database as pg_dump writes it."""
     program = embedded_binaries() / "pg_dump"
     return subprocess.run(  # noqa: S603 - of the extra
         [program, "--inserts", dsn], check=True, capture_output=True, text=True

@@ -37,14 +37,12 @@ def create_broken():
 
 @pytest.fixture
 def both(dsn: str) -> Iterator[tuple[Shop, Flask]]:
-    """A shop and its app."""
     with opened(dsn) as both:
         yield both
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where an app with a factory is."""
     (tmp_path / "made.py").write_text(APP)
     return tmp_path
 

@@ -264,9 +264,7 @@ def test_apps_with_one_database_share_its_connections_and_leave_no_doubt(both: t
         shop.db.engine.dispose()
 
 
-def test_closing_the_queue_closes_the_connections_of_every_app(
-    two: tuple[Shop, Flask, Flask],
-) -> None:
+def test_closing_the_queue_closes_the_connections_of_every_app(two: tuple[Shop, Flask, Flask]) -> None:
     shop, first, _ = two
     mine = shop.queue.of(first)
     mine.insight.search()

@@ -29,7 +29,6 @@ def served(dsn: str, tmp_path: Path) -> Iterator[tuple[Process, httpx.Client]]:
 
 
 def shop(dsn: str) -> dict[str, str]:
-    """The settings of a shop."""
     return {"DATABASE_URL": sqlalchemy_url(dsn)}
 
 

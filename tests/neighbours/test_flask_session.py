@@ -1,4 +1,7 @@
-"""What is enqueued in an app context is in the transaction of the app's session."""
+"""What is enqueued in an app context is in the transaction of the app's session.
+
+Jobs that are lost since the app did not commit the session: they are told of by name, and raised in debug and testing.
+"""
 
 import asyncio
 import logging
@@ -9,14 +12,13 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 import sqlalchemy as sa
-from flask import Flask
+from flask import Flask, abort
 from neighbours.flask_shop import Order, Shop, opened, shop_and_app
 from neighbours.serving import sqlalchemy_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from pgqueue import chain, group
-from pgqueue.errors import ConfigurationError
-from pgqueue.flask import OWN_CONNECTION
+from pgqueue import OWN_CONNECTION, chain, group
+from pgqueue.errors import ConfigurationError, DatabaseError
 from pgqueue.store.schema import schema
 
 __all__ = ["shop_and_app"]  # a fixture
@@ -127,9 +129,7 @@ async def test_on_a_connection_of_the_queues_own_a_job_is_committed_at_once(shop
     await shop.queue.aclose()
 
 
-def test_outside_of_an_app_context_a_job_is_committed_at_once(
-    shop_and_app: tuple[Shop, Flask],
-) -> None:
+def test_outside_of_an_app_context_a_job_is_committed_at_once(shop_and_app: tuple[Shop, Flask]) -> None:
     shop, _ = shop_and_app
     shop.send.enqueue(1)
 
@@ -330,3 +330,149 @@ def test_a_signal_is_sent_with_the_session(shop: Shop) -> None:
     assert shop.queue.signal("order:2", "paid", connection=OWN_CONNECTION)
     shop.db.session.rollback()
     assert not asyncio.run(shop.queue.asignal("order:2", "paid"))
+
+
+both = shop_and_app
+
+
+@pytest.fixture
+def late_shop(both: tuple[Shop, Flask]) -> Shop:
+    late_shop, app = both
+
+    @app.route("/late")
+    def late() -> str:
+        late_shop.db.session.commit()
+        late_shop.send.enqueue(1)
+        late_shop.queue.enqueue_many(late_shop.send.call(number) for number in range(8))
+        return "done"
+
+    @app.route("/one-late")
+    def one_late() -> str:
+        late_shop.send.enqueue(1)
+        return "done"
+
+    @app.route("/in-time")
+    def in_time() -> str:
+        late_shop.send.enqueue(1)
+        late_shop.db.session.commit()
+        return "done"
+
+    @app.route("/apart")
+    def apart() -> str:
+        late_shop.send.using(connection=OWN_CONNECTION).enqueue(1)
+        return "done"
+
+    @app.route("/raises")
+    def raises() -> str:
+        late_shop.send.enqueue(1)
+        raise ValueError
+
+    @app.route("/gives-up")
+    def gives_up() -> str:
+        late_shop.send.enqueue(1)
+        abort(409)
+
+    @app.route("/handled")
+    def handled() -> str:
+        late_shop.send.enqueue(1)
+        raise KeyError
+
+    @app.errorhandler(KeyError)
+    def answer(_: KeyError) -> tuple[str, int]:
+        return "no such thing", 404
+
+    return late_shop
+
+
+@pytest.fixture
+def told(both: tuple[Shop, Flask], late_shop: Shop, caplog: pytest.LogCaptureFixture) -> Any:
+    """What is told of a request to a path."""
+    del late_shop
+    app = both[1]
+    app.config["PROPAGATE_EXCEPTIONS"] = False
+
+    def told(path: str) -> list[logging.LogRecord]:
+        app.test_client().get(path)
+        return [record for record in caplog.records if record.name == "pgqueue.flask"]
+
+    return told
+
+
+def test_the_log_says_how_many_jobs_of_which_tasks_are_lost(told: Any, late_shop: Shop) -> None:
+    (record,) = told("/late")
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("9 jobs (send: 9; ids ")
+    assert (
+        ") were enqueued in db.session, which was closed without a commit: they are lost"
+        in record.getMessage()
+    )
+    assert (vars(record)["jobs"], vars(record)["tasks"]) == (9, ["send"])
+    assert late_shop.left() == (0, 0)
+
+
+def test_one_lost_job_is_told_in_the_singular(told: Any) -> None:
+    (record,) = told("/one-late")
+    assert record.getMessage().startswith("1 job (send: 1; id ")
+    assert (
+        ") was enqueued in db.session, which was closed without a commit: it is lost" in record.getMessage()
+    )
+
+
+@pytest.mark.parametrize("path", ["/in-time", "/apart", "/raises", "/gives-up", "/handled"])
+@pytest.mark.parametrize("testing", [False, True])
+def test_nothing_is_told_where_nothing_is_lost_or_the_view_failed(
+    told: Any,
+    both: tuple[Shop, Flask],
+    path: str,
+    testing: bool,  # noqa: FBT001 - a case
+) -> None:
+    both[1].testing = testing
+    assert told(path) == []
+
+
+@pytest.mark.parametrize("mode", ["testing", "debug"])
+def test_in_debug_and_testing_it_is_an_exception(told: Any, both: tuple[Shop, Flask], mode: str) -> None:
+    setattr(both[1], mode, True)
+    with pytest.raises(
+        DatabaseError, match=r"^9 jobs \(send: 9; ids .*db\.session\.commit\(\) after the enqueue"
+    ):
+        told("/late")
+    assert told("/in-time") == []  # nothing is left behind
+
+
+def test_it_is_told_whichever_extension_was_initialised_first(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    late_shop = Shop(dsn)
+    app = Flask("other")
+    app.config["SQLALCHEMY_DATABASE_URI"] = late_shop.app().config["SQLALCHEMY_DATABASE_URI"]
+    late_shop.queue.init_app(app)
+    late_shop.db.init_app(app)
+    with app.app_context():
+        late_shop.send.enqueue(1)
+    (record,) = [record for record in caplog.records if record.name == "pgqueue.flask"]
+    assert record.getMessage().startswith("1 job (send: 1; id 1) ")
+    late_shop.close(app)
+
+
+def test_an_exception_in_a_context_of_ones_own_is_enough_said(
+    late_shop: Shop, both: tuple[Shop, Flask], caplog: Any
+) -> None:
+    def failing() -> None:
+        with both[1].app_context():
+            late_shop.send.enqueue(1)
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        failing()
+    assert caplog.records == []
+
+
+def test_a_task_that_loses_jobs_fails_in_testing(late_shop: Shop, both: tuple[Shop, Flask]) -> None:
+    both[1].testing = True
+
+    def work() -> None:
+        late_shop.send.enqueue(1)
+
+    with pytest.raises(DatabaseError, match="1 job"):
+        late_shop.queue.task(name="loses")(work).around(None, [], {})  # type: ignore[misc, arg-type]  # as a worker calls it

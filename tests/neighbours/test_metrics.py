@@ -44,7 +44,6 @@ PROMTOOL = shutil.which("promtool") or "promtool"
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """An answer: its status and its text."""
     try:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}{path}", timeout=20) as answer:
             return answer.status, answer.read().decode()
@@ -71,7 +70,6 @@ def names(text: str) -> set[str]:
 
 @contextmanager
 def served(queue: PgQueue, worker: Worker) -> Iterator[int]:
-    """The endpoint of a worker; its port."""
     with prometheus.serving_worker(queue, worker.vitals, host=LOOPBACK, port=0) as endpoint:
         yield endpoint.port
 
@@ -275,7 +273,6 @@ def test_a_client_that_sends_nothing_holds_up_no_other(queue: PgQueue) -> None:
 
 
 def claims(task: str, count: int) -> list[Claim]:
-    """Claims of a task."""
     now = datetime.now(UTC) - timedelta(seconds=2)
     worker = uuid4()
     return [

@@ -28,8 +28,6 @@ log = logging.getLogger("shop")
 
 
 class Kept(logging.Handler):
-    """Keeps the records of a logger."""
-
     def __init__(self) -> None:
         super().__init__()
         self.records: list[dict[str, Any]] = []
@@ -242,7 +240,6 @@ class Keeping:
                 self.events.append(dict(event))
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """The events of a type."""
         return [one for one in self.events if one.get("type", "error") == kind]
 
 
@@ -262,7 +259,6 @@ def sentry() -> Iterator[Keeping]:
 
 
 def tags(event: dict[str, Any]) -> dict[str, str]:
-    """Those of pgqueue."""
     return {name: value for name, value in event["tags"].items() if name.startswith("pgqueue.")}
 
 

@@ -151,14 +151,7 @@ STRATEGIES: list[Any] = [
 
 @pytest.mark.parametrize("error", [OSError(), ValueError()])
 @pytest.mark.parametrize(
-    "retry",
-    [
-        False,
-        True,
-        2,
-        *(procrastinate.RetryStrategy(**words) for words in STRATEGIES),
-    ],
-    ids=str,
+    "retry", [False, True, 2, *(procrastinate.RetryStrategy(**words) for words in STRATEGIES)], ids=str
 )
 def test_a_retry_means_what_procrastinate_itself_makes_of_it(retry: Any, error: Exception) -> None:
     strategy, policy = get_retry_strategy(retry), policy_of(retry)

@@ -45,7 +45,6 @@ ONLY_IN_VIEW = {"state": False, "ended_at": True, "started_at": True, "reason": 
 
 @pytest.fixture
 def engine(dsn: str) -> Iterator[Engine]:
-    """An engine on the fresh database."""
     made = create_engine(sqlalchemy_url(dsn), poolclass=NullPool)
     yield made
     made.dispose()
@@ -150,7 +149,6 @@ class _Order(_Users):
 
 
 def _proposed(engine: Engine, metadata: MetaData, **options: Any) -> list[Any]:
-    """What ``alembic revision --autogenerate`` would write."""
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"include_schemas": True, **options})
         return list(compare_metadata(context, metadata))

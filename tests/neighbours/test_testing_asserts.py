@@ -25,8 +25,6 @@ Send = Task[..., None]
 
 @pytest.fixture
 def send(queue: PgQueue) -> Send:
-    """A task with two parameters."""
-
     @queue.task(name="send")
     def send(to: str, copies: int = 1) -> None: ...
 

@@ -46,7 +46,6 @@ queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 
 @pytest.fixture
 def noted() -> list[Any]:
-    """What tasks did, in order."""
     return []
 
 
@@ -384,28 +383,6 @@ def test_dead_jobs_are_retried_with_all_their_attempts(queue: PgQueue, clock: Cl
     assert (ran.attempt, ran.outcome, len(queue.job(handle.id).errors)) == (1, JobState.DEAD, 2)
 
 
-def test_dead_jobs_are_retried_and_purged_by_filter(queue: PgQueue, clock: Clock) -> None:
-    fail = _failing_task(queue, max_attempts=1)
-    mailed = fail.using(queue="mail").enqueue()
-    drain(queue, raises=False)
-    clock.travel(MINUTE)
-    plain, other = fail.enqueue(), fail.enqueue()
-    drain(queue, raises=False)
-    dead = queue.control.dead
-    assert [dead(queue="audit").retry().done, dead(died_before=NOON).retry().done] == [0, 0]
-    assert [dead(task="x").retry().done, dead(error="Error").retry().done] == [0, 0]
-    assert dead(error="builtins.Connection").retry().done == 0
-    assert dead(task="fail", died_before=NOON + SECOND, error="ConnectionError").retry().done == 1
-    assert mailed.status() is JobState.READY
-    assert dead(error="ValueError").purge().done == 0
-    assert dead(ids=[plain.id, mailed.id]).purge().done == 1
-    assert dead(queue="mail").purge().done == 0
-    assert dead(died_before=NOON + MINUTE).purge().done == 0
-    assert dead(everything=True).purge().done == 1
-    assert [job.id for job in queue.insight.search().jobs] == [mailed.id]
-    assert other.id not in {job.id for job in queue.insight.search().jobs}
-
-
 def test_a_plain_function_that_takes_too_long_fails_though_it_returns(queue: PgQueue) -> None:
     told = threading.Event()
 
@@ -549,12 +526,6 @@ def test_a_dead_job_whose_key_is_taken_can_be_retried_without_it(queue: PgQueue)
     assert queue.retry(dead.id, without_key=True) == Retried((dead.id,))
     assert queue.job(dead.id).unique_key is None
     assert queue.job(twin.id).unique_key == "key"
-
-
-def test_a_retry_says_what_is_not_dead(queue: PgQueue, note: Task[[Any], Any]) -> None:
-    handle = note.enqueue(1)
-    assert queue.retry(handle.id) == Retried(not_dead=(handle.id,))
-    assert queue.retry(10**9) == Retried(not_dead=(10**9,))
 
 
 # Many, lists, counts

@@ -1,22 +1,41 @@
-"""Draining: what runs where, at which instant, and what a test is told of it."""
+"""Draining: what runs where, at which instant, and what a test is told of it.
+
+What a drain runs: the jobs in memory and those of a database for tests, and no others unless it is told to.
+Batch tasks in tests: a drain runs what is due in batches, in memory as on PostgreSQL.
+"""
 
 import asyncio
 import contextvars
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+from documents import Document
 from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, every_place, one_database
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tenacity import wait_fixed
 
-from pgqueue import Context, JobState, PgQueue, Retry
+from pgqueue import Batch, Context, JobState, PgQueue, Retry
+from pgqueue.errors import ConfigurationError, InvalidOption, JobError
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import claim
 from pgqueue.store.workers import leases
-from pgqueue.testing import Clock, adrain, drain, failing, in_database, in_memory, in_transaction
+from pgqueue.testing import (
+    Clock,
+    adrain,
+    drain,
+    dying,
+    eager,
+    failing,
+    in_database,
+    in_memory,
+    in_transaction,
+)
+from pgqueue.testing.draining import is_for_tests
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 seen: contextvars.ContextVar[str] = contextvars.ContextVar("seen", default="nothing")
@@ -24,7 +43,6 @@ seen: contextvars.ContextVar[str] = contextvars.ContextVar("seen", default="noth
 
 @pytest.fixture
 def memory_queue() -> Any:
-    """A queue in memory."""
     queue = PgQueue("")
     with in_memory(queue):
         yield queue
@@ -324,3 +342,218 @@ def test_a_task_may_move_the_clock(queue: PgQueue, clock: Clock) -> None:
     handles = [takes_an_hour.enqueue(), takes_an_hour.enqueue()]
     drain(queue)
     assert [queue.job(handle.id).ended_at for handle in handles] == [NOON + HOUR, NOON + 2 * HOUR]
+
+
+REAL = "shop_production"
+
+
+@pytest.fixture
+def real_dsn(dsn: str) -> Any:
+    """A database whose name says nothing of tests."""
+    with psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True) as connection:
+        name = conninfo_to_dict(dsn)["dbname"]
+        connection.execute(f"drop database if exists {REAL} with (force)".encode())
+        connection.execute(f"create database {REAL} template {name}".encode())
+        try:
+            yield make_conninfo(dsn, dbname=REAL)
+        finally:
+            connection.execute(f"drop database {REAL} with (force)".encode())
+
+
+@pytest.fixture
+def waiting(real_dsn: str) -> Any:
+    """A queue of an app, where a job waits."""
+    queue = PgQueue(real_dsn)
+    queue.task(name="send")(_send)
+    ran.clear()
+    queue.find_task("send").enqueue()
+    yield queue
+    queue.close()
+
+
+ran: list[int] = []
+
+
+def _send() -> None:
+    ran.append(1)
+
+
+Around = Callable[[PgQueue, str], Any]
+
+
+def _refused(queue: PgQueue) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"'{REAL}', which may be in use.*pgqueue_memory.*allow_real=True"
+    ):
+        drain(queue)
+    assert ran == []
+
+
+def test_a_drain_of_a_database_that_is_in_use_is_refused(waiting: PgQueue) -> None:
+    _refused(waiting)
+    assert [job.state for job in waiting.insight.search().jobs] == [JobState.READY]
+
+
+async def test_an_awaited_drain_is_refused_too(waiting: PgQueue) -> None:
+    with pytest.raises(ConfigurationError, match=REAL):
+        await adrain(waiting)
+    await waiting.aclose()
+    assert ran == []
+
+
+def test_a_clock_makes_no_difference(waiting: PgQueue, real_dsn: str) -> None:
+    with in_database(waiting, real_dsn, clock=Clock()):
+        _refused(waiting)
+
+
+def test_a_transaction_makes_no_difference_since_it_sees_what_others_committed(
+    waiting: PgQueue, real_dsn: str
+) -> None:
+    with psycopg.connect(real_dsn) as connection, in_transaction(waiting, connection):
+        _refused(waiting)
+
+
+def test_a_drain_may_be_told_to_run_them_all_the_same(waiting: PgQueue) -> None:
+    (one,) = drain(waiting, allow_real=True)
+    assert one.outcome is JobState.SUCCEEDED
+    assert ran == [1]
+
+
+def test_in_memory_nothing_of_the_database_is_run(waiting: PgQueue) -> None:
+    with in_memory(waiting):
+        assert drain(waiting) == []
+        waiting.find_task("send").enqueue()
+        assert len(drain(waiting)) == 1
+    assert [job.state for job in waiting.insight.search().jobs] == [JobState.READY]
+
+
+def test_a_database_for_tests_is_drained(dsn: str) -> None:
+    queue = PgQueue(dsn)
+    queue.task(name="send")(_send).enqueue()
+    assert len(drain(queue)) == 1
+    queue.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test",
+        "test_shop",
+        "shop_test",
+        "shop-tests",
+        "Test_Shop",
+        "pgqueue_test_gw0_a1_2",
+        "pgqueue_testsgw1_tmpl_20",
+    ],
+)
+def test_a_name_with_the_word_test_is_for_tests(name: str) -> None:
+    assert is_for_tests(name)
+
+
+@pytest.mark.parametrize("name", ["shop", "latest", "contest_2", "testimonials", "testsgwen", "", "postgres"])
+def test_any_other_is_not(name: str) -> None:
+    assert not is_for_tests(name)
+
+
+def test_a_task_is_no_queue() -> None:
+    queue = PgQueue("")
+    task: Any = queue.task(name="send")(_send)
+    with pytest.raises(InvalidOption, match=r"drain\(<Task send>\): give the queue"):
+        drain(task)
+
+
+@pytest.fixture
+def calls() -> list[list[int]]:
+    """The numbers of the documents of each call."""
+    return []
+
+
+@pytest.fixture
+def index(queue: PgQueue, calls: list[list[int]]) -> Any:
+    @queue.batch_task(Document, name="index", size=3, by="tenant", retry=Retry(wait=wait_fixed(60)))
+    def index(jobs: Batch[Document]) -> list[int]:
+        calls.append([job.args.number for job in jobs])
+        for job in jobs:
+            if job.args.number < 0:
+                job.fail(ValueError(job.args.number))
+        return [job.args.number for job in jobs]
+
+    return index
+
+
+def test_what_is_due_runs_in_batches_and_others_run_in_their_order(
+    queue: PgQueue, index: Any, calls: list[list[int]]
+) -> None:
+    @queue.task(name="other")
+    def other(number: int) -> None: ...
+
+    for number in range(5):
+        index.enqueue(number)
+        other.enqueue(number)
+    index.enqueue(5, "two")
+    index.using(delay=60).enqueue(6)
+    ran = drain(queue)
+    assert calls == [[0, 1, 2], [3, 4], [5]]
+    order = [(one.task, one.args["number"]) for one in ran]
+    assert order[:4] == [("index", 0), ("index", 1), ("index", 2), ("other", 0)]
+    assert [number for task, number in order if task == "other"] == [0, 1, 2, 3, 4]
+    assert {one.attempt for one in ran} == {1}
+
+
+async def test_an_awaited_drain_runs_batches_too(queue: PgQueue, calls: list[list[int]]) -> None:
+    @queue.batch_task(Document, name="index", size=2)
+    async def index(jobs: Batch[Document]) -> None:
+        calls.append([job.args.number for job in jobs])
+
+    for number in range(3):
+        await index.aenqueue(number)
+    assert [one.outcome for one in await adrain(queue)] == [JobState.SUCCEEDED] * 3
+    assert calls == [[0, 1], [2]]
+    await queue.aclose()
+
+
+def test_each_job_of_a_batch_ends_by_itself(
+    queue: PgQueue, clock: Clock, index: Any, calls: list[list[int]]
+) -> None:
+    jobs = [index.enqueue(1), index.enqueue(-2), index.enqueue(3)]
+    with pytest.raises(ValueError, match="-2"):
+        drain(queue)
+    assert [job.status() for job in jobs] == [JobState.SUCCEEDED, JobState.SCHEDULED, JobState.SUCCEEDED]
+    assert jobs[2].result() == 3
+    ran = drain(queue, now=clock.now + MINUTE, raises=False)
+    assert [(one.attempt, one.outcome) for one in ran] == [(2, JobState.SCHEDULED)]
+    assert calls == [[1, -2, 3], [-2]]
+
+
+def test_a_limit_counts_the_jobs_of_batches(queue: PgQueue, index: Any, calls: list[list[int]]) -> None:
+    for number in range(7):
+        index.enqueue(number)
+    with pytest.raises(JobError, match="drain ran 5 jobs"):
+        drain(queue, limit=5)
+    assert calls == [[0, 1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("trouble", [failing, dying])
+def test_trouble_meets_whole_calls(
+    trouble: Callable[..., Any], queue: PgQueue, clock: Clock, index: Any, calls: list[list[int]]
+) -> None:
+    jobs = [index.enqueue(number) for number in range(3)]
+    with trouble(index):
+        drain(queue)
+    assert all(job.status() is not JobState.SUCCEEDED for job in jobs)
+    assert {one.attempt for one in drain(queue, now=clock.now + MINUTE)} == {2}
+    assert {job.status() for job in jobs} == {JobState.SUCCEEDED}
+    assert calls[-1] == [0, 1, 2]
+
+
+def test_eager_runs_a_batch_of_one(calls: list[list[int]]) -> None:
+    queue = PgQueue("postgresql://nowhere")
+
+    @queue.batch_task(Document, name="index")
+    def index(jobs: Batch[Document]) -> None:
+        calls.append([job.args.number for job in jobs])
+
+    with eager(queue):
+        index.enqueue(1)
+        queue.enqueue_many([index.call(2), index.call(3)])
+    assert calls == [[1], [2, 3]]

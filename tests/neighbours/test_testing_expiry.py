@@ -21,8 +21,6 @@ def _set(clock: Clock, after_noon: timedelta) -> None:
 
 @pytest.fixture
 def note(queue: PgQueue) -> Task[[int], int]:
-    """A task that returns its argument."""
-
     @queue.task(name="note")
     def note(what: int) -> int:
         return what

@@ -28,7 +28,6 @@ EVENTS: tuple[JobEventName, ...] = (
 
 
 def listen(queue: PgQueue, *, plain: bool) -> list[tuple[str, int]]:
-    """Note every event, with its attempt."""
     told: list[tuple[str, int]] = []
 
     def note(event: Event) -> None:

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,15 +19,7 @@ from sqlalchemy.orm import Session
 
 from pgqueue import Context, JobState, PgQueue, chain, testing
 from pgqueue.app.job_methods import JobMethods
-from pgqueue.errors import (
-    ConfigurationError,
-    InvalidOption,
-    JobNotFound,
-    NotInMemory,
-    UnsupportedConnection,
-)
-from pgqueue.store.jobs import control, enqueue
-from pgqueue.store.plan import Plan
+from pgqueue.errors import ConfigurationError, InvalidOption, JobNotFound, NotInMemory, UnsupportedConnection
 from pgqueue.testing import Clock, Memory, adrain, drain, eager, in_database, in_memory, in_transaction
 from pgqueue.testing.job_adder import JobAdder
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
@@ -39,7 +30,6 @@ emptied, database = a_database, one_database
 
 @pytest.fixture
 def app() -> PgQueue:
-    """A queue whose database cannot be reached."""
     return PgQueue("postgresql://nobody@127.0.0.1:1/nowhere")
 
 
@@ -143,16 +133,7 @@ def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
                 drain(app)  # else it would wait
             method(app, **wanted)
             tried.add(name)
-    assert {
-        "job",
-        "cancel",
-        "retry",
-        "cancel_flow",
-        "retry_flow",
-        "flow",
-        "flows",
-        "flow_nodes",
-    } <= tried
+    assert {"job", "cancel", "retry", "cancel_flow", "retry_flow", "flow", "flows", "flow_nodes"} <= tried
 
 
 def test_the_callers_connection_is_ignored_in_memory(app: PgQueue) -> None:
@@ -233,28 +214,6 @@ async def test_the_stack_of_a_job_in_memory_is_refused_with_what_to_do_instead(a
             app.control.stack(handle.id)
         with pytest.raises(NotInMemory, match="no worker serves a queue in memory"):
             await app.control.astack(handle.id)
-
-
-def test_a_plan_that_somebody_decorated_is_answered_as_it_was(
-    app: PgQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a program does that counts or traces what its queue asks."""
-    asked: list[str] = []
-
-    def noting(make: Callable[..., Plan[Any]]) -> Callable[..., Plan[Any]]:
-        def noted(*args: Any, **kwargs: Any) -> Plan[Any]:
-            asked.append(make.__name__)
-            return make(*args, **kwargs)
-
-        return noted
-
-    monkeypatch.setattr(enqueue, "enqueue", noting(enqueue.enqueue))
-    monkeypatch.setattr(control, "show", noting(control.show))
-    send = app.task(name="send")(lambda: None)
-
-    with eager(app):
-        assert send.enqueue().status() is JobState.SUCCEEDED
-    assert asked == ["enqueue", "show", "show"]
 
 
 def test_threads_are_answered_one_after_the_other(app: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:

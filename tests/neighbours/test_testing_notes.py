@@ -29,8 +29,6 @@ ODD_NAMES = ['it\'s "quoted"; drop table x', "page 3", "ü" * 200, "%(name)s", "
 
 @dataclass
 class Receipt:
-    """What a step returns."""
-
     id: UUID
     paid_at: datetime
     lines: tuple[str, ...]

@@ -33,68 +33,9 @@ def _texts(queue: PgQueue) -> list[str]:
     return [ran.args["text"] for ran in drain(queue)]
 
 
-def test_debounced_enqueues_become_one_job_with_the_arguments_of_the_last(
-    queue: PgQueue, clock: Clock
-) -> None:
-    index = _index(queue, Debounce(5, by=("user",)))
-    handles = [index.enqueue(1, "a")]
-    clock.travel(4)
-    handles += [index.enqueue(1, "b"), index.enqueue(2, "other")]
-    assert [one.outcome for one in handles] == [Outcome.ADDED, Outcome.REPLACED, Outcome.ADDED]
-    assert handles[0].id == handles[1].id
-    clock.travel(4)
-    assert _texts(queue) == []
-    clock.travel(1)
-    assert _texts(queue) == ["b", "other"]
-
-
-def test_an_endless_stream_postpones_for_most_at_the_most(queue: PgQueue, clock: Clock) -> None:
-    index, ran = _index(queue, Debounce(5, most=12, by=("user",))), list[str]()
-    for second in range(12):
-        index.enqueue(1, str(second))
-        ran += _texts(queue)
-        clock.travel(1)
-    assert ran == []
-    assert _texts(queue) == ["11"]
-    index.enqueue(1, "next")
-    clock.travel(5)
-    assert _texts(queue) == ["next"]
-
-
 def test_without_a_bound_it_is_ten_times_the_wait() -> None:
     assert Debounce(6).most == MINUTE
     assert Debounce(timedelta(days=3650)).most == timedelta(days=3650)
-
-
-def test_throttled_enqueues_are_rejected_within_the_period(queue: PgQueue, clock: Clock) -> None:
-    index = _index(queue, Throttle(60, by=("user",)))
-    first, second = index.enqueue(1, "a"), index.enqueue(1, "b")
-    assert (first.accepted, second.accepted, second.id) == (True, False, first.id)
-    assert _texts(queue) == ["a"]
-    clock.travel(59)
-    assert index.enqueue(1, "c").outcome is Outcome.REJECTED
-    clock.travel(1)
-    assert index.enqueue(1, "d").accepted
-    assert _texts(queue) == ["d"]
-
-
-def test_a_trailing_job_runs_at_the_end_of_the_period_with_the_last_arguments(
-    queue: PgQueue, clock: Clock
-) -> None:
-    index = _index(queue, Throttle(60, trailing=True, by=("user",)))
-    index.enqueue(1, "a")
-    assert _texts(queue) == ["a"]
-    clock.travel(10)
-    assert [index.enqueue(1, text).outcome for text in "bc"] == [Outcome.ADDED, Outcome.REPLACED]
-    clock.travel(49)
-    assert _texts(queue) == []
-    clock.travel(1)
-    assert _texts(queue) == ["c"]
-    clock.travel(59)
-    index.enqueue(1, "d")
-    assert _texts(queue) == []
-    clock.travel(1)
-    assert _texts(queue) == ["d"]
 
 
 def test_a_debounced_job_expires_so_long_after_the_time_at_which_it_would_have_run(
@@ -110,26 +51,6 @@ def test_a_debounced_job_expires_so_long_after_the_time_at_which_it_would_have_r
     clock.travel(15)
     assert _texts(queue) == []
     assert handle.status() is JobState.DEAD
-
-
-@pytest.mark.parametrize(
-    ("unique", "outcomes", "ran"),
-    [
-        (Debounce(5, by="user"), ["added", "replaced", "added", "replaced"], ["d", "c"]),
-        (Throttle(5, by="user"), ["added", "rejected", "added", "rejected"], ["a", "c"]),
-        (Throttle(5, trailing=True, by="user"), ["added", "replaced", "added", "replaced"], ["d", "c"]),
-    ],
-)
-def test_many_at_once_are_as_one_after_the_other(
-    queue: PgQueue, clock: Clock, unique: Unique, outcomes: list[str], ran: list[str]
-) -> None:
-    index = _index(queue, unique)
-    calls = [(1, "a"), (1, "b"), (2, "c"), (1, "d")]
-    handles = queue.enqueue_many(index.call(user, text) for user, text in calls)
-    assert [str(one.outcome) for one in handles] == outcomes
-    assert len({one.id for one in handles}) == 2
-    clock.travel(5)
-    assert sorted(_texts(queue)) == sorted(ran)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +112,6 @@ class Model:
     ran: list[str] = field(default_factory=list)
 
     def enqueue(self, now: datetime, text: str) -> Outcome:
-        """What an enqueue does."""
         unique = self.unique
         if unique.delay is not None and unique.most is not None:
             first = now if self.waiting is None else self.waiting[0]
@@ -211,7 +131,6 @@ class Model:
         return Outcome.ADDED
 
     def drain(self, now: datetime) -> None:
-        """What a worker does."""
         if self.waiting is not None and self.waiting[1] <= now:
             self.ran.append(self.waiting[2])
             self.waiting = None

@@ -89,7 +89,6 @@ def dsn() -> Iterator[str]:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A user's project."""
     (tmp_path / "shop.py").write_text(APP, encoding="utf-8")
     (tmp_path / "test_shop.py").write_text(SUITE, encoding="utf-8")
     _configure(tmp_path)
@@ -108,7 +107,6 @@ def _pytest(folder: Path, *words: str, **environment: str) -> str:
 
 
 def _pytest_from_the_start(folder: Path) -> str:
-    """The same, in a new Python."""
     ended = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, *_words()], cwd=folder, env=_bare(folder, {}), capture_output=True, text=True, check=False,
         timeout=100,

@@ -141,20 +141,6 @@ def test_firing_now_and_backfilling_are_listed(
     assert queue.schedules.get("of ann").next == NOON + HOUR
 
 
-def test_overlap_queue_keeps_the_order(queue: PgQueue, report: Task[[str], None], seen: list[Any]) -> None:
-    queue.schedules.add("of ann", report.call("ann"), "* * * * *", overlap="queue", missed="all")
-    for second in range(3):
-        drain(queue, now=NOON + 3 * MINUTE + second * SECOND)
-        assert [at for _, at in seen] == [NOON + MINUTE * (one + 1) for one in range(second + 1)]
-    assert drain(queue, now=NOON + 3 * MINUTE + 5 * SECOND) == []
-
-
-def test_overlap_skip_drops_ticks_while_a_job_lives(queue: PgQueue, report: Task[[str], None]) -> None:
-    queue.schedules.add("of ann", report.call("ann"), "* * * * *", overlap="skip", missed="all")
-    drain(queue, now=NOON + 3 * MINUTE)
-    assert [run.state for run in queue.schedules.runs("of ann")] == ["skipped", "skipped", "fired"]
-
-
 def test_a_taken_unique_key_skips_the_tick(queue: PgQueue, report: Task[[str], None]) -> None:
     call = report.using(unique=Unique(by=("customer",))).call("ann")
     queue.schedules.add("of ann", call, "* * * * *")
@@ -263,8 +249,6 @@ def test_ticks_of_declared_schedules_are_asserted_and_shown_with_the_clock_chang
 
 
 class Reversed(Codec):
-    """Writes texts backwards."""
-
     def encode(self, data: bytes, part: JobPart) -> str:  # noqa: ARG002 - as Codec
         return data.decode()[::-1]
 

@@ -14,8 +14,6 @@ queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 
 @pytest.fixture
 def ask(queue: PgQueue) -> Task[[float | None, str | None], Any]:
-    """A task that waits for an answer."""
-
     @queue.task(name="ask", max_attempts=2)
     def ask(ctx: Context, timeout: float | None = None, key: str | None = None) -> Any:
         return ctx.wait_for("answer", timeout=timeout, key=key)

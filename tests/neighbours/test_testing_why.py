@@ -110,8 +110,6 @@ def test_a_kept_place_takes_none_of_its_queue_as_a_whole(queue: PgQueue) -> None
 
 @pytest.fixture
 def fail(queue: PgQueue) -> Any:
-    """A task that fails for good."""
-
     @queue.task(name="fail", retry=Retry(stop=stop_after_attempt(1)))
     def fail() -> None:
         raise OSError("the disk is full")
@@ -121,8 +119,6 @@ def fail(queue: PgQueue) -> Any:
 
 @pytest.fixture
 def note(queue: PgQueue) -> Any:
-    """A task that does nothing."""
-
     @queue.task(name="note")
     def note() -> None: ...
 

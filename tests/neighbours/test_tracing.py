@@ -33,7 +33,6 @@ class Traced:
         self._exporter = exporter
 
     def spans(self, kind: SpanKind) -> list[ReadableSpan]:
-        """Those of this kind."""
         return [one for one in self._exporter.get_finished_spans() if one.kind is kind]
 
 
@@ -58,7 +57,6 @@ async def traced(dsn: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """What a process remembers of its attempts."""
     yield
     tracing._attempts.clear()  # noqa: SLF001 - a process has one
 
@@ -116,7 +114,6 @@ class Item:
 
 
 def meta_of(job: Job) -> dict[str, Any]:
-    """What a job brought along."""
     return job.meta or {}
 
 

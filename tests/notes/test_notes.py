@@ -20,13 +20,11 @@ STEP: NoteKey = ("step", "charge")
 
 @pytest.fixture
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that commits each statement."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 
 
 def noted(own: psycopg.Connection[Any]) -> set[int]:
-    """The jobs that have notes."""
     return {job for (job,) in own.execute("select job_id from pgqueue.notes")}
 
 

@@ -25,13 +25,7 @@ from worker.helping import ended
 
 import pgqueue as package
 from pgqueue import Codec, Context, Job, JobPart, JobState, PgQueue, Retry, Unique, Workflow, group
-from pgqueue.errors import (
-    InvalidOption,
-    JobFailed,
-    PayloadNotDecodable,
-    PayloadNotEncodable,
-    ResultNotKept,
-)
+from pgqueue.errors import InvalidOption, JobFailed, PayloadNotDecodable, PayloadNotEncodable, ResultNotKept
 from pgqueue.moving.adoption import Judge
 from pgqueue.store.adopt import WaitingJob
 from pgqueue.store.plan import Plan
@@ -97,7 +91,6 @@ def with_tasks(queue: PgQueue) -> PgQueue:
 
 
 def rows(queue: PgQueue) -> dict[str, list[str]]:
-    """Every row of every table, as text."""
     tables = [name for (name,) in ask(queue, "select tablename from pg_tables where schemaname = 'pgqueue'")]
     with queue.database.pooled() as connection:
         return {table: [text for (text,) in connection.execute(_whole(table)).fetchall()] for table in tables}

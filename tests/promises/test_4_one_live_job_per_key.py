@@ -106,11 +106,7 @@ def test_a_job_that_has_not_ended_keeps_its_key(queue: PgQueue, task: Task[[int]
 
 @pytest.mark.parametrize(
     "verdict",
-    [
-        lambda held: Succeeded(held, 0.0),
-        lambda held: Died(held, 0.0, "asked", OOPS),
-        Cancelled,
-    ],
+    [lambda held: Succeeded(held, 0.0), lambda held: Died(held, 0.0, "asked", OOPS), Cancelled],
     ids=["succeeded", "dead", "cancelled"],
 )
 def test_a_job_that_has_ended_frees_its_key(
@@ -274,10 +270,7 @@ def test_a_running_job_is_never_changed(collision: Any, queue: PgQueue, task: Ta
 
 @pytest.mark.parametrize("collision", ["replace", "reschedule"])
 def test_a_job_that_is_being_changed_is_not_claimed_meanwhile(
-    collision: Any,
-    queue: PgQueue,
-    connection: psycopg.Connection[Any],
-    task: Task[[int], None],
+    collision: Any, queue: PgQueue, connection: psycopg.Connection[Any], task: Task[[int], None]
 ) -> None:
     waiting = task.enqueue(1)
     changing = task.using(unique=Unique(collision=collision), connection=connection)

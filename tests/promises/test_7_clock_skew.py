@@ -82,9 +82,7 @@ def test_leases_last_as_long_as_the_databases_clock_says(skew: float, dsn: str, 
     with process(skew, "work", dsn):
         wait_until(lambda: orphaned.status() is JobState.SUCCEEDED)
         leases = ask(
-            dsn,
-            "select lease_until - clock_timestamp() from pgqueue.workers where id <> %s",
-            living,
+            dsn, "select lease_until - clock_timestamp() from pgqueue.workers where id <> %s", living
         )
         assert held.status() is JobState.RUNNING
         assert queue.job(held.id).worker_id == living

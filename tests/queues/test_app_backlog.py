@@ -28,7 +28,6 @@ def now(queue: PgQueue) -> list[float]:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that enqueues send."""
     names = list[str]()
 
     def noted(name: str, params: dict[str, object]) -> Statement:

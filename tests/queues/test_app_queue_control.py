@@ -19,7 +19,6 @@ from pgqueue.values.queues.settings import NO_SETTINGS, QueueSettings
 
 
 def known(queue: PgQueue) -> dict[str, Any]:
-    """What is known of each queue."""
     return {one.queue: one for one in queue.insight.queues()}
 
 

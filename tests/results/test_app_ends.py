@@ -57,8 +57,6 @@ def pids(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def note(queue: PgQueue) -> Any:
-    """A task that does nothing."""
-
     @queue.task(name="note")
     async def note(number: int = 0) -> int:
         return number
@@ -68,7 +66,6 @@ def note(queue: PgQueue) -> Any:
 
 @pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
-    """Threads in which callers wait."""
     with ThreadPoolExecutor(60) as made:
         yield made
 
@@ -79,7 +76,6 @@ def marked(queue: PgQueue) -> int:
 
 
 def end_one(queue: PgQueue) -> None:
-    """End the next job as succeeded."""
     with queue.take(1, timeout=20) as jobs:
         assert jobs
 
@@ -188,11 +184,7 @@ def test_a_lost_notification_is_made_up_for_by_a_check(
 
 
 def test_a_caller_is_told_though_its_connection_is_closed_by_the_server(
-    told: PgQueue,
-    note: Any,
-    threads: ThreadPoolExecutor,
-    monkeypatch: pytest.MonkeyPatch,
-    pids: list[int],
+    told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, pids: list[int]
 ) -> None:
     monkeypatch.setattr(endwatch, "AGAIN", 0.01)
     ended, later = note.enqueue(), note.enqueue()
@@ -209,11 +201,7 @@ def test_a_caller_is_told_though_its_connection_is_closed_by_the_server(
 
 
 def test_an_end_that_comes_while_the_caller_is_disconnected_is_found(
-    told: PgQueue,
-    note: Any,
-    threads: ThreadPoolExecutor,
-    monkeypatch: pytest.MonkeyPatch,
-    pids: list[int],
+    told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, pids: list[int]
 ) -> None:
     ended = threading.Event()
     monkeypatch.setattr(endwatch, "sleep", lambda _: ended.wait(GUARD))
@@ -329,10 +317,7 @@ def test_an_end_that_comes_while_its_job_is_being_marked_is_notified(
             assert go.wait(GUARD)
 
     go = threading.Event()
-    with (
-        psycopg.connect(dsn, autocommit=True) as ear,
-        queue.database.connect() as marking,
-    ):
+    with psycopg.connect(dsn, autocommit=True) as ear, queue.database.connect() as marking:
         ear.execute('listen "pgqueue.ended"')
         finished = threads.submit(finish)
         assert ready.wait(GUARD)

@@ -11,7 +11,7 @@ from store.crowd import ask as ask_one
 from store.drivers import Ask, every_driver, one_database
 from store.samples import MINUTE, NOON, SECOND, new_job, shown
 
-from pgqueue.errors import InvalidOption, UnknownSchedule
+from pgqueue.errors import InvalidOption
 from pgqueue.store.jobs import control
 from pgqueue.store.schedules import schedules, ticks
 from pgqueue.store.workers import upkeep
@@ -123,22 +123,6 @@ async def test_another_rule_invents_no_ticks_of_the_past(ask: Ask) -> None:
     assert (await get(ask)).next == NOON + timedelta(hours=3, minutes=10)
 
 
-async def test_other_arguments_leave_the_place(ask: Ask) -> None:
-    await add(ask, every_minute())
-    other = every_minute(job=new_job(args=b'{"n": 2}'))
-    assert await ask(schedules.put(other, replace=True, now=NOON + 61 * SECOND)) is ScheduleChange.CHANGED
-    (job_id,) = (await ask(ticks.fire_due(now=NOON + 61 * SECOND))).jobs
-    assert (await ask(shown(job_id))).args == {"n": 2}
-
-
-async def test_a_name_that_is_taken_is_not_overwritten(ask: Ask) -> None:
-    await add(ask, every_minute())
-    other = every_minute(job=new_job("other"))
-    assert await ask(schedules.put(other, replace=False, now=NOON)) is ScheduleChange.TAKEN
-    assert (await ask(schedules.apply([every_minute(module="shop")], ["shop"], now=NOON))).taken == ("bills",)
-    assert (await get(ask)).task == "bill"
-
-
 async def test_what_a_module_declares_is_applied_and_what_others_own_stays(ask: Ask) -> None:
     await add(ask, every_minute("of a customer"))
     theirs = every_minute("theirs", module="other")
@@ -176,16 +160,6 @@ async def test_after_a_pause_missed_ticks_follow_the_rule(ask: Ask, missed: str,
     assert await ask(schedules.resume("bills", now=later))
     assert not await ask(schedules.resume("bills", now=later))
     assert len((await ask(ticks.fire_due(now=later))).jobs) == count
-
-
-async def test_firing_now_leaves_the_next_tick(ask: Ask) -> None:
-    await add(ask, every_minute())
-    job_id = await ask(ticks.fire("bills", now=NOON + MINUTE))
-    assert job_id is not None
-    assert (await ask(shown(job_id))).state is JobState.READY
-    assert (await get(ask)).next == NOON + MINUTE
-    again = await ask(ticks.fire("bills", now=NOON + MINUTE))
-    assert again not in (None, job_id)
 
 
 async def test_a_manual_run_at_the_instant_of_a_tick_does_not_take_its_place(ask: Ask) -> None:
@@ -293,21 +267,6 @@ async def test_a_taken_unique_key_skips_the_tick(ask: Ask) -> None:
     assert await ask(ticks.fire("bills", now=NOON + 2 * MINUTE + SECOND)) is None
     await ask(control.cancel(first))
     assert len((await ask(ticks.fire_due(now=NOON + 3 * MINUTE))).jobs) == 1
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        schedules.pause("nothing", None),
-        schedules.resume("nothing"),
-        ticks.fire("nothing"),
-        ticks.backfill("nothing", NOON, NOON),
-    ],
-    ids=lambda plan: plan.name,
-)
-async def test_a_schedule_that_is_not_there_is_said_by_name(ask: Ask, plan: Any) -> None:
-    with pytest.raises(UnknownSchedule, match="'nothing'"):
-        await ask(plan)
 
 
 async def test_a_schedule_without_a_tick_to_come_is_refused(ask: Ask) -> None:

@@ -30,10 +30,7 @@ HOLDERS = (
     Holder("has_signals", "producer", {"also": ["signals"]}),
     Holder("has_sql_alone", "producer", {"sql_alone": True}),
 )
-CALLS = {
-    "has_signals": {"producer", "producer:signals"},
-    "has_sql_alone": {"producer"},
-}
+CALLS = {"has_signals": {"producer", "producer:signals"}, "has_sql_alone": {"producer"}}
 """Which words of the headers are said of it; its own role, where nothing is said here."""
 
 MAY_CALL = """
@@ -82,7 +79,6 @@ def granted(own: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
 
 
 def said() -> dict[str, frozenset[str]]:
-    """What the headers say of each function."""
     return {**callers.callers(), **callers.callers(of_shards=True)}
 
 

@@ -186,10 +186,7 @@ def test_a_role_that_enqueues_adds_flows_with_the_rights_that_the_guide_names(
     assert enqueued() != enqueued()
     assert own.execute(
         "select state, count(*) from pgqueue.flows group by state order by state"
-    ).fetchall() == [
-        ("running", 3),
-        ("waiting", 1),
-    ]
+    ).fetchall() == [("running", 3), ("waiting", 1)]
     _become(own, "app_web")
     with pytest.raises(InsufficientPrivilege):
         own.execute("delete from pgqueue.flows")
@@ -288,11 +285,7 @@ MUST_NOT: dict[str, tuple[str, ...]] = {
         "select from pgqueue.callback_key",
         "select from pgqueue.signals",
     ),
-    "app_worker": (
-        "drop table pgqueue.jobs",
-        "truncate pgqueue.jobs",
-        "create table pgqueue.mine (n int)",
-    ),
+    "app_worker": ("drop table pgqueue.jobs", "truncate pgqueue.jobs", "create table pgqueue.mine (n int)"),
     "app_operator": (
         "delete from pgqueue.audit",
         "update pgqueue.audit set said_by = 'x'",

@@ -62,7 +62,6 @@ def _echo(n: int) -> int:
 
 @pytest.fixture
 def three(databases: Databases) -> Iterator[PgQueue]:
-    """A queue of three shards."""
     queue = made(databases(3))
     resharding.declare(sharded_database(queue))
     yield queue
@@ -70,7 +69,6 @@ def three(databases: Databases) -> Iterator[PgQueue]:
 
 
 def live(queue: PgQueue) -> dict[str, set[int]]:
-    """On which shards each key is live."""
     found: dict[str, set[int]] = {}
     for number, one in enumerate(sharded_database(queue).databases):
         with one.connect() as connection:
@@ -134,9 +132,7 @@ def test_many_jobs_are_added_on_every_shard_in_the_order_of_the_calls(three: PgQ
     assert not any(one.accepted for one in three.enqueue_many(keyed.call(n) for n in range(40)))
 
 
-async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(
-    three: PgQueue,
-) -> None:
+async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(three: PgQueue) -> None:
     handles = [
         await three.find_task(name).aenqueue(n) for n in range(9) for name in ("keyed", "limited", "plain")
     ]
@@ -500,7 +496,6 @@ def said_on(database: Database) -> list[list[dict[str, Any]]]:
 
 
 def say(queue: PgQueue) -> None:
-    """What operators say of queues and limits."""
     queue.control.set(
         "mail",
         priority=3,
@@ -682,7 +677,6 @@ def test_while_keys_move_a_held_key_stays_where_it_is_and_a_free_one_goes_to_the
 
 
 def made_of_one(dsn: str) -> PgQueue:
-    """A program that knows nothing of shards."""
     queue = PgQueue(dsn)
     queue.task(name="keyed", unique=Unique(by="n"))(_echo)
     return queue

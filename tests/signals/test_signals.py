@@ -125,13 +125,6 @@ def test_an_attempt_that_was_superseded_blocks_nothing(connection: Connection) -
     assert connection.execute(WAITS.encode()).fetchall() == []
 
 
-def test_a_job_that_waits_is_cancelled_as_any_other_that_waits(connection: Connection) -> None:
-    job_id = _blocked(connection, timeout=DAY)
-    assert ask(connection, control.cancel(job_id, now=NOON)) is JobState.CANCELLED
-    assert connection.execute(WAITS.encode()).fetchall() == []
-    assert ask(connection, signals.send(f"job:{job_id}", "approved", now=NOON)) == "gone"
-
-
 # -- deadlines
 
 
@@ -299,19 +292,6 @@ def test_settling_waits_for_a_worker_that_is_blocking_jobs(dsn: str) -> None:
         worker.commit()
         assert settling.result(timeout=30).handled == 1
         assert ask(own, shown(taken.id)).state is JobState.READY
-
-
-def test_a_sender_that_is_killed_before_its_commit_has_sent_nothing(dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as own:
-        job_id = _blocked(own)
-        with psycopg.connect(dsn) as sender:
-            ask(sender, signals.send(f"job:{job_id}", "approved", now=NOON))
-            own.execute("select pg_terminate_backend(%s)", [sender.info.backend_pid])
-            with pytest.raises(psycopg.OperationalError):
-                sender.commit()
-        assert ask(own, shown(job_id)).state is JobState.BLOCKED
-        assert ask(own, signals.send(f"job:{job_id}", "approved", now=NOON)) == "first"
-        assert ask(own, shown(job_id)).state is JobState.READY
 
 
 def test_of_many_senders_at_once_one_is_the_first(dsn: str) -> None:

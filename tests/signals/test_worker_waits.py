@@ -146,19 +146,6 @@ async def test_a_job_that_waits_says_why_and_until_when(
     assert timedelta(days=2, hours=23) < ends - datetime.now(UTC) <= timedelta(days=3)
 
 
-async def test_a_job_that_waits_can_be_cancelled(queue: PgQueue, running: Running, asking: Any) -> None:
-    job = asking["plain"].enqueue()
-    async with running(queue):
-        await until(lambda: _is_blocked(job))
-        assert job.cancel() is JobState.CANCELLED
-    with pytest.raises(
-        SignalRefused, match=rf"signal 'approved' to {job.id}: the job has ended, or never was"
-    ):
-        queue.signal(job.id, "approved")
-    with pytest.raises(SignalRefused):
-        await queue.asignal(12_345_678, "approved")
-
-
 async def test_a_signal_joins_the_transaction_of_its_sender(
     queue: PgQueue, running: Running, asking: Any, dsn: str
 ) -> None:
@@ -404,14 +391,10 @@ async def test_payloads_are_encoded_by_the_codec_and_those_from_sql_are_read_in_
 
 
 class Hiding(Codec):
-    """Encodes what jobs and signals hold."""
-
     def encode(self, data: bytes, part: JobPart) -> str:
-        """In base 64, with what it is."""
         return f"{part.kind}:{b64encode(data).decode()}"
 
     def decode(self, text: str, part: JobPart) -> bytes:
-        """Only as what it was encoded."""
         kind, _, data = text.partition(":")
         assert kind == part.kind
         return b64decode(data)

@@ -113,7 +113,6 @@ class Steps:
         return self.ids(self.spark.read.parquet(place))
 
     def sink(self) -> None:
-        """Enqueue jobs."""
         self.write(killing)
 
     def sink_twice(self) -> None:
@@ -121,13 +120,11 @@ class Steps:
         self.write(slow)
 
     def rollup(self) -> list[str]:
-        """Sum up the lake."""
         in_duckdb.MOST_ROWS = -1
         with self.every_read(killing):
             return [str(day) for day in rollup(self.spark, None, self.lake, Config())]
 
     def report(self) -> str:
-        """Report on it."""
         with self.every_read(killing):
             return report(self.spark, self.lake, Config(), out=self.folder / "report.html")
 

@@ -65,7 +65,6 @@ def add_dead(connection: Connection, ids: Iterable[int], *, at: datetime = NOW, 
 
 
 def make_days(connection: Connection, first: datetime, last: datetime) -> None:
-    """Make the history's partitions for days."""
     connection.execute("select pgqueue.ensure_history_days(%s, %s)", (first.date(), last.date()))
 
 
@@ -86,7 +85,6 @@ def reader(
 
 
 def parts(made: TableReader) -> list[datasource.InputPartition]:
-    """The parts that it plans."""
     return list(made.partitions())
 
 
@@ -105,19 +103,16 @@ def ids(made: TableReader, planned: Iterable[datasource.InputPartition] | None =
 
 
 def statements(part: datasource.InputPartition) -> list[str]:
-    """What a part sends."""
     return [fetch.statement for fetch in part.value]
 
 
 def plan_of(connection: Connection, statement: str) -> dict[str, Any]:
-    """How PostgreSQL goes about a statement."""
     row = connection.execute(f"explain (format json, verbose) {statement}".encode()).fetchone()
     assert row is not None
     return row[0][0]["Plan"]  # type: ignore[no-any-return]  # EXPLAIN's own JSON
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All nodes of a plan."""
     yield plan
     for child in plan.get("Plans", ()):
         yield from nodes(child)
@@ -129,7 +124,6 @@ def tables_of(connection: Connection, part: datasource.InputPartition) -> set[st
 
 
 def scans(plan: dict[str, Any]) -> list[tuple[str, str]]:
-    """How which tables are read."""
     return [(node["Node Type"], node["Relation Name"]) for node in nodes(plan) if "Relation Name" in node]
 
 
@@ -141,7 +135,6 @@ def settle(connection: Connection, *, until: int | None = None) -> None:
 
 
 def number_of(connection: Connection) -> int:
-    """The number of a connection's transaction."""
     row = connection.execute("select pg_current_xact_id()::text::bigint").fetchone()
     assert row is not None
     return int(row[0])

@@ -49,7 +49,6 @@ def died(dsn: str, day: date, count: int, *, queue: str = "mail") -> list[int]:
 
 
 def history_ids(dsn: str) -> list[int]:
-    """What the history holds."""
     return [row[0] for row in ask(dsn, "select id from pgqueue.job_history order by id")]
 
 
@@ -59,7 +58,6 @@ def lake_ids(spark: "SparkSession", lake: Lake, days: Iterable[date] | None = No
 
 
 def total(shares: Iterable[Checksum]) -> Checksum:
-    """The sum of shares."""
     return sum(shares, Checksum())
 
 

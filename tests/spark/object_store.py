@@ -18,8 +18,6 @@ Start = Callable[..., object]
 
 
 class ObjectStore:
-    """The server, as a test sees it."""
-
     def __init__(self, url: str) -> None:
         self.url = url
 
@@ -61,8 +59,6 @@ def serving() -> Iterator[ObjectStore]:
 
 
 class _Server:
-    """The server as a WSGI application."""
-
     def __init__(self, app: Callable[[dict[str, Any], Start], Answer]) -> None:
         self._app = app
         self._mode = "behave"

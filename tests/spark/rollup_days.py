@@ -64,7 +64,6 @@ def job(ended: datetime, *, ran: float | None = 1.0, waited: float = 0.0, **give
 
 
 def error(attempt: int, instant: datetime, kind: str, message: str) -> dict[str, Any]:
-    """What is kept of a failed attempt."""
     moment = instant.isoformat()
     return {"attempt": attempt, "at": moment, "type": kind, "message": message, "traceback": None}
 
@@ -84,13 +83,7 @@ def put(lake: Lake, day: date, jobs: Iterable[Job]) -> None:
     batch = ExportBatch(
         generation=generation, since=0, below=9, highest=None, exported_at=now, history=NOTHING, dead=NOTHING
     )
-    entry = EndedDay(
-        table=ENDED,
-        day=day,
-        generation=generation,
-        written_at=now,
-        batches=(batch,),
-    )
+    entry = EndedDay(table=ENDED, day=day, generation=generation, written_at=now, batches=(batch,))
     lake.commit(ENDED_TABLE, written, [entry])
 
 
@@ -101,7 +94,6 @@ def put_workers(lake: Lake, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def table_of(jobs: Iterable[Job]) -> pa.Table:
-    """Jobs as the lake has them."""
     return pa.Table.from_pylist(list(jobs), ENDED_TABLE)
 
 

@@ -54,7 +54,6 @@ def writing(dsn: str, *names: str, **options: str) -> JobsWriter:
 
 
 def staged(made: JobsWriter, partition: int, *batches: pa.RecordBatch) -> StagedPart:
-    """An attempt at a partition."""
     return stage_partition(made.target, made.new.id, partition, iter(batches))
 
 
@@ -74,12 +73,10 @@ def orders(dsn: str) -> list[int]:
 
 
 def staged_rows(dsn: str) -> int:
-    """How many rows wait for a commit."""
     count: int = ask(dsn, "select count(*) from pgqueue.sink_rows")[0][0]
     return count
 
 
 def attempts(dsn: str) -> int:
-    """How many attempts at partitions are known."""
     count: int = ask(dsn, "select count(*) from pgqueue.sink_attempts")[0][0]
     return count

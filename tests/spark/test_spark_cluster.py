@@ -103,7 +103,6 @@ class Run:
     killed: int
 
     def lake(self, name: str) -> Lake:
-        """A lake in the folder."""
         return Lake(self.folder / name)
 
 

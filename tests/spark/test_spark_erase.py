@@ -55,10 +55,7 @@ def wanted(queue: PgQueue, dsn: str, lake: Lake) -> list[int]:
     """Three exported, verified days: the tenant has jobs of the history and a dead one; the first day is pruned. Their ids."""
     first, second, _ = (ended(dsn, day, 10) for day in (DAY, NEXT, THIRD))
     dead = died(dsn, NEXT, 2)
-    ids = [
-        *marked(dsn, "job_history", [first[0], first[7], second[3]]),
-        *marked(dsn, "dead_jobs", dead[:1]),
-    ]
+    ids = [*marked(dsn, "job_history", [first[0], first[7], second[3]]), *marked(dsn, "dead_jobs", dead[:1])]
     marked(dsn, "job_history", [first[1]], "Ada")
     export(no_session, queue.database, lake)
     verify(no_session, queue.database, lake)
@@ -146,13 +143,7 @@ POINTS = ("erased from the database", "written", "recorded", "committed", "noted
 
 @pytest.mark.parametrize("point", POINTS)
 def test_an_erasure_that_was_killed_is_finished_by_the_same_call(
-    queue: PgQueue,
-    dsn: str,
-    lake: Lake,
-    wanted: list[int],
-    *,
-    monkeypatch: pytest.MonkeyPatch,
-    point: str,
+    queue: PgQueue, dsn: str, lake: Lake, wanted: list[int], *, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     kept = [row for row in rows(lake, DAY) if row["id"] not in wanted]
 

@@ -43,7 +43,6 @@ NONE, A_MINUTE = timedelta(0), timedelta(minutes=1)  # other tests' databases ar
 
 @pytest.fixture
 def lake(queue: PgQueue, tmp_path: Path) -> Lake:
-    """An empty lake of the fresh database."""
     made = Lake(tmp_path / "lake")
     made.create(queue.database.run(plans.origin("pgqueue")))
     return made
@@ -240,13 +239,7 @@ def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
     )
     at = datetime.now(UTC)
     batch = ExportBatch(
-        generation=1,
-        since=0,
-        below=below,
-        highest=None,
-        exported_at=at,
-        history=held.history,
-        dead=held.dead,
+        generation=1, since=0, below=below, highest=None, exported_at=at, history=held.history, dead=held.dead
     )
     verified = Verification(
         at=at, history=held.history, dead=held.dead, standing=held.history, versions=held.versions

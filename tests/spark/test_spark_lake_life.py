@@ -89,12 +89,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("point", ["written", "compacted"])
 def test_a_compaction_that_was_killed_changes_no_row(
-    queue: PgQueue,
-    lake: Lake,
-    late: list[dict[str, Any]],
-    *,
-    monkeypatch: pytest.MonkeyPatch,
-    point: str,
+    queue: PgQueue, lake: Lake, late: list[dict[str, Any]], *, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     def passed(_: Lake, name: str) -> None:
         if name == point:
@@ -145,10 +140,7 @@ def test_old_days_are_dropped_once_the_database_has_nothing_of_them(
     assert {row["ended_at"].date() for row in rows(lake)} == {NEXT}
     assert [one.day for one in status(queue.database, lake)] == [NEXT]
     (dead,) = drop(queue.database, lake, keep=0, now=LATER)
-    assert (dead.day, dead.reason) == (
-        NEXT,
-        "2 of its dead jobs are in the database: revive or purge them",
-    )
+    assert (dead.day, dead.reason) == (NEXT, "2 of its dead jobs are in the database: revive or purge them")
     assert rollup(no_session, queue.database, lake, Config()) == []
     assert ask(dsn, "select day, jobs from pgqueue.rollup_days order by 1, 2") == figures
     assert drop(queue.database, lake, keep=keep, now=LATER) == []

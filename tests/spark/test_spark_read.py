@@ -1,13 +1,36 @@
-"""``spark.read.format("pgqueue")`` in a real session: the parts, filters and errors as Spark passes them on."""
+"""``spark.read.format("pgqueue")`` in a real session: the parts, filters and errors as Spark passes them on.
 
-from typing import TYPE_CHECKING
+What a read is asked: options and schemas that make no sense are refused, and filters are taken only where they mean the same.
+"""
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import datasource as spark
 from pyspark.sql.functions import count, min  # noqa: A004 - Spark's names
-from spark.extracts import DAY, NOW, Connection, add_dead, add_history, make_days
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+    VariantType,
+)
+from spark.extracts import DAY, NOW, Connection, add_dead, add_history, make_days, reader, rows
 
+from pgqueue.errors import ConfigurationError, InvalidOption, PipelineError
+from pgqueue.spark.options import Options
+from pgqueue.spark.reading.options import batch_options, stream_options
+from pgqueue.spark.reading.reader import pushed_condition
 from pgqueue.spark.session import session
+from pgqueue.spark.source import PgQueueSource, here
+from pgqueue.store.pipeline.extract_tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,3 +160,254 @@ def test_a_row_that_does_not_fit_is_named_in_sparks_error(spark: "SparkSession",
     last = str(refused.value).strip().splitlines()[-1]
     assert last.startswith("pgqueue.errors.PipelineError: table 'history', id ")
     assert "'args' does not fit struct<n:string>: Expected `str | null`, got `int` - at `$.n`" in last
+
+
+DSN = "postgresql://nobody@nowhere.invalid/none"
+
+
+def fields(**types: Any) -> StructType:
+    """A schema."""
+    return StructType([StructField(name, type_) for name, type_ in types.items()])
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"table": "histroy"}, "no table 'histroy': did you mean 'history'?"),
+        ({"table": "history", "column": "id"}, "no option 'column': did you mean 'columns'?"),
+        ({"table": "history", "columns": "id,quue"}, "no column 'quue'; did you mean 'queue'?"),
+        ({"table": "history", "columns": "id,,queue"}, "'columns' is 'id,,queue': write names"),
+        ({"table": "history", "columns": "id,id"}, "names, each once"),
+        ({"table": "history", "from": "20 Nov"}, "'from' is '20 Nov': write a day such as 2026-11-20"),
+        ({"table": "history", "from": "2026-11-21", "to": "2026-11-20"}, "there is no day"),
+        ({"table": "jobs", "from": "2026-11-21"}, "table 'jobs' does not have"),
+        ({"table": "history", "partitions": "0"}, "'partitions' is '0': write a number from 1 on"),
+        ({"table": "history", "partitions": "2", "pagesPerPartition": "2"}, "not both"),
+        (
+            {"table": "history", "outcome": "cancled"},
+            "option 'outcome': there is no 'cancled': did you mean 'cancelled'?",
+        ),
+        ({"table": "jobs", "outcome": "dead"}, "option 'outcome': table 'jobs' has no such column"),
+        ({"table": "history", "queue": ""}, "'queue' is '': write values"),
+        ({"table": "history", "startingFrom": "latest"}, "'startingFrom' is for readStream"),
+    ],
+)
+def test_a_read_that_makes_no_sense_is_refused_before_anything_is_asked(
+    options: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(InvalidOption, match=complaint.replace("?", "[?]")):
+        reader(**{"dsn": DSN, **options}).partitions()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"table": "jobs"}, "table 'jobs' has no stream, because its rows change"),
+        (
+            {"table": "history", "outcome": "cancled"},
+            "option 'outcome': there is no 'cancled': did you mean 'cancelled'?",
+        ),
+        ({"table": "jobs", "outcome": "dead"}, "option 'outcome': table 'jobs' has no such column"),
+        ({"table": "history", "queue": ""}, "'queue' is '': write values"),
+        ({"table": "history", "startingFrom": "yesterday"}, "write earliest, latest or a day"),
+        ({"table": "history", "maxRowsPerBatch": "many"}, "write a number of rows"),
+        ({"table": "history", "failOnDataLoss": "perhaps"}, "write true or false"),
+        ({"table": "history", "from": "2026-11-20"}, "'from' is for read, not for readStream"),
+    ],
+)
+def test_a_stream_that_makes_no_sense_is_refused(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(InvalidOption, match=complaint):
+        stream_options(Options({"dsn": DSN, **options}))
+
+
+def test_which_table_is_asked_for_must_be_said() -> None:
+    with pytest.raises(
+        InvalidOption, match='option "table" is missing: use history, dead, jobs, ended, workers'
+    ):
+        PgQueueSource({"dsn": DSN}).schema()
+
+
+def test_letters_of_an_options_name_may_be_large_or_small_as_in_spark() -> None:
+    given = batch_options(Options({"DSN": DSN, "Table": "history", "pagesperpartition": " 7 "}))
+
+    assert given.pages == 7
+
+
+def test_the_dsn_is_that_of_the_environment_in_which_the_source_was_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGQUEUE_DSN", "postgresql+psycopg://one/a")
+    made = here()
+    monkeypatch.delenv("PGQUEUE_DSN")
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+
+    with pytest.raises(ConfigurationError, match=r'no database: give option\("dsn"'):
+        PgQueueSource({"table": "history"}).schema()
+    made({"table": "history"}).schema()
+    assert made({"table": "history"})._options().get("dsn") == "postgresql+psycopg://one/a"  # noqa: SLF001 - as a reader is told it
+    assert made({"table": "history", "dsn": "x"})._options().get("dsn") == "x"  # noqa: SLF001 - the part under test
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        (fields(), "no column is asked for"),
+        (fields(arg=StringType()), "no column 'arg'; did you mean 'args'?"),
+        (fields(id=StringType()), "'id' of table 'history' cannot be string: use bigint"),
+        (fields(attempts=StringType()), "cannot be string: use smallint or int or bigint"),
+        (fields(args=LongType()), "cannot be bigint: use string or a struct or an array or a map"),
+        (fields(args=fields(x=VariantType())), "JSON cannot be read as variant"),
+        (fields(args=MapType(LongType(), StringType())), "JSON cannot be read as map<bigint,string>"),
+    ],
+)
+def test_a_schema_that_does_not_fit_the_table_is_refused(schema: StructType, complaint: str) -> None:
+    with pytest.raises(InvalidOption, match=complaint.replace("?", "[?]")):
+        reader(DSN, "history", schema=schema)
+
+
+def test_columns_and_a_schema_must_not_contradict_each_other() -> None:
+    with pytest.raises(InvalidOption, match="give one of the two"):
+        reader(DSN, "history", schema=fields(id=LongType()), columns="id,queue")
+
+
+ORDER = fields(
+    order_id=IntegerType(),
+    total=DoubleType(),
+    at=TimestampType(),
+    tags=ArrayType(StringType()),
+    notes=MapType(StringType(), IntegerType()),
+)
+
+
+def test_json_is_parsed_into_the_users_types(dsn: str, connection: Connection) -> None:
+    order = {
+        "order_id": 5,
+        "total": 2,
+        "at": "2026-11-20T12:00:00+01:00",
+        "tags": ["a", None],
+        "notes": {"b": 1},
+    }
+    add_history(connection, [1], args={**order, "not asked for": {}})
+    add_history(connection, [2], args={})
+    connection.execute("update pgqueue.job_history set result = 'null' where id = 2")
+    connection.commit()
+
+    schema = fields(args=ORDER, attempts=LongType(), result=ArrayType(LongType()))
+    connection.execute("update pgqueue.job_history set result = '[1, 2]' where id = 1")
+    connection.commit()
+    first, second = sorted(
+        rows(reader(dsn, "history", schema=schema)), key=lambda row: row["args"]["order_id"] is None
+    )
+
+    assert first["args"] == {
+        "order_id": 5,
+        "total": 2.0,
+        "at": datetime(2026, 11, 20, 11, tzinfo=UTC),
+        "tags": ["a", None],
+        "notes": [("b", 1)],
+    }
+    assert (first["attempts"], first["result"]) == (1, [1, 2])
+    assert (set(second["args"].values()), second["result"]) == ({None}, None)
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        ({"order_id": "5"}, "Expected `int | null`, got `str` - at `$.order_id`"),
+        ({"order_id": 2**31}, "Expected `int` <= 2147483647 - at `$.order_id`"),
+        ({"total": "much"}, "got `str` - at `$.total`"),
+        ({"at": "noon"}, "Invalid RFC3339 encoded datetime - at `$.at`"),
+        ({"at": "2026-11-20T12:00:00"}, "Expected `datetime` with a timezone component - at `$.at`"),
+        ({"tags": [1]}, "got `int` - at `$.tags[0]`"),
+        ({"notes": {"a": "b"}}, "got `str` - at `$.notes[...]`"),
+    ],
+)
+def test_json_that_does_not_fit_names_the_row_the_column_and_the_place(
+    dsn: str, connection: Connection, args: dict[str, object], complaint: str
+) -> None:
+    add_history(connection, [1], args={})
+    add_history(connection, [8], args=args)
+    connection.commit()
+
+    with pytest.raises(PipelineError) as refused:
+        list(rows(reader(dsn, "history", schema=fields(args=ORDER))))
+    assert str(refused.value).startswith("table 'history', id 8: 'args' does not fit struct<order_id:int")
+    assert complaint in str(refused.value)
+
+
+def test_a_null_where_the_schema_has_none_names_the_row(dsn: str, connection: Connection) -> None:
+    add_history(connection, [4])
+    connection.commit()
+    schema = StructType([StructField("unique_key", StringType(), nullable=False)])
+
+    with pytest.raises(PipelineError, match="id 4: 'unique_key' does not fit string: it is null"):
+        list(rows(reader(dsn, "history", schema=schema)))
+
+
+NAIVE = datetime(2026, 11, 20)  # noqa: DTZ001 - what a timestamp without time zone is
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        spark.EqualTo(("args",), "{}"),
+        spark.EqualTo(("args", "order_id"), 5),
+        spark.EqualTo(("nothing",), 5),
+        spark.GreaterThan(("queue",), "mail"),
+        spark.StringStartsWith(("queue",), "ma"),
+        spark.EqualTo(("queue",), "a\0b"),
+        spark.EqualTo(("queue",), 5),
+        spark.EqualTo(("priority",), 5.5),
+        spark.EqualTo(("finished_at",), NAIVE),
+        spark.EqualTo(("finished_at",), date(2026, 11, 20)),
+        spark.EqualTo(("day",), NOW),
+        spark.EqualNullSafe(("queue",), None),
+        spark.In(("queue",), ("mail", None)),
+        spark.In(("queue",), ()),
+        spark.Not(spark.StringContains(("queue",), "ma")),
+    ],
+)
+def test_a_filter_that_might_mean_something_else_is_left_to_spark(left: spark.Filter) -> None:
+    assert pushed_condition(TABLES["history"], left) is None
+
+
+FILTERS: list[tuple[spark.Filter, set[int]]] = [
+    (spark.EqualTo(("queue",), "it's 100% \\ é"), {1}),
+    (spark.EqualNullSafe(("queue",), "mail"), {2, 3}),
+    (spark.In(("queue",), ("mail", "it's 100% \\ é")), {1, 2, 3}),
+    (spark.Not(spark.In(("queue",), ("mail",))), {1}),
+    (spark.EqualTo(("outcome",), "cancelled"), {3}),
+    (spark.In(("id",), (1, 2, 2**40)), {1, 2}),
+    (spark.Not(spark.EqualTo(("id",), 1)), {2, 3}),
+    (spark.LessThanOrEqual(("priority",), -5), {3}),
+    (spark.GreaterThan(("created_at",), NOW), {2}),
+    (spark.LessThan(("run_at",), NOW.replace(microsecond=1)), {1, 3}),
+    (spark.Not(spark.GreaterThanOrEqual(("day",), NOW.date())), set()),
+    (spark.GreaterThan(("day",), date.max), set()),
+    (spark.LessThanOrEqual(("day",), NOW.date()), {1, 2, 3}),
+    (spark.GreaterThan(("day",), NOW.date()), set()),
+    (spark.LessThan(("day",), NOW.date()), set()),
+    (spark.LessThanOrEqual(("day",), date.max), {1, 2, 3}),
+    (spark.IsNull(("started_at",)), {3}),
+    (spark.Not(spark.IsNull(("started_at",))), {1, 2}),
+    (spark.IsNotNull(("started_at",)), {1, 2}),
+    (spark.LessThan(("started_at",), datetime(9999, 1, 1, tzinfo=UTC)), {1, 2}),
+    (spark.Not(spark.EqualTo(("started_at",), NOW)), set()),
+    (spark.EqualNullSafe(("day",), NOW.date()), {1, 2, 3}),
+    (spark.IsNull(("day",)), set()),
+]
+
+
+def test_a_filter_that_is_taken_leaves_what_spark_would_leave(dsn: str, connection: Connection) -> None:
+    add_history(connection, [1], queue="it's 100% \\ é")
+    add_history(connection, [2])
+    add_history(connection, [3], outcome="cancelled", priority=-5)
+    connection.execute(
+        "update pgqueue.job_history set created_at = created_at + interval '1 us', "
+        "run_at = run_at + interval '1 us' where id = 2"
+    )
+    connection.execute("update pgqueue.job_history set started_at = null where id = 3")
+    connection.commit()
+
+    for one, left in FILTERS:
+        assert {row["id"] for row in rows(reader(dsn, "history", [one]))} == left, one

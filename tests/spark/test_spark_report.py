@@ -47,9 +47,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.timeout(300)]
 
 CONFIG = Config(cost=Cost(per_run_second=0.01, currency="EUR"))
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -458,11 +456,7 @@ def test_all_but_the_page_works_without_the_extra_report(tmp_path: Path) -> None
     # Without Java, too: what the page lacks is said before Spark is started.
     without_java = os.environ | {"JAVA_HOME": str(tmp_path)}
     told = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", program, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=without_java,
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False, env=without_java
     )
     assert told.returncode == 2
     assert "a page needs jinja2 and matplotlib, and they are not installed" in told.stderr

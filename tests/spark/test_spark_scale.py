@@ -13,15 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from bench.scale import command as scaling
 from bench.scale import in_duckdb
-from bench.scale import measure as scale_measure
-from bench.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Exact, SketchedHour, compare
-from bench.scale.command import draw
-from bench.scale.scale import ScaleResult, ScaleSetup, TimedStep, by_sql
+from bench.scale.agree import BOUND, OUTERMOST, RANKS, Exact, SketchedHour, compare
+from bench.scale.scale import ScaleResult, TimedStep, by_sql
 from click.testing import CliRunner, Result
 
 from pgqueue import PgQueue
-from pgqueue.errors import ConfigurationError, PipelineError
-from pgqueue.spark.demo.days import Wish
+from pgqueue.errors import ConfigurationError
 
 HOUR = datetime(2026, 3, 28, 7, tzinfo=UTC)
 KEY = ("mail", "send", HOUR)
@@ -90,26 +87,6 @@ def test_engines_that_disagree_end_the_command_with_1(dsn: str, monkeypatch: pyt
     assert "THEY DISAGREE" in told.stdout
 
 
-@pytest.mark.usefixtures("spark")
-def test_the_figures_of_a_size_stay_although_the_next_one_fails(
-    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def measure(ground: ScaleSetup, wish: Wish, _: object) -> ScaleResult:
-        if wish.rows == 20:
-            raise PipelineError("the disk is full")
-        ground.place.mkdir()
-        return ScaleResult(
-            rows=wish.rows, days=1, skew=None, steps=[], lake_files=1, lake_bytes=2, groups=3, percentiles=4, missed=0,
-            disagreements=[],
-        )  # fmt: skip
-
-    monkeypatch.setattr(scaling, "measure", measure)
-    told = scaled("--dsn", dsn, "--rows", "10,20", "--out", str(tmp_path / "new"))
-    assert "the disk is full" in str(told.exception)
-    kept = json.loads((tmp_path / "new" / "figures.json").read_text())
-    assert [one["rows"] for one in kept["sizes"]] == [10]
-
-
 def test_roll_ups_that_say_the_same_agree() -> None:
     agreed = compare([EXACT], sketched())
     assert agreed.holds
@@ -149,11 +126,6 @@ def test_a_few_percentiles_may_lie_beyond_the_bound_and_many_may_not() -> None:
     assert not compare(exact, answers(4)).holds
 
 
-def test_the_ranks_asked_for_surround_each_percentile() -> None:
-    assert RANKS[MIDDLES] == PERCENTILES
-    assert all(0 <= rank <= 1 for rank in RANKS)
-
-
 def test_a_schema_that_was_not_made_here_is_left_alone(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute("create schema pgqueue_scale create table precious (a int)")
@@ -162,46 +134,3 @@ def test_a_schema_that_was_not_made_here_is_left_alone(dsn: str) -> None:
     assert 'schema "pgqueue_scale" exists and was not made by `make bench-pipeline`' in str(told.exception)
     with psycopg.connect(dsn) as connection:
         connection.execute("select from pgqueue_scale.precious")
-
-
-def test_more_rows_than_the_disk_holds_are_refused_before_any_work(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scaling, "BYTES_A_ROW", 1 << 60)
-    told = scaled("--dsn", dsn, "--rows", "1000")
-    assert isinstance(told.exception, ConfigurationError)
-    assert "ask for fewer, or set TMPDIR" in str(told.exception)
-
-
-@pytest.mark.parametrize("rows", ["", "ten", "0", "5,-1"])
-def test_sizes_that_are_none_are_refused_by_name(rows: str) -> None:
-    told = scaled("--rows", rows)
-    assert told.exit_code == 2
-    assert f"{rows!r}: use numbers with commas between" in told.stderr
-
-
-def test_memory_counts_the_family_of_a_process_and_nobody_else() -> None:
-    def step() -> set[int]:
-        with in_duckdb.start() as child:
-            seen = scale_measure.family(1) & {child.pid}
-            child.kill()
-            return seen
-
-    seen, took = scale_measure.measure_step(step)
-    assert len(seen) == 1
-    assert took.megabytes > 20
-    assert scale_measure.memory(1 << 30) == 0
-    assert scale_measure.parent(1 << 30) is None
-
-
-def test_the_same_figures_draw_the_same_plots(tmp_path: Path) -> None:
-    sizes = [
-        ScaleResult(
-            rows=rows, days=1, skew=None, steps=[TimedStep("export", rows / 100, 5), TimedStep("same in SQL", 1.0, 9)], lake_files=1,
-            lake_bytes=2, groups=3, percentiles=4, missed=0, disagreements=[],
-        )
-        for rows in (100, 1_000)
-    ]  # fmt: skip
-    first = [path.read_bytes() for path in draw(sizes, tmp_path)]
-    assert first == [path.read_bytes() for path in draw(sizes, tmp_path)]
-    assert b"same in SQL" in first[1]

@@ -1,4 +1,7 @@
-"""The session: what it relies on, and what it says where Spark cannot run."""
+"""The session: what it relies on, and what it says where Spark cannot run.
+
+Errors of Spark are told in one line, with their innermost cause.
+"""
 
 import os
 import stat
@@ -13,7 +16,7 @@ from pyspark.errors import AnalysisException
 
 from pgqueue.errors import SparkMissing
 from pgqueue.spark import session as sessions
-from pgqueue.spark.session import check_java, name_python, session
+from pgqueue.spark.session import LONGEST, check_java, in_a_line, name_python, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,3 +155,31 @@ def test_a_local_session_starts_and_ends_without_a_line_on_stderr(tmp_path: Path
         [sys.executable, "-c", QUIET], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+JAVA = """An error occurred while calling o57.parquet.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake. SQLSTATE: 58030
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:776)
+Caused by: org.apache.spark.SparkException: [FAILED] something between
+\tat org.apache.spark.Task.run(Task.scala:147)
+Caused by: java.io.IOException: Mkdirs failed to create file:/lake/queue=x
+\t... 13 more
+"""
+CAUSED = (
+    "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake. SQLSTATE: 58030: "
+    "java.io.IOException: Mkdirs failed to create file:/lake/queue=x"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (JAVA, CAUSED),
+        ("no\nCaused by: no", "no"),
+        ("  plain  ", "plain"),
+        ("", "OSError"),
+        ("x" * 5_000, "x" * LONGEST + "…"),
+    ],
+)
+def test_the_stack_is_left_out_and_the_cause_is_kept(text: str, said: str) -> None:
+    assert in_a_line(OSError(text)) == said

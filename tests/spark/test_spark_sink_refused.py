@@ -52,7 +52,6 @@ NOWHERE = "postgresql:///nothing?host=/nowhere"
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An app that can be imported."""
     name = f"shop_{abs(hash(tmp_path))}"
     (tmp_path / f"{name}.py").write_text(SHOP)
     monkeypatch.syspath_prepend(tmp_path)
@@ -353,8 +352,7 @@ def test_keys_queues_and_times_of_all_kinds_arrive_as_they_were(dsn: str) -> Non
     at = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
     done = written(
-        dsn,
-        batch(order_id=range(5), unique_key=odd, queue=[r"a\b", "b", "b", "b", "b"], run_at=[at] * 5),
+        dsn, batch(order_id=range(5), unique_key=odd, queue=[r"a\b", "b", "b", "b", "b"], run_at=[at] * 5)
     )
 
     assert done.enqueued == 5

@@ -1,16 +1,20 @@
 """A stream's offsets: nothing lost and nothing twice, in any order of commits; and whose they are.
 
 Spark's part is to keep offsets and to ask for the rows between two of them, which is done here by hand.
+
+``spark.readStream.format("pgqueue")`` in a real session: with writers at work, restarts, and batches that are done twice.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from spark.extracts import (
     DAY,
@@ -20,6 +24,7 @@ from spark.extracts import (
     add_history,
     make_days,
     nodes,
+    number_of,
     plan_of,
     settle,
     statements,
@@ -30,6 +35,10 @@ from pgqueue.spark.options import Options
 from pgqueue.spark.reading.columns import schema_of
 from pgqueue.spark.reading.options import stream_options
 from pgqueue.spark.reading.stream import Offset, StreamReader, dropped_days
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 Written = dict[str, Any]
 ALL = ReadAllAvailable()
@@ -47,7 +56,6 @@ class Query:
         self.batches: list[list[int]] = []
 
     def go_on(self, limit: ReadLimit | None = None) -> bool:
-        """Read a batch, if there is one."""
         limit = limit or self.reader.getDefaultReadLimit()
         end = self.reader.latestOffset(self.offsets[-1], limit)
         if end == self.offsets[-1]:
@@ -270,7 +278,6 @@ def test_a_day_to_start_from_includes_what_is_not_committed_yet(
 
 
 def drop(connection: Connection, day: datetime) -> None:
-    """Drop a day of the history."""
     connection.execute(f"drop table pgqueue.job_history_{day:%Y%m%d}".encode())
     connection.commit()
 
@@ -366,3 +373,76 @@ def test_an_offset_that_is_not_this_databases_is_refused(
         query.reader.latestOffset(foreign, ALL)
     with pytest.raises(PipelineError, match=complaint):
         query.reader.partitions(foreign, foreign)
+
+
+Batches = dict[int, list[int]]
+
+
+@pytest.fixture
+def writers(dsn: str) -> Iterator[list[Connection]]:
+    with ExitStack() as opened:
+        yield [opened.enter_context(psycopg.connect(dsn)) for _ in range(3)]
+
+
+def run(
+    spark: "SparkSession",
+    dsn: str,
+    checkpoint: Path,
+    then: Callable[["DataFrame", int], None],
+    **options: str,
+) -> None:
+    """Read what there is as a stream, with a checkpoint."""
+    query = (
+        spark.readStream.format("pgqueue")
+        .options(dsn=dsn, table="ended", columns="id", **options)
+        .load()
+        .writeStream.foreachBatch(then)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def test_restarts_and_batches_done_twice_end_in_the_same_set(
+    spark: "SparkSession", dsn: str, connection: Connection, writers: list[Connection], tmp_path: Path
+) -> None:
+    done: Batches = {}
+    twice: Batches = {}
+
+    def take(rows: "DataFrame", batch: int) -> None:
+        if batch in done:
+            twice[batch] = done[batch]
+        done[batch] = sorted(row["id"] for row in rows.collect())
+
+    def take_and_break(rows: "DataFrame", batch: int) -> None:
+        take(rows, batch)
+        raise RuntimeError("after the batch was written, before it was committed")
+
+    add_history(writers[0], range(100))
+    add_history(writers[1], range(100, 110))
+    writers[1].commit()
+    run(spark, dsn, tmp_path, take)
+    assert done == {0: []}  # the first transaction is open: what came after it waits
+
+    add_dead(writers[1], range(110, 120))
+    add_history(writers[2], range(120, 130))
+    writers[2].rollback()
+    writers[0].commit()
+    settle(connection, until=number_of(writers[1]))
+    with pytest.raises(StreamingQueryException, match="before it was committed"):
+        run(spark, dsn, tmp_path, take_and_break)
+    assert done == {0: [], 1: list(range(110))}
+    add_history(writers[2], range(130, 140))
+    writers[2].commit()
+    writers[1].commit()
+    settle(connection)
+    run(spark, dsn, tmp_path, take, maxRowsPerBatch="10")
+
+    assert twice == {1: list(range(110))}
+    assert done[1] == twice[1]
+    assert sorted(found for batch in done.values() for found in batch) == [*range(120), *range(130, 140)]
+    assert [len(done[batch]) for batch in sorted(done)] == [0, 110, 10, 10]

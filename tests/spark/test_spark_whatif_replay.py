@@ -36,7 +36,6 @@ def work(jobs: Sequence[Job], weights: Sequence[int] = (1, 1, 1), most: Sequence
 
 
 def plain(*jobs: tuple[int, int], queue: int = 0) -> list[Job]:
-    """Jobs without limits."""
     return [(ready, lasts, queue, ()) for ready, lasts in jobs]
 
 

@@ -86,7 +86,6 @@ class Ask:
         return _entered(self.kind.transaction(self.connection))
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
-        """A savepoint in it."""
         return _entered(self.kind.savepoint(self.connection))
 
 
@@ -154,7 +153,6 @@ def _scoped_session(dsn: str) -> Iterator[Any]:
 
 
 def async_engine(dsn: str, driver: str = "psycopg", **options: Any) -> AsyncEngine:
-    """An engine that keeps no connection."""
     return create_async_engine(sqlalchemy_url(dsn, driver), poolclass=NullPool, **options)
 
 
@@ -168,7 +166,6 @@ def _async_session(driver: str) -> Callable[[str], Manager]:
 
 @asynccontextmanager
 async def asyncpg_connection(dsn: str, **options: Any) -> AsyncIterator[Any]:
-    """A connection of asyncpg's own."""
     connection = await asyncpg.connect(dsn, **options)
     try:
         yield connection
@@ -344,7 +341,6 @@ def _sweep(connection: psycopg.Connection[Any]) -> None:
 
 
 def partitions(connection: psycopg.Connection[Any]) -> list[str]:
-    """The history's partitions, by name."""
     rows = connection.execute(
         "select inhrelid::regclass::text from pg_inherits "
         "where inhparent = 'pgqueue.job_history'::regclass order by 1"

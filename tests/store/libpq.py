@@ -37,7 +37,6 @@ class Connection:
         self.query("set timezone = 'UTC'")
 
     def query(self, sql: str, *params: str | None) -> list[Row]:
-        """Run a statement, and return its rows."""
         sent = [None if one is None else one.encode() for one in params]
         result = self._libpq.exec_params(sql.encode(), sent)
         self._require_good(result)
@@ -46,7 +45,6 @@ class Connection:
         return rows.load_rows(0, result.ntuples, tuple)
 
     def copy(self, sql: bytes, chunks: Iterable[bytes]) -> None:
-        """Send rows."""
         self._require_good(self._libpq.exec_(sql))
         for chunk in chunks:
             self._libpq.put_copy_data(chunk)
@@ -61,7 +59,6 @@ class Connection:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction, or a savepoint within one."""
         begin, undo, end = (
             ("savepoint s", "rollback to s", "release s")
             if self.in_transaction
@@ -76,7 +73,6 @@ class Connection:
         self.query(end)
 
     def close(self) -> None:
-        """End it."""
         self._libpq.finish()
 
     def _require_good(self, result: Any) -> None:
@@ -93,7 +89,6 @@ class Libpq:
         self._catalogue = catalogue
 
     def execute(self, step: Step, /) -> Sequence[Row]:
-        """Run one step and return its rows."""
         sql = self._catalogue[step.name]
         try:
             if isinstance(step, Copy):
@@ -116,7 +111,6 @@ class Libpq:
 
 @contextmanager
 def opened(dsn: str) -> Iterator[Connection]:
-    """A connection, while the driver is known."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(DRIVERS, "store.libpq.Connection", Driver(Libpq))
         connection = Connection(dsn)

@@ -76,7 +76,6 @@ class OfRelease(Catalogue):
     """The statements of a release: this one's, and in their places those that differ."""
 
     def __init__(self, release: str) -> None:
-        """Read both."""
         super().__init__("pgqueue", MIGRATE_HINT)
         for name, text in differing(release).items():
             assert self[name], "a release that has a statement more has plans of its own"
@@ -87,7 +86,6 @@ class NextRelease:
     """The next release's migrations: :mod:`pgqueue.store.schema.schema` with one revision more."""
 
     def __init__(self, folder: Path) -> None:
-        """Put the next revision beside this release's."""
         self._folder = folder
         shutil.copytree(_package("migrations"), folder / "migrations")
         shutil.copytree(_package("sql") / "schema", folder / "sql" / "schema")
@@ -131,7 +129,6 @@ class Program:
     """A program of a release: it enqueues by each way in, and its worker runs what is there, so that jobs end in each way."""
 
     def __init__(self, dsn: str, release: str) -> None:
-        """Begin with nothing done."""
         self.enqueued: set[int] = set()
         self.ran: list[int] = []
         self._dsn = dsn
@@ -155,7 +152,6 @@ class Program:
             wait_until(lambda: own.execute(ENDED, {"ids": self.ran[first:]}).fetchall() != [(0,)])
 
     def enough(self) -> None:
-        """Enqueue no more."""
         self._enough.set()
 
     def _bill(self, ctx: Context, end: str = "succeed") -> None:
@@ -168,7 +164,6 @@ class Program:
             raise ValueError(end)
 
     def enqueue(self) -> None:
-        """Add jobs, until it is enough."""
         bill, key = self._queue.find_task("bill"), count()
         with psycopg.connect(self._dsn, autocommit=True) as own:
             for end in cycle(("succeed", "die", "again")):
@@ -184,7 +179,6 @@ class Program:
                     pass
 
     def work(self) -> None:
-        """Run jobs, until it is stopped."""
         asyncio.run(self._work())
 
     async def _work(self) -> None:
@@ -194,7 +188,6 @@ class Program:
             await self._queue.aclose()
 
     def watch(self, deed: Any) -> None:
-        """Do something, and say if it fails."""
         try:
             deed()
         except BaseException:
@@ -209,7 +202,6 @@ class Program:
         self._worker.stop()
 
     def close(self) -> None:
-        """Close its connections."""
         self._queue.close()
 
 

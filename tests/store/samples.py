@@ -23,7 +23,6 @@ def new_job(task: str = "bill", **changes: Any) -> NewJob:
 
 
 def worker_info(*, queues: list[str] | None = None) -> leases.WorkerInfo:
-    """A worker that has no row yet."""
     return leases.WorkerInfo(uuid4(), "host", 1, 1, "0", queues)
 
 
@@ -64,12 +63,10 @@ def shown(job_id: int) -> Steps[Job]:
 
 
 def error_of(claimed: Claim, message: str = "no") -> AttemptError:
-    """How an attempt failed."""
     return AttemptError(attempt=claimed.attempt, type="ValueError", message=message)
 
 
 def verdicts_on(claimed: Claim) -> dict[str, Verdict]:
-    """One verdict of every sort."""
     return {
         "succeeded": Succeeded(claimed, 2.0, b'{"total": 3}'),
         "again": Again(claimed, MINUTE, error_of(claimed)),

@@ -20,7 +20,6 @@ WAITS = "select waits_for, job_id from pgqueue.waits order by job_id, waits_for"
 
 @plan(transaction=True)
 def _blocked(*jobs: NewJob, reasons: tuple[str, ...] = ("a",)) -> Steps[list[int]]:
-    """Enqueue jobs that wait; their ids."""
     ids = yield from adding(*jobs)
     assert (yield from admission.block(ids, reasons)) == ids
     return ids

@@ -56,8 +56,6 @@ async def elsewhere(database: str) -> AsyncIterator[Any]:
 
 @pytest.fixture
 def task(queue: PgQueue) -> Task[[int], None]:
-    """A task to enqueue."""
-
     @queue.task(name="bill")
     def bill(number: int) -> None: ...
 

@@ -27,42 +27,7 @@ from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import claim, control, finish
 from pgqueue.store.plan import Plan, Row, Step, run
 from pgqueue.store.workers import leases, upkeep
-from pgqueue.values.jobs.job import Claim, JobState
-
-WORKERS = 6
-
-
-def test_no_job_is_claimed_twice_however_many_claim_at_once(dsn: str) -> None:
-    jobs = 300
-    with psycopg.connect(dsn) as connection:
-        ask(connection, adding(*[new_job()] * jobs))
-
-    def drain(own: psycopg.Connection[Any]) -> list[Claim]:
-        claims: list[Claim] = []
-        own.autocommit = True
-        while taken := ask(own, taking(count=7)):
-            claims += taken
-        return claims
-
-    claims = [one for taken in at_once(dsn, *[drain] * WORKERS) for one in taken]
-
-    assert len(claims) == len({one.id for one in claims}) == jobs
-    assert {one.attempt for one in claims} == {1}
-
-
-def test_what_another_claim_has_locked_is_skipped_for_the_next_in_line(
-    connection: psycopg.Connection[Any], dsn: str
-) -> None:
-    first, second, third = ask(connection, adding(new_job(), new_job(), new_job()))
-    connection.commit()
-    ask(connection, taking(count=1))
-    with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
-        taken = ask(other, taking(count=1))
-        rest = ask(other, taking())
-
-    assert [one.id for one in (*taken, *rest)] == [second, third]
-    connection.rollback()
-    assert [one.id for one in ask(connection, taking())] == [first]
+from pgqueue.values.jobs.job import JobState
 
 
 def test_whoever_promotes_or_reclaims_skips_what_another_does(
@@ -98,7 +63,6 @@ def test_whoever_sees_to_a_lost_worker_spares_the_others_the_reading(
 
 
 def _asked(connection: psycopg.Connection[Any], plan: Plan[object]) -> set[str]:
-    """Run a plan; which statements it sent."""
     names: set[str] = set()
 
     class Noting(StepRunner):
@@ -108,18 +72,6 @@ def _asked(connection: psycopg.Connection[Any], plan: Plan[object]) -> set[str]:
 
     run(plan, Noting(connection, catalogue_of("pgqueue")))
     return names
-
-
-def test_whoever_reclaims_skips_jobs_that_another_reclaims(
-    connection: psycopg.Connection[Any], dsn: str
-) -> None:
-    taken = ask(connection, running())
-    ask(connection, leases.leave(taken.worker_id))
-    connection.commit()
-    assert ask(connection, upkeep.reclaim(now=NOON)) == {taken.id: JobState.READY}
-
-    with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
-        assert ask(other, upkeep.reclaim(now=NOON)) == {}
 
 
 def test_a_worker_is_not_taken_off_the_list_while_it_claims(
@@ -177,9 +129,7 @@ def test_of_a_renewal_and_an_expiry_at_once_exactly_one_wins(dsn: str) -> None:
             connection.commit()
             late = NOON + LEASE + SECOND
             renewed, reclaimed = at_once(
-                dsn,
-                asking(leases.renew(taken.worker_id, LEASE, now=late)),
-                asking(upkeep.reclaim(now=late)),
+                dsn, asking(leases.renew(taken.worker_id, LEASE, now=late)), asking(upkeep.reclaim(now=late))
             )
 
             assert reclaimed == ({} if renewed else {taken.id: JobState.READY})

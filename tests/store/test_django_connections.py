@@ -26,8 +26,6 @@ def connection(dsn: str) -> Iterator[Any]:
 
 @pytest.fixture
 def task(queue: PgQueue) -> Task[[int], None]:
-    """A task to enqueue."""
-
     @queue.task(name="bill")
     def bill(number: int) -> None: ...
 

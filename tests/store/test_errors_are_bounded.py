@@ -19,7 +19,6 @@ LARGEST = 64 * 1024
 
 @pytest.fixture
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that commits each statement."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 
@@ -90,9 +89,7 @@ def test_the_errors_of_a_job_take_no_more_than_64_kb(own: psycopg.Connection[Any
     assert errors[0].left_out == 15 - len(errors)
 
 
-def test_errors_that_were_kept_whole_are_cut_at_the_next_failure(
-    own: psycopg.Connection[Any],
-) -> None:
+def test_errors_that_were_kept_whole_are_cut_at_the_next_failure(own: psycopg.Connection[Any]) -> None:
     (job,) = ask(own, adding(new_job(max_attempts=1000)))
     own.execute(
         "update pgqueue.jobs set attempts = 364, errors = (select jsonb_agg(jsonb_build_object('attempt', n, 'type', 'E', "

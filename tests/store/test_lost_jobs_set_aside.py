@@ -30,7 +30,6 @@ create trigger refuse before update on pgqueue.jobs for each row
 
 @pytest.fixture
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection to tables without bounds."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         lift_bounds(connection)
         yield connection

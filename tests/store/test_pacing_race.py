@@ -1,18 +1,21 @@
-"""Debounce and throttle among many who enqueue one key at once, in transactions of which some are rolled back."""
+"""Debounce and throttle among many who enqueue one key at once, in transactions of which some are rolled back.
+
+The state of a waiting job after an enqueue with its unique key has replaced or rescheduled it.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from itertools import pairwise
 from threading import Event
-from typing import get_args
+from typing import Any, get_args
 
 import psycopg
 import pytest
 from store.crowd import Deed, ask, asking, at_once, until_statements_wait
-from store.samples import NOON, SECOND, adding, new_job, shown, taking
+from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown, taking
 
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
@@ -189,3 +192,36 @@ def test_a_batch_of_one_key_writes_its_row_once(dsn: str) -> None:
         job = ask(connection, shown(answers[0].id))
     assert Counter(one.outcome for one in answers) == {Outcome.ADDED: 1, Outcome.REPLACED: 4_999}
     assert (job.args, job.collisions) == ({"number": 4_999}, 0)
+
+
+REPLACE, RESCHEDULE = Unique("replace"), Unique("reschedule")
+
+
+@pytest.fixture
+def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection on which each plan is committed."""
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("unique", [REPLACE, RESCHEDULE], ids=["replaced", "rescheduled"])
+def test_a_ready_job_waits_for_a_later_time_and_is_ready_again_for_an_earlier_one(
+    own: psycopg.Connection[Any], unique: Unique
+) -> None:
+    now, later = (new_job(unique_key="key", unique=unique, run_at=at) for at in (NOON, NOON + MINUTE))
+    (job,) = ask(own, adding(now))
+
+    for changed, state in ((later, JobState.SCHEDULED), (now, JobState.READY)):
+        assert ask(own, adding(changed)) == [job]
+        assert ask(own, shown(job)).state is state
+
+
+def test_a_ready_job_that_is_replaced_by_a_limited_one_waits_in_its_lane(
+    own: psycopg.Connection[Any],
+) -> None:
+    (job,) = ask(own, adding(new_job(unique_key="key")))
+    limited = enqueue.enqueue(new_job(unique_key="key", unique=REPLACE, lane="a key"), now=NOON)
+
+    assert ask(own, limited.in_transaction()).outcome is Outcome.REPLACED
+    assert ask(own, shown(job)).state is JobState.BLOCKED
+    assert ask(own, taking()) == []

@@ -1,21 +1,17 @@
 """A plan is a value: it knows its name, its arguments and whether it needs a transaction, and can be run again."""
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
-from importlib import import_module
-from pkgutil import walk_packages
 from typing import Any, ParamSpec, TypeVar, get_args
 
 import psycopg
 import pytest
 from store.samples import LEASE, NOON, new_job, worker_info
 
-import pgqueue.store
 from pgqueue import PgQueue
-from pgqueue.store.jobs import claim, control, enqueue
+from pgqueue.store.jobs import claim, enqueue
 from pgqueue.store.plan import Plan, Row, Statement, Step, Steps, arun, plan, run
 from pgqueue.store.workers import leases, upkeep
 
@@ -46,8 +42,6 @@ class Connection:
 
 
 class Awaited(Connection):
-    """The same, awaited."""
-
     async def execute(self, step: Step, /) -> Sequence[Row]:  # type: ignore[override]  # awaited
         return super().execute(step)
 
@@ -97,23 +91,6 @@ def asked(request: pytest.FixtureRequest) -> Callable[[Plan[Any]], tuple[Any, li
 Asked = Callable[[Plan[Any]], tuple[Any, list[str]]]
 
 
-def test_a_plan_knows_its_name_its_arguments_and_whether_it_needs_a_transaction() -> None:
-    asked = control.retry(3, now=NOON)
-
-    assert asked.name == "control.retry"
-    assert asked.arguments == {"job_id": 3, "without_key": False, "now": NOON}
-    assert asked.kind.transaction
-    assert repr(asked) == f"control.retry(3, now={NOON!r})"
-
-
-def test_arguments_are_named_however_they_were_given_and_defaults_are_among_them() -> None:
-    job = new_job()
-
-    arguments = {"job": job, "known": None, "now": None}
-    assert enqueue.enqueue(job).arguments == enqueue.enqueue(job=job).arguments == arguments
-    assert not enqueue.enqueue(job).kind.transaction
-
-
 def test_a_plan_can_be_run_again_and_with_other_arguments(asked: Asked) -> None:
     plan = one("look")
 
@@ -134,13 +111,6 @@ def test_a_plan_that_needs_a_transaction_is_refused_within_one_that_says_it_need
         asked(careless())
 
 
-def test_the_steps_of_two_runs_are_apart() -> None:
-    plan = careful()
-    first, second = plan.steps(), plan.steps()
-
-    assert [next(first), next(second)] == [Statement("before", {"now": None})] * 2
-
-
 def test_a_decorated_plan_keeps_its_name_and_its_arguments() -> None:
     def counted(make: Callable[P, T]) -> Callable[P, T]:
         @wraps(make)
@@ -158,18 +128,6 @@ def test_a_decorated_plan_keeps_its_name_and_its_arguments() -> None:
 def _plain(job_id: int) -> Steps[int]:
     yield Statement("plain", {})
     return job_id
-
-
-def test_every_public_plan_of_the_store_is_decorated() -> None:
-    bare = [
-        f"{module.__name__}.{name}"
-        for info in walk_packages(pgqueue.store.__path__, "pgqueue.store.")
-        for module in [import_module(info.name)]
-        for name, function in vars(module).items()
-        if inspect.isgeneratorfunction(function) and function.__module__ == info.name
-        if not name.startswith("_") and get_args(function.__annotations__["return"])[:1] == (STEP,)
-    ]
-    assert bare == []
 
 
 def test_a_refused_reclaim_changes_nothing_whatever_runs_it(dsn: str) -> None:

@@ -1,34 +1,29 @@
-"""What plans decide, without a database: rows are handed to them, and what they ask for is looked at."""
+"""What plans decide, without a database: rows are handed to them, and what they ask for is looked at.
+
+What a poll finds of the work that seldom comes: it is told when there is some, and only if it is asked.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 import pytest
+from looking import ask
 from msgspec.structs import replace
-from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_info
+from store.samples import MINUTE, NOON, new_job, verdicts_on, worker_info
 
-from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store.jobs import claim, control, copying, ending, enqueue, finish
+from pgqueue import PgQueue
+from pgqueue.errors import JobError
+from pgqueue.store.jobs import claim, ending, enqueue, finish
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
-from pgqueue.store.queues import queues
-from pgqueue.store.schema import schema
 from pgqueue.store.workers import leases, upkeep
-from pgqueue.values.bulk.retry_result import Retried
-from pgqueue.values.jobs.job import Claim, EnqueueAnswer, JobFlags, JobState, NewJob, Outcome
+from pgqueue.values.jobs.job import Claim, EnqueueAnswer, JobState, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
 
 T = TypeVar("T")
 
 LOST = worker_info().id
-GONE: list[Row] = [(LOST,)]
-BEHIND: list[Row] = [(1, LOST), (2, LOST)]
-TAKEN: list[Row] = [
-    (1, LOST, 7, 3, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, None, JobFlags.SUSPECT, 1.0, False, None),
-    (2, LOST, 7, 1, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, None, JobFlags.SUSPECT, 1.0, False, None),
-]
-"""Two jobs of a lost worker: the first one is out of attempts."""
 
 
 class Answers:
@@ -95,27 +90,6 @@ def test_a_key_that_never_holds_still_ends_in_an_error_that_names_it() -> None:
     assert connection.names.count("jobs/enqueue_unique") == enqueue.TRIES
 
 
-@pytest.mark.parametrize(
-    ("unique", "answers", "expected", "last"),
-    [
-        (Unique(), [[], [(7,)]], Outcome.REJECTED, "jobs/count_collision"),
-        (Unique(collision="replace"), [[], [(7,)]], Outcome.REPLACED, "jobs/replace"),
-        (Unique(collision="replace"), [[], [], [(7,)]], Outcome.REJECTED, "jobs/count_collision"),
-        (Unique(collision="reschedule"), [[], [(7,)]], Outcome.RESCHEDULED, "jobs/reschedule"),
-        (Unique(collision="reschedule"), [[], [], [(7,)]], Outcome.REJECTED, "jobs/count_collision"),
-        (Unique(period=MINUTE), [[], [(7,)]], Outcome.REJECTED, "jobs/count_collision"),
-        (Unique(period=MINUTE), [[], [], [(7,)]], Outcome.REJECTED, "jobs/find_hold"),
-    ],
-)
-def test_a_taken_key_is_dealt_with_by_its_policy(
-    unique: Unique, answers: list[list[Row]], expected: Outcome, last: str
-) -> None:
-    answer, names = _told(enqueue.enqueue(new_job(unique_key="key", unique=unique)), *answers)
-
-    assert answer == EnqueueAnswer(7, expected)
-    assert names[-1] == last
-
-
 def test_a_hold_is_given_back_where_a_live_job_has_the_key_after_all() -> None:
     held = new_job(unique_key="key", unique=Unique(period=MINUTE))
 
@@ -124,30 +98,6 @@ def test_a_hold_is_given_back_where_a_live_job_has_the_key_after_all() -> None:
     assert answer == EnqueueAnswer(7, Outcome.REJECTED)
     assert names == ["jobs/enqueue_for_period", "jobs/release_hold", "jobs/count_collision"]
     assert _told(enqueue.enqueue(held), [(8, True)]) == (EnqueueAnswer(8), ["jobs/enqueue_for_period"])
-
-
-def test_a_batch_locks_its_keys_in_one_order() -> None:
-    connection = Answers(NO_DEFAULTS, [(1, 2), (5, 5)], [(1,), (2,), (5,)])
-
-    run(enqueue.enqueue_many([new_job(unique_key=key) for key in "cab"]), connection)
-
-    (batch,) = [step for step in connection.asked if step.name == "jobs/enqueue_batch"]
-    assert not isinstance(batch, Copy)
-    assert batch.params["unique_keys"] == ["a", "b", "c"]
-    assert batch.params["ids"] == [2, 5, 1]
-
-
-def test_jobs_without_keys_travel_by_copy_in_chunks() -> None:
-    count = copying.ROWS_PER_CHUNK + 1
-    connection = Answers(NO_DEFAULTS, [(1, count)])
-
-    run(enqueue.enqueue_many([new_job()] * count), connection)
-
-    assert connection.names == ["queues/defaults", "jobs/reserve_ids", "jobs/enqueue_copy"]
-    copied = connection.asked[-1]
-    assert isinstance(copied, Copy)
-    chunks = list(copied.chunks)
-    assert [chunk.count(b"\n") for chunk in chunks] == [copying.ROWS_PER_CHUNK, 1]
 
 
 def test_the_next_block_is_drawn_while_the_last_is_sent() -> None:
@@ -177,18 +127,6 @@ def test_a_rejected_job_of_a_batch_whose_holder_has_ended_since_is_tried_alone()
     assert names[2:] == ["jobs/enqueue_batch", "jobs/count_collisions", "jobs/enqueue_unique"]
 
 
-def test_room_is_shared_out_and_what_is_left_goes_to_the_queues_that_had_more() -> None:
-    connection = Answers(
-        _rows(["a"] * 3 + ["b"]),
-        _rows(["a"] * 5 + ["c"] * 0),
-    )
-
-    found = run(claim.fill(worker_info().id, ["a", "b"], 7), connection)
-
-    assert len(found) == 9
-    assert [_quotas(step) for step in connection.asked] == [{"a": 3, "b": 3}, {"a": 3}]
-
-
 def test_with_less_room_than_queues_a_hundred_are_asked_at_once_for_no_more_than_there_is_room() -> None:
     names = [f"q{number}" for number in range(150)]
     connection = Answers(_rows(["q3"]), _rows(["q120"]))
@@ -197,67 +135,6 @@ def test_with_less_room_than_queues_a_hundred_are_asked_at_once_for_no_more_than
 
     assert [[*_quotas(step)] for step in connection.asked] == [names[:100], [*names[100:], "q3"]]
     assert [_limit(step) for step in connection.asked] == [2, 1]
-
-
-def test_nothing_is_claimed_where_nothing_is_served() -> None:
-    assert _told(claim.fill(worker_info().id, [], 5)) == ([], [])
-
-
-def test_a_lost_lease_asks_for_nothing_more() -> None:
-    beat, names = _told(leases.beat(worker_info().id, MINUTE), [])
-
-    assert beat is None
-    assert names == ["workers/renew"]
-
-
-def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
-    whole = upkeep.PROMOTED_AT_ONCE
-
-    promoted, names = _told(
-        upkeep.poll(),
-        [(whole, [], 1.0, False, False, None, None, False, None, [], [], [], False, False, [])],
-        [(whole - 1, [7], 1.0, True, False, None, None, False, None, [], [], [], False, False, [])],
-        [(0, [], 2.5, False, True, None, None, False, None, [], [], [], False, False, [])],
-        [],
-    )
-
-    assert promoted == upkeep.PollResult(2 * whole - 1, 2.5, lost=False, ready=True, refused=[7])
-    assert names == ["workers/poll"] * 3 + ["jobs/wake"]
-
-
-def test_the_jobs_are_read_through_only_when_a_worker_is_lost() -> None:
-    assert _told(upkeep.reclaim(), [], [])[1] == ["workers/expire_workers", "workers/lost_workers"]
-    assert _told(upkeep.reclaim(), [], GONE, [], [], [])[1] == [
-        "workers/expire_workers",
-        "workers/lost_workers",
-        "connections/allow_full_reads",
-        "workers/lost_jobs",
-        "workers/forget_lost_workers",
-    ]
-
-
-def test_a_lost_workers_jobs_end_through_the_plan_that_ends_every_attempt() -> None:
-    states, names = _told(
-        upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN, [(2, "ready")], [(1, "dead", None)], [], []
-    )
-    assert states == {1: JobState.DEAD, 2: JobState.READY}
-    assert names == [
-        "workers/expire_workers",
-        "workers/lost_workers",
-        "connections/allow_full_reads",
-        "workers/lost_jobs",
-        "workers/take_over",
-        "jobs/requeue",
-        "jobs/end",
-        "workers/forget_lost_workers",
-        "jobs/wake",
-    ]
-
-
-def test_a_worker_one_of_whose_jobs_is_locked_is_not_forgotten() -> None:
-    states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN[:1], [(1, "dead", None)])
-    assert states == {1: JobState.DEAD}
-    assert names[-1] == "jobs/end"
 
 
 def test_a_beat_reads_no_job_and_a_comparison_those_that_are_not_known() -> None:
@@ -270,27 +147,6 @@ def test_a_beat_reads_no_job_and_a_comparison_those_that_are_not_known() -> None
         "workers/unknown_claims",
         "jobs/requeue",
     ]
-
-
-def test_nobody_is_woken_where_nothing_became_ready() -> None:
-    assert _told(
-        upkeep.poll(), [(0, [], None, False, False, None, None, False, None, [], [], [], False, False, [])]
-    )[1] == ["workers/poll"]
-    dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead", None)], [])[1]
-    assert dead[-1] == "workers/forget_lost_workers"
-    assert _told(queues.resume("mail"), [])[1] == ["queues/resume"]
-
-
-def test_sleepers_are_woken_for_what_became_ready() -> None:
-    assert _told(control.run_now(1), [(1,)], [])[1] == ["jobs/run_now", "jobs/wake"]
-
-
-def test_a_resumed_queue_wakes_sleepers_through_its_row_alone() -> None:
-    assert _told(queues.resume("mail"), [("mail",)]) == (["mail"], ["queues/resume", "audit/note"])
-
-
-def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:
-    assert _told(control.retry(1), [], [(1,)]) == (Retried((1,)), ["flows/lock", "jobs/revive"])
 
 
 def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_batch() -> None:
@@ -336,41 +192,6 @@ def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() ->
     assert (ended.name, ended.params["outcomes"], ended.params["ids"]) == ("jobs/end", '{"requeued"}', "{1}")
 
 
-@pytest.mark.parametrize(
-    ("state", "error", "words"),
-    [
-        ((None, None), SchemaMissing, 'schema "shop" has no tables yet; run `pgqueue migrate`'),
-        (
-            ("0000", "0001"),
-            SchemaTooOld,
-            f"at revision 0000, this code needs {schema.REVISION}; run `pgqueue migrate`",
-        ),
-        (
-            ("9002", "9001"),
-            SchemaTooNew,
-            f"needs code written for 9001 or later; this is for {schema.REVISION}",
-        ),
-    ],
-)
-def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(
-    state: Row, error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        _told(schema.verify("shop"), [state])
-
-
-def test_a_later_schema_that_this_code_may_still_work_on_is_accepted() -> None:
-    assert _told(schema.verify("shop"), [("9001", schema.REVISION)])[0] == "9001"
-
-
-def test_a_plan_is_driven_to_its_end_and_can_be_run_again() -> None:
-    plan = upkeep.ensure_history_days(now=NOON + SECOND)
-
-    days: list[Row] = [("2031-05-04",), ("2031-05-05",), ("2031-05-06",)]
-    assert run(plan, Answers(days, [("made",)], [("default",)], [("in use",)])) == 1
-    assert run(plan, Answers(days[:2], [("made",)], [("made",)])) == 2
-
-
 def _rows(queues: list[str]) -> list[Row]:
     fields = [field for field in Claim.__struct_fields__ if field not in {"worker_id", "asked_at"}]
     return [tuple(getattr(_claim(queue=queue), field) for field in fields) for queue in queues]
@@ -385,3 +206,52 @@ def _quotas(step: Step) -> dict[str, int]:
 def _limit(step: Step) -> object:
     assert not isinstance(step, Copy)
     return step.params["limit"]
+
+
+WORKER = """
+insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)
+values (gen_random_uuid(), now() + {lease}::interval, 'h', 1, 1, '0', true, now() - {looked}::interval, 25)
+"""
+ALERT = """
+insert into pgqueue.alerts (name, module, rule, task, argument, next_at)
+values ('busy', 'ops', '{{}}', 'page', 'alert', now() + {due}::interval)
+"""
+JOB = """
+insert into pgqueue.jobs (queue, task, args, status, run_at, expires_at)
+values ('mail', 'send', '{{}}', 'ready', now(), now() + {expires}::interval)
+"""
+
+
+def found(queue: PgQueue, *, asked: bool = True) -> Sequence[str]:
+    return queue.database.run(upkeep.poll(seldom=asked)).seldom
+
+
+@pytest.mark.parametrize(
+    ("work", "due", "not_due"),
+    [
+        ("expire", JOB.format(expires="'-1 s'"), JOB.format(expires="'1 h'")),
+        (
+            "age",
+            "insert into pgqueue.queues (name, ageing) values ('mail', '1 min')",
+            "insert into pgqueue.queues (name) values ('mail')",
+        ),
+        ("alerts", ALERT.format(due="'-1 s'"), ALERT.format(due="'1 h'")),
+        (
+            "workers",
+            WORKER.format(lease="'1 h'", looked="'26 s'"),
+            # One has looked in time; of one that is lost, its jobs are reclaimed.
+            WORKER.format(lease="'1 h'", looked="'5 s'")
+            + ";"
+            + WORKER.format(lease="'-1 s'", looked="'1 h'"),
+        ),
+    ],
+)
+def test_a_poll_finds_seldom_work_when_it_is_due_and_only_if_asked(
+    queue: PgQueue, work: str, due: LiteralString, not_due: LiteralString
+) -> None:
+    ask(queue, not_due)
+    assert found(queue) == ()
+    ask(queue, "truncate pgqueue.queues, pgqueue.alerts")
+    ask(queue, due)
+    assert found(queue) == (work,)
+    assert found(queue, asked=False) == ()

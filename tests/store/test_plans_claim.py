@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
 from store.drivers import Ask, every_driver, one_database
 from store.samples import (
     LEASE,
@@ -19,10 +18,9 @@ from store.samples import (
 )
 
 from pgqueue.store.jobs import claim, control, finish
-from pgqueue.store.queues import queues
-from pgqueue.store.workers import leases, upkeep
+from pgqueue.store.workers import leases
 from pgqueue.values.jobs.job import JobState, Mark
-from pgqueue.values.jobs.verdict import Again, Died, Succeeded
+from pgqueue.values.jobs.verdict import Again, Died
 
 ask, database = every_driver, one_database
 
@@ -34,36 +32,6 @@ async def test_arguments_come_as_the_text_that_was_enqueued(ask: Ask) -> None:
     (taken,) = await ask(taking())
 
     assert taken.args == text
-
-
-async def test_the_times_of_a_claim_are_exact_to_the_microsecond(ask: Ask) -> None:
-    """They travel as seconds. A claim that starts behind a mark passes over jobs if a time is rounded."""
-    times = [NOON - MINUTE * 60 * 24 * 365 * 120, NOON - timedelta(microseconds=1), NOON]
-    added = await ask(adding(*[new_job(run_at=at) for at in times]))
-    jobs = [(await ask(shown(job_id))) for job_id in added]
-
-    taken = await ask(taking(count=3))
-
-    assert [one.run_at for one in taken] == times
-    assert [one.created_at for one in taken] == [job.created_at for job in jobs]
-
-
-@pytest.mark.parametrize("count", [1, 6], ids=["one at a time", "all at once"])
-async def test_jobs_are_claimed_by_priority_then_time_then_id(ask: Ask, count: int) -> None:
-    late, early, first, second, urgent, idle = await ask(
-        adding(
-            new_job(run_at=NOON - SECOND),
-            new_job(run_at=NOON - MINUTE),
-            new_job(),
-            new_job(),
-            new_job(priority=1),
-            new_job(priority=-1, run_at=NOON - MINUTE),
-        )
-    )
-
-    taken = [one.id for _ in range(0, 6, count) for one in await ask(taking(count=count))]
-
-    assert taken == [urgent, early, late, first, second, idle]
 
 
 async def test_claims_from_several_queues_come_in_one_order(ask: Ask) -> None:
@@ -97,12 +65,7 @@ async def test_a_claim_spends_an_attempt_and_says_all_that_a_worker_needs(ask: A
 
     (taken,) = await ask(taking(now=NOON + SECOND))
 
-    assert (taken.id, taken.task, taken.queue, taken.args) == (
-        job_id,
-        "bill",
-        "default",
-        '{"order_id": 42}',
-    )
+    assert (taken.id, taken.task, taken.queue, taken.args) == (job_id, "bill", "default", '{"order_id": 42}')
     assert (taken.attempt, taken.max_attempts, taken.priority) == (1, 7, 3)
     assert (taken.run_at, taken.failing_seconds) == (NOON, 0.0)
     job = await ask(shown(job_id))
@@ -145,22 +108,6 @@ async def test_each_queue_is_claimed_from_up_to_its_quota(ask: Ask) -> None:
     assert sorted(one.queue for one in taken) == ["a", "a", "b"]
 
 
-async def test_who_is_not_on_the_list_claims_nothing(ask: Ask) -> None:
-    (job_id,) = await ask(adding(new_job()))
-
-    assert await ask(claim.claim(worker_info().id, {"default": 9}, now=NOON)) == []
-    assert (await ask(shown(job_id))).attempts == 0
-
-
-async def test_nothing_is_claimed_before_its_time_or_from_a_paused_queue(ask: Ask) -> None:
-    await ask(adding(new_job(delay=SECOND), new_job(queue="still")))
-    await ask(queues.pause("still", now=NOON))
-    info = worker_info()
-    await ask(leases.register(info, LEASE, now=NOON))
-
-    assert await ask(claim.claim(info.id, {"default": 9, "still": 9}, now=NOON)) == []
-
-
 async def test_room_is_filled_from_the_queues_that_still_have_jobs(ask: Ask) -> None:
     await ask(adding(*(new_job(queue=queue) for queue in ["a"] * 6 + ["b"] + ["c"] * 2)))
     info = worker_info()
@@ -194,54 +141,12 @@ async def test_new_queues_are_those_with_ready_jobs_that_are_not_known(ask: Ask)
     assert await ask(claim.new_queues(["b", "c", "a"])) == []
 
 
-async def test_a_lease_is_renewed_until_it_is_found_expired(ask: Ask) -> None:
-    info = worker_info()
-    await ask(leases.register(info, LEASE, now=NOON))
-
-    assert await ask(leases.renew(info.id, LEASE, now=NOON + LEASE / 2))
-    await ask(upkeep.reclaim(now=NOON + LEASE + SECOND))
-    assert await ask(leases.renew(info.id, LEASE, now=NOON + LEASE))
-    await ask(upkeep.reclaim(now=NOON + 2 * LEASE + SECOND))
-    assert not await ask(leases.renew(info.id, LEASE, now=NOON + 2 * LEASE))
-
-
 async def test_registering_twice_is_as_good_as_once(ask: Ask) -> None:
     info = worker_info(queues=["a"])
     await ask(leases.register(info, LEASE, now=NOON))
     await ask(leases.register(info, LEASE, now=NOON))
 
     assert await ask(leases.renew(info.id, LEASE, now=NOON))
-
-
-async def test_who_has_left_holds_no_lease_and_the_others_keep_theirs(ask: Ask) -> None:
-    leaving, staying = worker_info(), worker_info()
-    for info in (leaving, staying):
-        await ask(leases.register(info, LEASE, now=NOON))
-    await ask(leases.leave(leaving.id))
-
-    assert not await ask(leases.renew(leaving.id, LEASE, now=NOON))
-    assert await ask(leases.renew(staying.id, LEASE, now=NOON))
-
-
-async def test_a_renewal_is_for_one_worker_alone(ask: Ask) -> None:
-    diligent, silent = worker_info(), worker_info()
-    for info in (diligent, silent):
-        await ask(leases.register(info, LEASE, now=NOON))
-    await ask(leases.renew(diligent.id, LEASE, now=NOON + LEASE))
-    await ask(upkeep.reclaim(now=NOON + LEASE + SECOND))
-
-    assert await ask(leases.renew(diligent.id, LEASE, now=NOON))
-    assert not await ask(leases.renew(silent.id, LEASE, now=NOON))
-
-
-async def test_what_the_worker_does_not_know_of_is_returned_unspent(ask: Ask) -> None:
-    known, unknown = await ask(adding(new_job(priority=1), new_job()))
-    (taken, _) = await ask(taking())
-
-    assert await ask(claim.return_unknown(taken.worker_id, [known])) == [unknown]
-    assert (await ask(shown(known))).state is JobState.RUNNING
-    returned = await ask(shown(unknown))
-    assert (returned.state, returned.attempts, returned.worker_id) == (JobState.READY, 0, None)
 
 
 async def test_a_worker_reads_the_wishes_to_cancel_its_own_jobs_and_no_others(ask: Ask) -> None:
@@ -255,25 +160,6 @@ async def test_a_worker_reads_the_wishes_to_cancel_its_own_jobs_and_no_others(as
     assert await ask(leases.cancel_requests(other.worker_id, [mine.id, other.id])) == [other.id]
 
 
-async def test_a_beat_after_the_lease_is_lost_changes_nothing(ask: Ask) -> None:
-    taken = await ask(running())
-    await ask(leases.leave(taken.worker_id))
-
-    assert await ask(leases.beat(taken.worker_id, LEASE, now=NOON)) is None
-    assert (await ask(shown(taken.id))).state is JobState.RUNNING
-
-
-async def test_a_former_workers_beat_leaves_the_next_workers_claim_alone(ask: Ask) -> None:
-    former = await ask(running())
-    await ask(leases.leave(former.worker_id))
-    await ask(upkeep.reclaim(now=NOON))
-    (latter,) = await ask(taking())
-
-    assert await ask(claim.return_unknown(former.worker_id, [])) == []
-    done = await ask(finish.finish(latter.worker_id, [Succeeded(latter, 0.0)], keep=True, now=NOON))
-    assert done == {latter.id: JobState.SUCCEEDED}
-
-
 async def test_a_job_that_goes_back_unknown_and_was_to_be_cancelled_ends_as_that_and_is_not_run_again(
     ask: Ask,
 ) -> None:
@@ -285,3 +171,15 @@ async def test_a_job_that_goes_back_unknown_and_was_to_be_cancelled_ends_as_that
 
     assert (await ask(shown(cancelled))).state is JobState.CANCELLED
     assert (await ask(shown(other))).state is JobState.READY
+
+
+async def test_the_times_of_a_claim_are_exact_to_the_microsecond(ask: Ask) -> None:
+    """They travel as seconds. A claim that starts behind a mark passes over jobs if a time is rounded."""
+    times = [NOON - MINUTE * 60 * 24 * 365 * 120, NOON - timedelta(microseconds=1), NOON]
+    added = await ask(adding(*[new_job(run_at=at) for at in times]))
+    jobs = [(await ask(shown(job_id))) for job_id in added]
+
+    taken = await ask(taking(count=3))
+
+    assert [one.run_at for one in taken] == times
+    assert [one.created_at for one in taken] == [job.created_at for job in jobs]

@@ -8,42 +8,25 @@ import psycopg
 import pytest
 from store import crowd
 from store.drivers import Ask, every_driver, one_database
-from store.samples import (
-    LEASE,
-    MINUTE,
-    NOON,
-    SECOND,
-    adding,
-    error_of,
-    new_job,
-    running,
-    shown,
-    taking,
-    worker_info,
-)
+from store.samples import LEASE, MINUTE, NOON, SECOND, adding, error_of, new_job, running, shown, worker_info
 
 from pgqueue.errors import SchemaTooNew, SchemaTooOld
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.insight import searching
 from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.store.schema import schema
 from pgqueue.store.workers import leases
-from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.jobs.job import JobState, QueueCount
-from pgqueue.values.jobs.verdict import Died, Succeeded
+from pgqueue.values.jobs.job import JobState
+from pgqueue.values.jobs.verdict import Died
 from pgqueue.values.workers.health import BlockedLoop, WorkerHealth, WorkerProblem
 from pgqueue.values.workers.worker import WorkerRequest as WorkerAsk
 
 ask, database = every_driver, one_database
 
-EVERY = JobFilter()
-
 
 @plan
 def _dead(*tasks: str, **options: object) -> Steps[list[int]]:
-    """Jobs that are dead; their ids."""
     ids: list[int] = []
     for task in tasks:
         taken = yield from running(task=task, **options)
@@ -57,81 +40,6 @@ async def test_what_is_not_there_is_not_shown(ask: Ask) -> None:
     assert await ask(control.show(1)) is None
 
 
-async def test_jobs_are_listed_newest_first_by_every_filter(ask: Ask) -> None:
-    (dead,) = await ask(_dead("bill"))
-    taken = await ask(running(task="bill"))
-    await ask(finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
-    ready, keyed, mailed = await ask(
-        adding(new_job("send"), new_job("bill", unique_key="key"), new_job("bill", queue="mail"))
-    )
-
-    async def ids(wanted: JobFilter = EVERY, **given: Any) -> list[int]:
-        return [job.id for job in (await ask(searching.search(wanted, **given))).jobs]
-
-    assert [job.id for job in await ask(control.newest())] == [mailed, keyed, ready, taken.id, dead]
-    assert [job.id for job in await ask(control.newest(limit=2))] == [mailed, keyed]
-    assert await ids() == [mailed, keyed, ready, taken.id, dead]
-    assert await ids(states=[JobState.DEAD, JobState.SUCCEEDED]) == [taken.id, dead]
-    assert await ids(JobFilter(task="bill"), states=[JobState.READY]) == [mailed, keyed]
-    assert await ids(JobFilter(queue="mail")) == [mailed]
-    assert await ids(unique_key="key") == [keyed]
-    assert await ids(before=keyed, limit=2) == [ready, taken.id]
-
-
-async def test_a_waiting_job_is_cancelled_at_once(ask: Ask) -> None:
-    ready, scheduled = await ask(adding(new_job(), new_job(delay=MINUTE)))
-
-    for job_id in (ready, scheduled):
-        assert await ask(control.cancel(job_id, now=NOON)) is JobState.CANCELLED
-        job = await ask(shown(job_id))
-        assert (job.state, job.ended_at) == (JobState.CANCELLED, NOON)
-        assert await ask(control.cancel(job_id, now=NOON)) is None
-    assert await ask(taking()) == []
-
-
-async def test_a_running_job_is_only_asked_to_stop(ask: Ask) -> None:
-    taken = await ask(running())
-
-    assert await ask(control.cancel(taken.id, now=NOON)) is JobState.RUNNING
-    assert (await ask(shown(taken.id))).state is JobState.RUNNING
-
-
-async def test_a_scheduled_job_is_run_before_its_time(ask: Ask) -> None:
-    (job_id,) = await ask(adding(new_job(delay=MINUTE)))
-
-    assert await ask(control.run_now(job_id, now=NOON + SECOND))
-
-    job = await ask(shown(job_id))
-    assert (job.state, job.run_at) == (JobState.READY, NOON + SECOND)
-
-
-async def test_a_dead_job_is_retried_with_all_its_attempts_and_its_errors_kept(ask: Ask) -> None:
-    (job_id,) = await ask(_dead("bill", args=b'{"n": 1}', max_attempts=3, priority=2))
-
-    assert await ask(control.retry(job_id, now=NOON + MINUTE))
-
-    job = await ask(shown(job_id))
-    assert (job.state, job.attempts, job.run_at) == (JobState.READY, 0, NOON + MINUTE)
-    assert (job.task, job.args, job.max_attempts, job.priority) == ("bill", {"n": 1}, 3, 2)
-    assert [one.message for one in job.errors] == ["no"]
-
-
-async def test_what_is_not_dead_is_not_retried(ask: Ask) -> None:
-    taken = await ask(running())
-
-    assert not await ask(control.retry(taken.id, now=NOON))
-    assert not await ask(control.retry(taken.id + 1, now=NOON))
-    assert (await ask(shown(taken.id))).state is JobState.RUNNING
-
-
-async def test_a_dead_job_whose_key_is_taken_stays_dead(ask: Ask) -> None:
-    (dead,) = await ask(_dead("bill", unique_key="key"))
-    await ask(adding(new_job(unique_key="key")))
-
-    assert not await ask(control.retry(dead, now=NOON))
-    assert (await ask(shown(dead))).state is JobState.DEAD
-
-
 async def test_of_two_dead_jobs_with_one_key_one_is_retried(ask: Ask) -> None:
     first, second = await ask(_dead("bill", "bill", unique_key="key"))
 
@@ -140,47 +48,6 @@ async def test_of_two_dead_jobs_with_one_key_one_is_retried(ask: Ask) -> None:
     states = {job_id: (await ask(shown(job_id))).state for job_id in (first, second)}
     assert states.pop(revived) is JobState.READY
     assert list(states.values()) == [JobState.DEAD]
-
-
-async def test_dead_jobs_are_purged_and_others_never(ask: Ask) -> None:
-    first, second, third = await ask(_dead("bill", "send", "bill"))
-    (ready,) = await ask(adding(new_job("bill")))
-
-    assert await ask(control.purge_dead([first, ready])) == 1
-    assert await ask(control.purge_dead([first, second, third])) == 2
-    assert [job.id for job in await ask(control.newest())] == [ready]
-
-
-async def test_a_paused_queue_is_claimed_from_again_once_it_is_resumed(ask: Ask) -> None:
-    await ask(adding(new_job()))
-
-    assert not await ask(queues.resume("default"))
-    await ask(queues.pause("default", now=NOON))
-    await ask(queues.pause("default", now=NOON + MINUTE))
-    assert await ask(taking()) == []
-    assert await ask(queues.resume("default"))
-    assert not await ask(queues.resume("default"))
-    assert len(await ask(taking())) == 1
-
-
-async def test_counts_are_by_queue_and_state_with_paused_queues_beside_them(ask: Ask) -> None:
-    await ask(_dead("bill"))
-    await ask(adding(new_job(), new_job()))
-    await ask(taking(count=1))
-    await ask(adding(new_job(delay=MINUTE), new_job(queue="mail")))
-    await ask(queues.pause("empty", now=NOON))
-    await ask(queues.pause("mail", now=NOON))
-
-    counts, paused = await ask(control.counts())
-
-    assert counts == [
-        QueueCount("default", JobState.DEAD, 1),
-        QueueCount("default", JobState.READY, 1),
-        QueueCount("default", JobState.RUNNING, 1),
-        QueueCount("default", JobState.SCHEDULED, 1),
-        QueueCount("mail", JobState.READY, 1),
-    ]
-    assert paused == ["empty", "mail"]
 
 
 async def test_the_clock_is_the_databases(ask: Ask) -> None:

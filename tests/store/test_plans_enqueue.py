@@ -7,16 +7,15 @@ from typing import Any
 import psycopg
 import pytest
 from store.drivers import Ask, every_driver, one_database
-from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown, taking
+from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown
 
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
-from pgqueue.store.jobs import control, copying, enqueue, finish
+from pgqueue.store.jobs import control, copying, enqueue
 from pgqueue.store.plan import run
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import EnqueueAnswer, JobState, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.jobs.verdict import Succeeded
 
 ask, database = every_driver, one_database
 
@@ -54,37 +53,6 @@ async def test_a_job_of_the_future_is_scheduled_and_one_of_the_past_is_ready(
     ]
 
 
-async def test_a_taken_key_rejects_names_the_holder_and_is_counted(ask: Ask) -> None:
-    (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}')))
-
-    second = await ask(enqueue.enqueue(new_job(unique_key="key", args=b'{"n": 2}'), now=NOON))
-    await ask(taking())
-    third = await ask(enqueue.enqueue(new_job(unique_key="key", args=b'{"n": 3}'), now=NOON))
-
-    assert second == third == EnqueueAnswer(holder, Outcome.REJECTED)
-    job = await ask(shown(holder))
-    assert (job.args, job.collisions, job.state) == ({"n": 1}, 2, JobState.RUNNING)
-
-
-async def test_an_ended_job_frees_its_key(ask: Ask) -> None:
-    await ask(adding(new_job(unique_key="key")))
-    (held,) = await ask(taking())
-    await ask(finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True, now=NOON))
-
-    assert (await ask(enqueue.enqueue(new_job(unique_key="key"), now=NOON))).outcome is Outcome.ADDED
-
-
-async def test_a_key_until_started_is_free_once_the_job_runs(ask: Ask) -> None:
-    until_started = new_job(unique_key="key", unique=Unique(until="started"))
-    (first,) = await ask(adding(until_started))
-    while_queued = await ask(enqueue.enqueue(until_started, now=NOON))
-    await ask(taking())
-    while_running = await ask(enqueue.enqueue(until_started, now=NOON))
-
-    assert while_queued == EnqueueAnswer(first, Outcome.REJECTED)
-    assert while_running.outcome is Outcome.ADDED
-
-
 async def test_replace_gives_a_waiting_job_the_new_contents(ask: Ask) -> None:
     (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}')))
     newer = new_job(
@@ -104,66 +72,6 @@ async def test_replace_gives_a_waiting_job_the_new_contents(ask: Ask) -> None:
     assert (job.task, job.args, job.queue) == ("other", {"n": 2}, "mail")
     assert (job.priority, job.max_attempts, job.collisions) == (5, 2, 1)
     assert (job.state, job.run_at) == (JobState.SCHEDULED, NOON + MINUTE)
-
-
-async def test_reschedule_gives_a_waiting_job_the_new_time_and_nothing_else(ask: Ask) -> None:
-    (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}', delay=MINUTE)))
-    sooner = new_job("other", unique_key="key", unique=Unique(collision="reschedule"), args=b'{"n": 2}')
-
-    assert await ask(enqueue.enqueue(sooner, now=NOON)) == EnqueueAnswer(holder, Outcome.RESCHEDULED)
-
-    job = await ask(shown(holder))
-    assert (job.task, job.args, job.collisions) == ("bill", {"n": 1}, 1)
-    assert (job.state, job.run_at) == (JobState.READY, NOON)
-
-
-@pytest.mark.parametrize("collision", ["replace", "reschedule"])
-async def test_a_running_job_is_never_changed(ask: Ask, collision: str) -> None:
-    (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}')))
-    await ask(taking())
-    before = await ask(shown(holder))
-    unique = Unique(collision="replace") if collision == "replace" else Unique(collision="reschedule")
-    newer = new_job(unique_key="key", unique=unique, args=b'{"n": 2}', delay=MINUTE)
-
-    assert await ask(enqueue.enqueue(newer, now=NOON)) == EnqueueAnswer(holder, Outcome.REJECTED)
-
-    after = await ask(shown(holder))
-    assert (after.state, after.args, after.run_at) == (JobState.RUNNING, before.args, before.run_at)
-
-
-async def test_a_key_held_for_a_period_outlives_its_job_and_no_longer(ask: Ask) -> None:
-    daily = new_job(unique_key="key", unique=Unique(period=timedelta(days=1)))
-    (first,) = await ask(adding(daily))
-    (held,) = await ask(taking())
-    await ask(finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True, now=NOON))
-
-    too_soon = await ask(enqueue.enqueue(daily, now=NOON + timedelta(hours=23)))
-    in_time = await ask(enqueue.enqueue(daily, now=NOON + timedelta(days=1)))
-
-    assert too_soon == EnqueueAnswer(first, Outcome.REJECTED)
-    assert in_time.outcome is Outcome.ADDED
-    assert in_time.id != first
-
-
-async def test_the_period_of_a_live_job_may_pass_without_freeing_its_key(ask: Ask) -> None:
-    brief = new_job(unique_key="key", unique=Unique(period=SECOND))
-    (first,) = await ask(adding(brief))
-
-    later = await ask(enqueue.enqueue(brief, now=NOON + MINUTE))
-
-    assert later == EnqueueAnswer(first, Outcome.REJECTED)
-    assert (await ask(shown(first))).collisions == 1
-
-
-async def test_a_rejected_enqueue_holds_its_key_for_no_period_of_its_own(ask: Ask) -> None:
-    brief = new_job(unique_key="key", unique=Unique(period=MINUTE))
-    await ask(adding(brief))
-    (held,) = await ask(taking())
-    rejected = await ask(enqueue.enqueue(brief, now=NOON + MINUTE))
-    await ask(finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True, now=NOON + MINUTE))
-
-    assert rejected.outcome is Outcome.REJECTED
-    assert (await ask(enqueue.enqueue(brief, now=NOON + MINUTE))).outcome is Outcome.ADDED
 
 
 async def test_released_holds_are_those_whose_period_is_over(ask: Ask) -> None:

@@ -6,24 +6,13 @@ from uuid import uuid4
 import msgspec
 import pytest
 from store.drivers import Ask, every_driver, one_database
-from store.samples import (
-    MINUTE,
-    NOON,
-    SECOND,
-    adding,
-    error_of,
-    new_job,
-    running,
-    shown,
-    taking,
-    verdicts_on,
-)
+from store.samples import NOON, SECOND, adding, error_of, new_job, running, shown, taking, verdicts_on
 
-from pgqueue.store.jobs import claim, control, finish
+from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.store.workers import leases, upkeep
+from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim, Job, JobState
-from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded
+from pgqueue.values.jobs.verdict import Cancelled, Died, Returned, Succeeded
 
 ask, database = every_driver, one_database
 
@@ -46,15 +35,6 @@ async def test_a_succeeded_job_moves_to_the_history_with_its_result(ask: Ask) ->
         "key",
     )
     assert (job.started_at, job.ended_at, job.attempts) == (NOON - 2 * SECOND, NOON, 1)
-
-
-async def test_a_succeeded_job_leaves_no_record_where_no_history_is_kept(ask: Ask) -> None:
-    taken = await ask(running())
-
-    assert await ask(finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=False)) == {
-        taken.id: JobState.SUCCEEDED
-    }
-    assert await ask(control.show(taken.id)) is None
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["all succeeded", "beside a failure"])
@@ -82,64 +62,6 @@ async def test_a_cancelled_and_a_dead_job_keep_their_arguments(ask: Ask) -> None
     assert [(await ask(shown(one.id))).args for one in (dead, cancelled)] == [{"n": 1}, {"n": 2}]
 
 
-async def test_a_failed_attempt_is_recorded_and_the_job_waits_for_its_time(ask: Ask) -> None:
-    taken = await ask(running())
-    again = Again(taken, MINUTE, error_of(taken, "first"))
-
-    assert await ask(finish.finish(taken.worker_id, [again], keep=True, now=NOON)) == {
-        taken.id: JobState.SCHEDULED
-    }
-
-    job = await ask(shown(taken.id))
-    assert (job.state, job.run_at, job.attempts, job.worker_id) == (
-        JobState.SCHEDULED,
-        NOON + MINUTE,
-        1,
-        None,
-    )
-    assert [(one.attempt, one.type, one.message, one.at) for one in job.errors] == [
-        (1, "ValueError", "first", NOON)
-    ]
-
-
-async def test_errors_gather_in_order_until_the_job_is_dead(ask: Ask) -> None:
-    first = await ask(running())
-    await ask(
-        finish.finish(
-            first.worker_id, [Again(first, 0 * SECOND, error_of(first, "first"))], keep=True, now=NOON
-        )
-    )
-    (second,) = await ask(taking())
-    dead = Died(second, 2.0, "refused", error_of(second, "second"))
-
-    assert await ask(finish.finish(second.worker_id, [dead], keep=True, now=NOON + MINUTE)) == {
-        first.id: JobState.DEAD
-    }
-
-    job = await ask(shown(first.id))
-    assert (job.state, job.reason, job.attempts) == (JobState.DEAD, "refused", 2)
-    assert [(one.attempt, one.message) for one in job.errors] == [(1, "first"), (2, "second")]
-    assert (job.started_at, job.ended_at) == (NOON + MINUTE - 2 * SECOND, NOON + MINUTE)
-
-
-async def test_a_returned_job_keeps_its_place_and_its_attempts(ask: Ask) -> None:
-    taken = await ask(running(run_at=NOON - MINUTE))
-
-    await ask(finish.finish(taken.worker_id, [Returned(taken)], keep=True, now=NOON))
-
-    job = await ask(shown(taken.id))
-    assert (job.state, job.run_at, job.attempts, job.errors) == (JobState.READY, NOON - MINUTE, 0, ())
-
-
-async def test_a_snoozed_job_waits_without_spending_an_attempt(ask: Ask) -> None:
-    taken = await ask(running())
-
-    await ask(finish.finish(taken.worker_id, [Returned(taken, MINUTE)], keep=True, now=NOON))
-
-    job = await ask(shown(taken.id))
-    assert (job.state, job.run_at, job.attempts) == (JobState.SCHEDULED, NOON + MINUTE, 0)
-
-
 @pytest.mark.parametrize("sort", ["again", "returned", "dead"])
 async def test_a_job_that_was_to_be_cancelled_ends_as_cancelled_whatever_else_failed(
     ask: Ask, sort: str
@@ -155,25 +77,6 @@ async def test_a_job_that_was_to_be_cancelled_ends_as_cancelled_whatever_else_fa
     job = await ask(shown(taken.id))
     assert job.state is JobState.CANCELLED
     assert [one.message for one in job.errors] == ([] if sort == "returned" else ["no"])
-
-
-async def test_success_before_the_wish_to_cancel_was_heard_is_success(ask: Ask) -> None:
-    taken = await ask(running())
-    await ask(control.cancel(taken.id, now=NOON))
-    await ask(finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
-
-    assert (await ask(shown(taken.id))).state is JobState.SUCCEEDED
-
-
-async def test_a_stopped_job_ends_as_cancelled(ask: Ask) -> None:
-    taken = await ask(running())
-
-    assert await ask(finish.finish(taken.worker_id, [Cancelled(taken)], keep=True, now=NOON)) == {
-        taken.id: JobState.CANCELLED
-    }
-
-    job = await ask(shown(taken.id))
-    assert (job.state, job.attempts, job.ended_at) == (JobState.CANCELLED, 1, NOON)
 
 
 async def test_a_job_that_is_to_run_again_and_that_nobody_asked_to_cancel_is_not_ended(ask: Ask) -> None:
@@ -227,46 +130,6 @@ async def test_another_worker_is_not_heard(ask: Ask, sort: str) -> None:
     taken = await ask(running())
 
     await _assert_not_heard(ask, msgspec.structs.replace(taken, worker_id=uuid4()), sort)
-
-
-@pytest.mark.parametrize("sort", SORTS)
-async def test_a_former_attempt_of_the_same_worker_is_not_heard(ask: Ask, sort: str) -> None:
-    former = await ask(running())
-    await ask(
-        finish.finish(former.worker_id, [Again(former, 0 * SECOND, error_of(former))], keep=True, now=NOON)
-    )
-    (latter,) = await ask(taking(worker=former.worker_id))
-    assert (latter.id, latter.attempt) == (former.id, 2)
-
-    await _assert_not_heard(ask, former, sort)
-
-
-@pytest.mark.parametrize("sort", SORTS)
-async def test_a_returned_claim_is_not_heard_though_its_attempt_is_run_again(ask: Ask, sort: str) -> None:
-    former = await ask(running())
-    await ask(finish.finish(former.worker_id, [Returned(former)], keep=True, now=NOON))
-    (latter,) = await ask(taking(worker=former.worker_id))
-    assert (latter.id, latter.attempt) == (former.id, former.attempt)
-
-    await _assert_not_heard(ask, former, sort)
-
-
-@pytest.mark.parametrize("sort", SORTS)
-async def test_a_disowned_claim_is_not_heard(ask: Ask, sort: str) -> None:
-    former = await ask(running())
-    await ask(claim.return_unknown(former.worker_id, []))
-    await ask(taking(worker=former.worker_id))
-
-    await _assert_not_heard(ask, former, sort)
-
-
-@pytest.mark.parametrize("sort", SORTS)
-async def test_an_attempt_whose_job_was_reclaimed_is_not_heard(ask: Ask, sort: str) -> None:
-    taken = await ask(running())
-    await ask(leases.leave(taken.worker_id))
-    await ask(upkeep.reclaim(now=NOON))
-
-    await _assert_not_heard(ask, taken, sort)
 
 
 @pytest.mark.parametrize("sort", SORTS)

@@ -26,7 +26,7 @@ from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.jobs.verdict import Again, Died, Succeeded
+from pgqueue.values.jobs.verdict import Died, Succeeded
 
 ask, database = every_driver, one_database
 
@@ -47,61 +47,6 @@ async def test_jobs_are_promoted_when_they_are_due_and_not_before(ask: Ask) -> N
     assert (last.count, last.next_in) == (1, None)
 
 
-async def test_the_jobs_of_an_expired_worker_go_back_to_their_places(ask: Ask) -> None:
-    taken = await ask(running(run_at=NOON - MINUTE))
-
-    assert await ask(upkeep.reclaim(now=NOON + LEASE)) == {}
-    assert await ask(upkeep.reclaim(now=NOON + LEASE + SECOND)) == {taken.id: JobState.READY}
-    assert await ask(upkeep.reclaim(now=NOON + LEASE + SECOND)) == {}
-
-    job = await ask(shown(taken.id))
-    assert (job.state, job.attempts, job.worker_id, job.run_at) == (JobState.READY, 1, None, NOON - MINUTE)
-    assert [(one.attempt, one.type, one.at) for one in job.errors] == [
-        (1, "WorkerLost", NOON + LEASE + SECOND)
-    ]
-    assert str(taken.worker_id) in job.errors[0].message
-
-
-async def test_the_jobs_of_a_worker_that_is_not_on_the_list_go_back_too(ask: Ask) -> None:
-    taken = await ask(running())
-    await ask(leases.leave(taken.worker_id))
-
-    assert await ask(upkeep.reclaim(now=NOON)) == {taken.id: JobState.READY}
-
-
-async def test_the_jobs_of_a_living_worker_are_left_alone(ask: Ask) -> None:
-    await ask(adding(new_job(), new_job()))
-    (lost,) = await ask(taking(count=1, now=NOON - LEASE - SECOND))
-    (held,) = await ask(taking(count=1, now=NOON))
-
-    assert await ask(upkeep.reclaim(now=NOON)) == {lost.id: JobState.READY}
-    assert (await ask(shown(held.id))).state is JobState.RUNNING
-
-
-async def test_a_reclaimed_job_without_attempts_left_is_dead_with_every_error(ask: Ask) -> None:
-    first = await ask(running(max_attempts=2))
-    await ask(
-        finish.finish(first.worker_id, [Again(first, 0 * SECOND, error_of(first))], keep=True, now=NOON)
-    )
-    (second,) = await ask(taking())
-    await ask(leases.leave(second.worker_id))
-
-    assert await ask(upkeep.reclaim(now=NOON)) == {first.id: JobState.DEAD}
-
-    job = await ask(shown(first.id))
-    assert (job.reason, job.ended_at, job.attempts) == ("exhausted", NOON, 2)
-    assert [(one.attempt, one.type) for one in job.errors] == [(1, "ValueError"), (2, "WorkerLost")]
-
-
-async def test_a_reclaimed_job_that_was_to_be_cancelled_is_cancelled(ask: Ask) -> None:
-    taken = await ask(running())
-    await ask(control.cancel(taken.id, now=NOON))
-    await ask(leases.leave(taken.worker_id))
-
-    assert await ask(upkeep.reclaim(now=NOON)) == {taken.id: JobState.CANCELLED}
-    assert (await ask(shown(taken.id))).state is JobState.CANCELLED
-
-
 async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(ask: Ask) -> None:
     one, other = worker_info(), worker_info()
     for info in (one, other):
@@ -118,17 +63,6 @@ async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(
         assert _sleepers(ask) == 3 - wrong
     await ask(leases.leave(one.id))
     assert _sleepers(ask) == 1
-
-
-async def test_a_worker_that_left_is_looked_for_and_one_that_retired_is_not(ask: Ask) -> None:
-    """Looking means reading all jobs from end to end."""
-    leaves, retires = worker_info(), worker_info()
-    for info in (leaves, retires):
-        await ask(leases.register(info, LEASE, now=NOON))
-    await ask(leases.leave_without_jobs(retires.id))
-    assert not (await ask(upkeep.poll(now=NOON))).lost
-    await ask(leases.leave(leaves.id))
-    assert (await ask(upkeep.poll(now=NOON))).lost
 
 
 async def test_history_has_a_partition_for_today_and_the_coming_days(ask: Ask) -> None:
@@ -307,7 +241,6 @@ async def test_dropping_history_gives_way_to_who_reads_it(ask: Ask) -> None:
 
 @plan
 def _ended_at(when: datetime) -> Steps[int]:
-    """A job that succeeded then; its id."""
     taken = yield from running()
     yield from finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when)
     return taken.id

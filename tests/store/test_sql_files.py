@@ -35,7 +35,6 @@ GIVEN = {
 
 
 def header(name: str) -> dict[str, str]:
-    """The header's lines, by their first word."""
     lines = [
         line for line in SQL[name].splitlines() if line.startswith("-- ") and not line.startswith("--  ")
     ]

@@ -1,15 +1,14 @@
 """Unique keys among many who enqueue at once: promise 4, and no deadlocks."""
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import cycle
 from typing import Any
 
 import psycopg
 import pytest
-from store.crowd import ask, asking, at_once, until_statements_wait
-from store.samples import NOON, adding, new_job, shown, taking
+from store.crowd import ask, asking, at_once
+from store.samples import new_job, shown, taking
 
 from pgqueue.store.jobs import enqueue, finish
 from pgqueue.store.plan import Steps, plan
@@ -92,36 +91,8 @@ def test_batches_in_opposite_order_never_wait_for_each_other_in_a_circle(
         back = [new_job(unique_key=key, unique=next(policy)) for key in reversed(keys)]
 
         answers = at_once(
-            dsn,
-            *[asking(enqueue.enqueue_many(forth))] * 2,
-            *[asking(enqueue.enqueue_many(back))] * 2,
+            dsn, *[asking(enqueue.enqueue_many(forth))] * 2, *[asking(enqueue.enqueue_many(back))] * 2
         )
 
         added = Counter(answer.id for one in answers for answer in one if answer.outcome is Outcome.ADDED)
         assert len(added) == added.total() == len(keys)
-
-
-def test_a_hold_does_not_outlive_the_enqueue_that_was_rejected_in_a_race(dsn: str) -> None:
-    daily = new_job(unique_key="key", unique=Unique(period=timedelta(days=1)))
-    with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
-        (job_id,) = ask(first, adding(new_job(unique_key="key")))
-        waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(daily, now=NOON)))
-        until_statements_wait(dsn)
-        first.commit()
-        assert waiting.result(timeout=30) == [EnqueueAnswer(job_id, Outcome.REJECTED)]
-
-        (held,) = ask(first, taking())
-        ask(first, finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True))
-        assert ask(first, enqueue.enqueue(daily, now=NOON)).outcome is Outcome.ADDED
-
-
-def test_whoever_finds_a_key_in_an_uncommitted_enqueue_waits_for_its_fate(dsn: str) -> None:
-    job = new_job(unique_key="key")
-    with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
-        ask(first, adding(job))
-        waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(job, now=NOON)))
-        until_statements_wait(dsn)
-        first.rollback()
-        (answer,) = waiting.result(timeout=30)
-
-    assert answer.outcome is Outcome.ADDED

@@ -6,7 +6,6 @@ from typing import Any, cast
 import psycopg
 import pytest
 from databases import AHEAD, Copies, dsn_of
-from looking import wait_until
 
 from pgqueue import PgQueue
 
@@ -24,9 +23,6 @@ HARMLESS = (
     "delete from pgqueue.retention",
     "update pgqueue.compatibility set oldest_code = 9",
 )
-END_THE_OTHERS = """
-select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
-"""
 CHANGES = (
     "create table public.mine (number int)",
     "alter table pgqueue.jobs disable trigger all",
@@ -50,7 +46,6 @@ CHANGES = (
 
 @pytest.fixture
 def own(migrated_server: Any) -> Iterator[Copies]:
-    """Copies of which no other test knows."""
     made = Copies(
         dsn_of(migrated_server, "postgres"), migrated_server.template_dbname, _forget, "pgqueue_test_copies"
     )
@@ -153,65 +148,3 @@ def test_what_a_session_that_is_left_has_locked_and_not_committed_is_gone(
 
     assert len({identity for identity, _ in seen}) < len(seen)  # some were used again
     assert all(contents == seen[0][1] for _, contents in seen)
-
-
-def test_a_database_that_a_program_does_not_leave_is_dropped(
-    own: Copies, migrated_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PostgreSQL refuses to rename it."""
-    monkeypatch.setattr("databases._leave", lambda *_: None)
-    with own.one() as name:
-        session = psycopg.connect(dsn_of(migrated_server, name), autocommit=True)
-    for _ in range(2 * AHEAD):
-        with own.one() as other:
-            assert other != name
-
-    with pytest.raises(psycopg.OperationalError):
-        session.execute("select 1")
-    session.close()
-
-
-def test_each_database_is_used_a_bounded_number_of_times(
-    own: Copies, migrated_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Emptying it leaves dead rows in the catalogues."""
-    monkeypatch.setattr("databases.USES", 3)
-    seen = [identity for identity, _ in _uses(own, migrated_server, (), 10 * AHEAD)]
-
-    assert max(seen.count(identity) for identity in seen) == 3
-
-
-def test_a_test_may_drop_its_database(own: Copies, migrated_server: Any) -> None:
-    """The next ones get others."""
-    for _ in range(2 * AHEAD):
-        with (
-            own.one() as name,
-            psycopg.connect(dsn_of(migrated_server, "postgres"), autocommit=True) as connection,
-        ):
-            connection.execute(f"drop database {name}".encode())
-
-    with own.one() as name, psycopg.connect(dsn_of(migrated_server, name)) as connection:
-        assert connection.execute("select count(*) from pgqueue.jobs").fetchone() == (0,)
-
-
-def test_databases_are_copied_on_after_the_connection_was_lost(own: Copies, migrated_server: Any) -> None:
-    """A test that ends all sessions, or a server that restarts, does not end the tests after it."""
-    with psycopg.connect(dsn_of(migrated_server, "postgres"), autocommit=True) as connection:
-        for _ in range(3):
-            with own.one():
-                wait_until(lambda: connection.execute(END_THE_OTHERS).fetchall())
-    names = set()
-    for _ in range(2 * AHEAD):
-        with own.one() as name:
-            names.add(name)
-
-    assert len(names) == 2 * AHEAD
-
-
-def test_each_test_is_told_that_no_copy_can_be_made(migrated_server: Any) -> None:
-    """And does not wait for one."""
-    made = Copies(dsn_of(migrated_server, "postgres"), "pgqueue_test_missing", _forget)
-    for _ in range(AHEAD + 2):
-        with pytest.raises(RuntimeError, match="no copy could be made"), made.one():
-            pass
-    made.stop()

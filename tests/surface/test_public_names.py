@@ -60,7 +60,6 @@ ALONE = {
 
 
 def public_methods(kind: type) -> dict[str, Callable[..., Any]]:
-    """A class's public functions, inherited ones included."""
     return {
         name: method
         for name, method in inspect.getmembers(kind, inspect.isfunction)
@@ -175,7 +174,6 @@ def _raised_by(function: Callable[..., Any]) -> set[str]:
 
 
 def _section(value: Any, title: str) -> list[str]:
-    """The names that a docstring's section explains."""
     found = re.search(rf"^{title}:\n((?:    .*\n?|\n)+)", inspect.getdoc(value) or "", re.MULTILINE)
     return re.findall(r"^    (\w+):", found[1], re.MULTILINE) if found else []
 

@@ -1,4 +1,7 @@
-"""Pull style: waiting for jobs, holding them, settling them one by one or all together."""
+"""Pull style: waiting for jobs, holding them, settling them one by one or all together.
+
+Takes of limited jobs: they are claimed from their lanes, under the same limits as a worker's.
+"""
 
 import asyncio
 import os
@@ -6,6 +9,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +17,7 @@ import psycopg
 import pytest
 from looking import ask, wait_until
 
-from pgqueue import JobState, PgQueue, Superseded, TakenJob
+from pgqueue import JobState, Limit, PgQueue, Rate, Superseded, TakenJob, Task
 from pgqueue.errors import InvalidOption, JobError, UnknownQueue
 from pgqueue.store.jobs.portions import LARGEST_ANSWER
 from pgqueue.store.workers import upkeep
@@ -56,19 +60,6 @@ def test_at_most_as_many_as_asked_for_are_taken_in_order(queue: PgQueue) -> None
     assert states(queue, ids) == [(JobState.SUCCEEDED, 1)] * 3 + [(JobState.READY, 0)] * 2
 
 
-async def test_taking_awaited_is_the_same(queue: PgQueue) -> None:
-    ids = enqueued(queue, 5)
-    async with queue.atake(3) as jobs:
-        assert ids_of(jobs) == ids[:3]
-    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)] * 3 + [(JobState.READY, 0)] * 2
-
-
-def test_fewer_are_taken_where_there_are_fewer(queue: PgQueue) -> None:
-    ids = enqueued(queue, 2)
-    with queue.take(10) as jobs:
-        assert ids_of(jobs) == ids
-
-
 def test_queues_are_taken_from_in_the_order_given(queue: PgQueue) -> None:
     low, high = enqueued(queue, 2, queue="low"), enqueued(queue, 2, queue="high")
     other = enqueued(queue, 1)
@@ -106,17 +97,6 @@ def test_a_job_that_comes_due_meanwhile_is_taken(queue: PgQueue) -> None:
         assert ids_of(jobs) == ids
 
 
-def test_a_job_of_a_dead_worker_is_taken(queue: PgQueue) -> None:
-    ids = enqueued(queue, 1)
-    ask(queue, "insert into pgqueue.lost_workers values (gen_random_uuid())")
-    ask(
-        queue,
-        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = lost_workers.worker_id from pgqueue.lost_workers",
-    )
-    with queue.take(timeout=20) as jobs:
-        assert [(job.id, job.attempt) for job in jobs] == [(ids[0], 2)]
-
-
 @pytest.mark.parametrize("patience", [0, 0.05, timedelta(seconds=0.05)])
 async def test_a_timeout_gives_an_empty_list(queue: PgQueue, patience: float) -> None:
     with queue.take(timeout=patience) as jobs:
@@ -134,15 +114,6 @@ def test_an_exception_returns_what_is_left_with_the_attempt_spent(queue: PgQueue
     assert states(queue, ids) == [(JobState.SUCCEEDED, 1), (JobState.SCHEDULED, 1), (JobState.SCHEDULED, 1)]
     assert [error.message for error in queue.job(ids[1]).errors] == ["halfway"]
     assert workers(queue) == 0
-
-
-async def test_an_exception_returns_what_is_left_awaited(queue: PgQueue) -> None:
-    ids = enqueued(queue, 2, max_attempts=1)
-    with pytest.raises(ValueError, match="halfway"):  # noqa: PT012 - how a block is left is the claim
-        async with queue.atake(2) as jobs:
-            await jobs[0].acomplete()
-            raise ValueError("halfway")
-    assert states(queue, ids) == [(JobState.SUCCEEDED, 1), (JobState.DEAD, 1)]
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
@@ -279,15 +250,6 @@ def test_a_heartbeat_keeps_a_long_hold_alive(queue: PgQueue) -> None:
     assert states(queue, ids) == [(JobState.SUCCEEDED, 1)]
 
 
-async def test_a_heartbeat_keeps_a_long_awaited_hold_alive(queue: PgQueue) -> None:
-    ids = enqueued(queue, 1)
-    async with queue.atake(lease=SHORT):
-        first = lease_of(queue)
-        await asyncio.to_thread(wait_until, lambda: lease_of(queue) > first)
-        assert queue.database.run(upkeep.reclaim(now=first)) == {}
-    assert states(queue, ids) == [(JobState.SUCCEEDED, 1)]
-
-
 async def test_who_lost_the_lease_is_told_and_changes_nothing(queue: PgQueue) -> None:
     ids = enqueued(queue, 1)
     with pytest.raises(Superseded, match=f"job {ids[0]}"), queue.take():  # noqa: PT012 - how a block is left is the claim
@@ -358,12 +320,6 @@ def test_a_take_hears_of_a_job_to_cancel_long_before_it_renews_its_lease(queue: 
         assert not jobs[1].cancelled
 
 
-def test_queues_share_a_take_equally(queue: PgQueue) -> None:
-    first, second = enqueued(queue, 5, queue="first"), enqueued(queue, 5, queue="second")
-    with queue.take(4, queues=["second", "first"]) as jobs:
-        assert ids_of(jobs) == [*second[:2], *first[:2]]
-
-
 def test_queues_share_a_take_equally_where_their_jobs_come_in_small_portions(queue: PgQueue) -> None:
     @queue.task
     def keep(text: str) -> None: ...
@@ -372,3 +328,96 @@ def test_queues_share_a_take_equally_where_their_jobs_come_in_small_portions(que
     queue.enqueue_many(keep.using(queue=name).call(text) for name in ("a", "b", "c") for _ in range(60))
     with queue.take(150, queues=["a", "b", "c"], timeout=5) as jobs:
         assert Counter(job.queue for job in jobs) == {"a": 50, "b": 50, "c": 50}
+
+
+HELD = threading.Lock()
+BEGUN = "select bool_and(clock_timestamp() >= to_timestamp((tat - 100000) / 1e6)) from pgqueue.rates"
+"""Whether the last start of each key of a rate of 0.1 s is over: its state is the instant of the next one."""
+
+
+def pulling(queue: PgQueue, **options: object) -> Task[[int], None]:
+    @queue.task(name="pull", **options)  # type: ignore[call-overload, untyped-decorator]  # any options
+    def pull(customer: int) -> None: ...
+
+    return pull  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("limited", ["a task", "a queue as a whole"])
+def test_a_take_gets_no_more_jobs_than_have_a_place_and_a_place_is_free_when_its_job_ends(
+    queue: PgQueue, limited: str
+) -> None:
+    pull = pulling(queue, **({"limit": Limit(2)} if limited == "a task" else {}))
+    if limited != "a task":
+        queue.control.limits.set("queue:default", Limit(2))
+    ids = [job.id for job in queue.enqueue_many(pull.call(1) for _ in range(5))]
+
+    with queue.take(5, timeout=30) as jobs:
+        assert [job.id for job in jobs] == ids[:2]
+        with queue.take(5, timeout=0) as others:
+            assert others == []
+        jobs[0].complete()
+        with queue.take(5, timeout=0) as others:
+            assert [job.id for job in others] == ids[2:3]
+    with queue.take(5, timeout=30) as jobs:
+        assert [job.id for job in jobs] == ids[3:]
+
+
+async def test_an_awaited_take_does_the_same(queue: PgQueue) -> None:
+    pull = pulling(queue, limit=Limit(1, by=("customer",)))
+    handles = await queue.aenqueue_many(pull.call(number % 2) for number in range(4))
+
+    async with queue.atake(5, timeout=30) as jobs, queue.atake(5, timeout=0) as others:
+        assert (sorted(job.args["customer"] for job in jobs), others) == ([0, 1], [])
+    async with queue.atake(5, timeout=30) as jobs:
+        assert sorted(job.id for job in jobs) == sorted(handle.id for handle in handles)[2:]
+
+
+def test_takes_at_once_never_hold_more_of_a_key_than_its_limit_and_each_job_once(queue: PgQueue) -> None:
+    pull = pulling(queue, limit=Limit(2, by=("customer",)))
+    ids = [job.id for job in queue.enqueue_many(pull.call(number % 3) for number in range(90))]
+    held, most, ended = Counter[int](), Counter[int](), list[int]()
+
+    def work() -> None:
+        while True:
+            with queue.take(4, timeout=0) as jobs:
+                with HELD:
+                    held.update(job.args["customer"] for job in jobs)
+                    most.update({key: held[key] - most[key] for key in held if held[key] > most[key]})
+                for job in jobs:
+                    with HELD:  # before the database has it: a place is never free too early
+                        held[job.args["customer"]] -= 1
+                        ended.append(job.id)
+                    job.complete()
+            if not jobs and len(ended) == len(ids):
+                return
+
+    with ThreadPoolExecutor(5) as threads:
+        for one in [threads.submit(work) for _ in range(5)]:
+            one.result(timeout=120)
+
+    assert sorted(ended) == ids
+    assert set(most.values()) == {2}
+
+
+def test_a_take_waits_for_the_instant_of_a_rate_and_hands_over_no_job_before_it(queue: PgQueue) -> None:
+    pull = pulling(queue, limit=Rate(every=0.1))
+    queue.enqueue_many(pull.call(1) for _ in range(4))
+
+    for _ in range(4):
+        with queue.take(4, timeout=30) as jobs:
+            assert (len(jobs), ask(queue, BEGUN)) == (1, [(True,)])
+
+
+def test_limited_and_other_jobs_are_taken_in_turn_though_both_have_many(queue: PgQueue) -> None:
+    pull = pulling(queue, limit=Limit(10))
+
+    @queue.task(name="free")
+    def free() -> None: ...
+
+    queue.enqueue_many([*(pull.call(1) for _ in range(4)), *(free.call() for _ in range(4))])
+    taken = Counter[str]()
+    for _ in range(4):
+        with queue.take(1, timeout=30) as jobs:
+            taken.update(job.task for job in jobs)
+
+    assert taken == {"pull": 2, "free": 2}

@@ -328,7 +328,6 @@ def strict(queue: PgQueue, dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def waits(own: psycopg.Connection[Any]) -> bool:
-    """Whether a statement waits for a lock."""
     return own.execute("select count(*) > 0 from pg_locks where not granted").fetchone() == (True,)
 
 
@@ -367,7 +366,6 @@ def way(dsn: str) -> Iterator[Way]:
 
 @pytest.fixture
 def distant(way: Way) -> Iterator[PgQueue]:
-    """A queue on that way."""
     opened = PgQueue(way.dsn)
     yield opened
     opened.close()

@@ -13,13 +13,11 @@ NAMES = ("mail-a", "mail-bulk", "reports", "web")
 
 @pytest.fixture(autouse=True)
 def waiting(queue: PgQueue) -> None:
-    """A hundred jobs in each queue."""
     task = queue.task(name="note")(lambda: None)
     queue.enqueue_many(task.using(queue=name).call() for name in NAMES for _ in range(100))
 
 
 def queues_of(queue: PgQueue, job_ids: list[int]) -> list[str]:
-    """The queues of jobs, in their order."""
     return [queue.job(one).queue for one in job_ids]
 
 

@@ -153,7 +153,6 @@ async def test_a_worker_claims_less_after_long_arguments(
 
 
 def _watch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many claims each answer holds."""
     answers: list[int] = []
     learn = Portions.learn
 

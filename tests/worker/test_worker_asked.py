@@ -24,12 +24,10 @@ LONG = 3600.0
 
 
 def status(queue: PgQueue, worker: Worker) -> WorkerStatus:
-    """What others see of it."""
     return queue.workers.get(str(worker.id))
 
 
 async def astatus(queue: PgQueue, worker: Worker) -> WorkerStatus:
-    """As :func:`status`, awaited."""
     return await queue.workers.aget(str(worker.id))
 
 
@@ -82,7 +80,6 @@ async def test_an_update_by_sql_is_heard_and_names_the_role(queue: PgQueue, runn
 
 
 def worker_host(queue: PgQueue) -> str:
-    """The host of the one worker."""
     return queue.workers.list()[0].host
 
 

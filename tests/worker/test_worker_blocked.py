@@ -46,7 +46,6 @@ class Blocker:
         self.seen = False
 
     def block(self) -> None:
-        """Block the calling thread."""
         self.blocking.set()
         self.released.wait(GUARD)
 

@@ -9,27 +9,13 @@ import psycopg
 import pytest
 from looking import ask, until
 from running import Running
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed, wait_none
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
-from pgqueue import Context, JobState, PgQueue, Retry
+from pgqueue import Context, JobState, PgQueue
 from pgqueue.store.connections.listener import CANCEL
 from pgqueue.values.jobs.verdict import Cancelled
 from pgqueue.worker.worker import Worker
-
-
-async def test_a_waiting_job_is_cancelled_at_once(queue: PgQueue, running: Running) -> None:
-    calls: list[str] = []
-
-    @queue.task
-    async def note(text: str) -> None:
-        calls.append(text)
-
-    cancelled, other = note.enqueue("cancelled"), note.enqueue("other")
-    assert cancelled.cancel() is JobState.CANCELLED
-    async with running(queue):
-        await ended(queue, other)
-    assert (cancelled.status(), calls) == (JobState.CANCELLED, ["other"])
 
 
 async def test_a_running_async_task_is_cancelled_with_the_next_beat(queue: PgQueue, running: Running) -> None:
@@ -69,26 +55,6 @@ async def test_a_plain_task_is_told_and_may_finish(queue: PgQueue, running: Runn
         go_on.set()
         (found,) = await ended(queue, job)
     assert (found.state, found.result) == (JobState.SUCCEEDED, True)
-
-
-async def test_a_cancelled_attempt_that_fails_ends_as_cancelled_with_its_error(
-    queue: PgQueue, running: Running
-) -> None:
-    started, go_on = threading.Event(), threading.Event()
-
-    @queue.task(retry=Retry(wait=wait_none()))
-    def linger() -> None:
-        started.set()
-        go_on.wait(20)
-        raise ValueError("gave up")
-
-    job = linger.enqueue()
-    async with running(queue):
-        await until(started.is_set)
-        job.cancel()
-        go_on.set()
-        (found,) = await ended(queue, job)
-    assert (found.state, [error.message for error in found.errors]) == (JobState.CANCELLED, ["gave up"])
 
 
 async def test_an_async_task_that_goes_on_regardless_succeeds(queue: PgQueue, running: Running) -> None:
@@ -203,8 +169,6 @@ async def test_a_running_job_hears_of_it_long_before_the_next_beat(
 
 
 class Asked:
-    """A link that counts its plans."""
-
     def __init__(self) -> None:
         self.count = 0
 
@@ -215,12 +179,7 @@ class Asked:
 
 @pytest.mark.parametrize(
     ("known", "can_listen", "told", "asks"),
-    [
-        ([], False, True, 0),
-        ([7], True, False, 0),
-        ([7], True, True, 1),
-        ([7], False, False, 1),
-    ],
+    [([], False, True, 0), ([7], True, False, 0), ([7], True, True, 1), ([7], False, False, 1)],
     ids=["nothing in hand", "it would be told", "it was told", "it cannot be told"],
 )
 async def test_a_worker_asks_only_if_it_runs_something_and_has_a_reason_to(

@@ -32,8 +32,6 @@ async def taken_apart(queue: PgQueue, *, concurrency: int, **options: object) ->
 
 
 def holding(queue: PgQueue, release: asyncio.Event) -> Callable[[int], list[JobHandle[None]]]:
-    """Enqueue ``count`` jobs that run until ``release``."""
-
     @queue.task
     async def hold() -> None:
         await release.wait()
@@ -85,23 +83,6 @@ async def test_two_workers_share_a_queue_of_short_jobs(queue: PgQueue, running: 
     assert abs(served[one.id] - served[other.id]) <= 2 * (5 + fastest)
 
 
-async def test_claims_that_found_no_slot_go_back_unspent(queue: PgQueue) -> None:
-    release = asyncio.Event()
-    jobs = holding(queue, release)(3)
-    async with taken_apart(queue, concurrency=1) as worker:
-        worker.parts.runners.add(claimed(queue, worker))
-        await until(lambda: worker.inspect().running)
-        assert worker.parts.runners.return_waiting(older_than=3600) == 0
-        assert worker.parts.runners.return_waiting(older_than=0) == 2
-        await worker.parts.completer.run_once()
-        release.set()
-        states = [queue.job(job.id) for job in jobs]
-    assert [(job.state, job.attempts) for job in states] == [
-        (JobState.RUNNING, 1),
-        *[(JobState.READY, 0)] * 2,
-    ]
-
-
 async def test_once_the_hand_is_closed_a_runner_takes_nothing_more_from_it(queue: PgQueue) -> None:
     release = asyncio.Event()
     first, second = holding(queue, release)(2)
@@ -137,22 +118,6 @@ async def test_a_running_worker_returns_claims_that_find_no_slot(
         await until(lambda: other.status() is JobState.READY)
         assert first.status() is JobState.RUNNING
         release.set()
-
-
-async def test_a_paused_queue_is_left_alone_until_it_is_resumed(queue: PgQueue, running: Running) -> None:
-    @queue.task(queue="mail")
-    async def send() -> None: ...
-
-    @queue.task
-    async def other() -> None: ...
-
-    queue.control.pause("mail")
-    held = send.enqueue()
-    async with running(queue):
-        await ended(queue, *(other.enqueue() for _ in range(3)))
-        assert held.status() is JobState.READY
-        assert queue.control.resume("mail")
-        await ended(queue, held)
 
 
 async def test_a_paused_queue_does_not_take_the_others_room(queue: PgQueue) -> None:
@@ -207,30 +172,6 @@ async def test_a_worker_with_less_room_than_queues_serves_each_in_turn(
             await worker.parts.fetcher.run_once()
             await worker.parts.runners.emptied()
     assert sorted(order) == ["a", "b", "c"]
-
-
-async def test_only_the_queues_named_are_served(queue: PgQueue, running: Running) -> None:
-    @queue.task
-    async def note() -> None: ...
-
-    served, left = note.using(queue="mail").enqueue(), note.enqueue()
-    async with running(queue, queues=["mail"]):
-        await ended(queue, served)
-        await ended(queue, note.using(queue="mail").enqueue())
-    assert left.status() is JobState.READY
-
-
-async def test_higher_priorities_start_sooner(queue: PgQueue, running: Running) -> None:
-    order: list[int] = []
-
-    @queue.task
-    async def note(priority: int) -> None:
-        order.append(priority)
-
-    jobs = [note.using(priority=priority).enqueue(priority) for priority in (0, -100, 7, 100)]
-    async with running(queue, concurrency=1):
-        await ended(queue, *jobs)
-    assert order == [100, 7, 0, -100]
 
 
 async def test_many_queues_with_a_far_poll_are_all_served(queue: PgQueue, running: Running) -> None:

@@ -107,22 +107,6 @@ async def test_a_link_that_is_cut_again_and_again_loses_and_doubles_nothing(
     assert ask(queue, "select count(*) from pgqueue.jobs") == [(0,)]
 
 
-async def test_cutting_every_connection_doubles_no_transaction(
-    dsn: str, queue: PgQueue, running: Running
-) -> None:
-    ask(queue, EFFECTS)
-    jobs = enqueue_effects(queue, 300)
-    with psycopg.connect(dsn, autocommit=True) as own:
-        async with running(queue, concurrency=5, lease=SHORT, poll=timedelta(seconds=0.05)):
-            for left in (250, 150, 50):
-                await until(lambda left=left: left_over(own) <= left)  # type: ignore[misc]  # a default in a lambda
-                kill(own, ".")
-            await until(lambda: left_over(own) == 0)
-        effects = own.execute("select count(*), count(distinct number) from effects").fetchone()
-        history = own.execute("select count(*), count(distinct id) from pgqueue.job_history").fetchone()
-    assert effects == history == (300, 300) == (len(jobs), len(jobs))
-
-
 async def test_a_restart_of_the_server_loses_and_doubles_nothing(running: Running) -> None:
     with throwaway_server(embedded_binaries()) as server:
         dsn = server.dsn
@@ -140,24 +124,6 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(running: Runnin
                 await until(lambda: left_over(own) == 0, guard=60)
                 effects = own.execute("select count(*), count(distinct number) from effects").fetchone()
     assert effects == (300, 300)
-
-
-async def test_claims_whose_answer_was_lost_are_returned_unspent_by_the_next_comparison(
-    queue: PgQueue,
-) -> None:
-    @queue.task
-    async def note() -> None: ...
-
-    job = note.enqueue()
-    worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    assert [one.id for one in claimed(queue, worker)] == [job.id]
-    worker.parts.connections.claiming.losses += 1
-    await worker.parts.reconciler.run_once()
-    await worker.parts.completer.run_once()
-    await dismantle(worker)
-    found = queue.job(job.id)
-    assert (found.state, found.attempts, claims_of(queue, worker)) == (JobState.READY, 0, [])
 
 
 async def test_a_comparison_leaves_alone_what_runs_waits_or_is_being_recorded(queue: PgQueue) -> None:
@@ -213,26 +179,6 @@ async def test_a_worker_that_lost_its_lease_lets_go_and_joins_afresh(
         await until(lambda: (worker.id,) in ask(queue, "select id from pgqueue.workers"))
     assert told == [True]
     assert (found.result, [error.type for error in found.errors]) == (2, ["WorkerLost"])
-
-
-async def test_a_verdict_of_a_lost_lease_is_not_recorded(
-    queue: PgQueue, caplog: pytest.LogCaptureFixture
-) -> None:
-    @queue.task
-    async def note() -> str:
-        return "too late"
-
-    job = note.enqueue()
-    worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
-    ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 second'")
-    queue.database.run(upkeep.reclaim())
-    await worker.parts.completer.run_once()
-    await dismantle(worker)
-    assert job.status() is JobState.READY
-    assert any(message.startswith("attempt superseded") for message in caplog.messages)
 
 
 async def test_a_worker_that_lost_its_lease_claims_nothing_before_it_has_joined_afresh(

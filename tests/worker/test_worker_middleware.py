@@ -143,18 +143,6 @@ def test_middleware_of_one_kind_leaves_functions_of_the_other_kind_alone() -> No
     assert plain.around is not None
 
 
-def test_a_call_by_hand_is_the_function_itself() -> None:
-    noted: list[str] = []
-    queue = PgQueue("postgresql://nowhere", middleware=[Noting("one", noted)])
-
-    @queue.task
-    def double(number: int) -> int:
-        return 2 * number
-
-    assert double(2) == 4
-    assert noted == []
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [(Middleware, "Middleware is a class; give an object"), (print, "is no pgqueue.Middleware")],

@@ -43,13 +43,11 @@ class Noting(Observer):
         return [one for name, batch in self.calls if name == event for one in batch]
 
     def ids(self, event: str) -> list[int]:
-        """The jobs of an event about claims."""
         return [one.id for one in self.of(event)]
 
 
 @pytest.fixture
 def noting(queue: PgQueue) -> Noting:
-    """An observer of the queue."""
     observer = Noting()
     queue.observe(observer)
     return observer

@@ -1,20 +1,21 @@
-"""Each job gets an outcome, also of a task that misbehaves, and the worker goes on."""
+"""Each job gets an outcome, also of a task that misbehaves, and the worker goes on.
+
+When a failed job runs again, and what a task says about that itself.
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from looking import ask, until
 from running import Running
-from tenacity import wait_none
+from tenacity import retry_if_exception, wait_fixed, wait_none
 from worker.helping import ended
 
-from pgqueue import JobState, PgQueue, Retry
-from pgqueue.errors import PayloadNotDecodable
+from pgqueue import Job, JobHandle, JobState, PgQueue, Retry, RetryLater, Snooze
+from pgqueue.errors import LONGEST_DELAY, PayloadNotDecodable
 from pgqueue.worker import executor
 
 NASTY = [
@@ -59,23 +60,6 @@ async def test_no_exception_of_a_task_harms_the_worker(
     assert nasty.__name__ in (found.errors[0].traceback or "")
 
 
-async def test_an_exception_that_cannot_be_described_is_described_all_the_same(
-    queue: PgQueue, running: Running
-) -> None:
-    class UnspeakableError(Exception):
-        def __str__(self) -> str:
-            raise ValueError
-
-    @queue.task(max_attempts=1)
-    async def fail() -> None:
-        raise UnspeakableError("\0\ud800")
-
-    job = fail.enqueue()
-    async with running(queue):
-        (found,) = await ended(queue, job)
-    assert found.errors[0].type.endswith("UnspeakableError")
-
-
 @pytest.mark.parametrize(
     "result", [object(), "\0", float, lambda: None], ids=["object", "NUL", "type", "lambda"]
 )
@@ -112,59 +96,6 @@ async def test_a_result_over_the_limit_is_logged_and_the_job_succeeds(
         message.startswith("result not kept: it takes 11 bytes as JSON, over the limit of 10")
         for message in caplog.messages
     )
-
-
-class Broken:
-    """A result whose own conversion fails, and not with an error that one would foresee."""
-
-    def model_dump(self, *, mode: str) -> object:
-        raise KeyError(mode)
-
-
-async def test_a_result_whose_conversion_raises_is_logged_and_the_job_succeeds(
-    queue: PgQueue, running: Running
-) -> None:
-    @queue.task
-    async def give() -> Broken:
-        return Broken()
-
-    job = give.enqueue()
-    async with running(queue, concurrency=1):
-        (found,) = await ended(queue, job)
-        await goes_on(queue)
-    assert (found.state, found.result) == (JobState.SUCCEEDED, None)
-
-
-async def test_a_result_that_the_database_refuses_does_not_keep_the_job_going_round(
-    queue: PgQueue, running: Running
-) -> None:
-    runs: list[int] = []
-
-    @queue.task(max_attempts=2, retry=Retry(wait=wait_none()))
-    async def give() -> msgspec.Raw:
-        runs.append(1)
-        return msgspec.Raw(b"this is no JSON")
-
-    job = give.enqueue()
-    async with running(queue, concurrency=1, lease=timedelta(seconds=0.3)):
-        await ended(queue, job)
-        await goes_on(queue)
-    assert len(runs) <= 2
-
-
-async def test_what_a_plain_function_gives_to_be_awaited_is_awaited(queue: PgQueue, running: Running) -> None:
-    async def really() -> str:
-        await asyncio.sleep(0)
-        return "really"
-
-    @queue.task
-    def give() -> Awaitable[str]:
-        return really()
-
-    job = give.enqueue()
-    async with running(queue):
-        (found,) = await ended(queue, job)
-    assert found.result == "really"
 
 
 @pytest.fixture
@@ -208,36 +139,66 @@ async def test_a_worker_that_knows_the_task_runs_it(
     assert (found.result, found.attempts) == ("known here", 1)
 
 
-async def test_a_payload_that_does_not_decode_is_dead_at_once(queue: PgQueue, running: Running) -> None:
-    calls: list[int] = []
+def fails(queue: PgQueue, error: BaseException, retry: Retry, **options: Any) -> JobHandle[None]:
+    @queue.task(retry=retry, **options)
+    async def fail() -> None:
+        raise error
 
-    @queue.task(name="take")
-    async def take(number: int) -> None:
-        calls.append(number)
-
-    jobs = [
-        ask(queue, "select pgqueue.enqueue('take', %s::text::jsonb)", args)[0][0]
-        for args in ('{"number": "seven"}', "{}", '{"number": 7, "more": 8}')
-    ]
-    async with running(queue, concurrency=1):
-        await until(lambda: all(queue.job(job_id).state.ended for job_id in jobs))
-        await goes_on(queue)
-    found = [queue.job(job_id) for job_id in jobs]
-    assert {(job.state, job.reason, job.attempts) for job in found} == {(JobState.DEAD, "undecodable", 1)}
-    assert "number" in found[0].errors[0].message
-    assert calls == []
+    return fail.enqueue()
 
 
-async def test_a_result_is_kept_as_plain_json(queue: PgQueue, running: Running) -> None:
-    class Point(msgspec.Struct):
-        x: int
-        tags: set[str]
+async def after_one_attempt(queue: PgQueue, running: Running, job: JobHandle[Any]) -> Job:
+    """The job, once an attempt has been recorded."""
+    async with running(queue):
+        await until(
+            lambda: queue.job(job.id).errors or queue.job(job.id).run_at > queue.job(job.id).created_at
+        )
+    return queue.job(job.id)
+
+
+def waited(job: Job) -> timedelta:
+    """From the last failure to the next attempt, both as the database has them."""
+    at = job.errors[-1].at
+    assert at is not None
+    return job.run_at - at
+
+
+async def test_the_policys_wait_is_kept_exactly(queue: PgQueue, running: Running) -> None:
+    job = fails(queue, ValueError("no"), Retry(wait=wait_fixed(1234.5)))
+    found = await after_one_attempt(queue, running, job)
+    assert (found.state, found.attempts) == (JobState.SCHEDULED, 1)
+    assert waited(found) == timedelta(seconds=1234.5)
+    assert [(error.attempt, error.type, error.message) for error in found.errors] == [(1, "ValueError", "no")]
+    assert "in fail" in (found.errors[0].traceback or "")
+
+
+@pytest.mark.parametrize("word", [Snooze, RetryLater])
+async def test_the_longest_delay_there_is_harms_no_worker(
+    queue: PgQueue, running: Running, word: type[Snooze | RetryLater]
+) -> None:
+    job = fails(queue, word(LONGEST_DELAY), Retry())
 
     @queue.task
-    async def give() -> Any:
-        return {"points": [Point(1, {"a"})], "backslash": "\\u0000"}
+    async def other() -> None: ...
 
-    job = give.enqueue()
     async with running(queue):
-        (found,) = await ended(queue, job)
-    assert found.result == {"points": [{"x": 1, "tags": ["a"]}], "backslash": "\\u0000"}
+        await ended(queue, other.enqueue())
+        await until(lambda: job.status() is JobState.SCHEDULED)
+    assert queue.job(job.id).attempts == (0 if word is Snooze else 1)
+
+
+async def test_a_policy_that_raises_fails_the_attempt_and_frees_the_slot(
+    queue: PgQueue, running: Running
+) -> None:
+    def by_status(error: BaseException) -> bool:
+        return bool(error.status >= 500)  # type: ignore[attr-defined]  # the mistake at hand
+
+    job = fails(queue, ValueError("no status"), Retry(retry=retry_if_exception(by_status)), max_attempts=2)
+
+    @queue.task
+    async def other() -> None: ...
+
+    async with running(queue, concurrency=1):
+        await ended(queue, other.enqueue())
+        await until(lambda: queue.job(job.id).errors)
+    assert queue.job(job.id).errors[0].message == "no status"

@@ -40,7 +40,6 @@ class Gate:
         self.task = queue.task(name="pass")(self._plain if plain else self._awaited)
 
     def open(self, jobs: int) -> None:
-        """Let this number of jobs pass."""
         for _ in range(jobs):
             self._turns.release()
 

@@ -27,7 +27,6 @@ from pgqueue.worker.worker import Worker
 
 @pytest.fixture
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment that names no database."""
     for name in ("PGQUEUE_DSN", "DATABASE_URL", "PGQUEUE_DIRECT_DSN"):
         monkeypatch.delenv(name, raising=False)
 

@@ -40,7 +40,6 @@ class Log:
 
     @property
     def lines(self) -> list[str]:
-        """The messages."""
         return [record.message for record in self._records()]
 
     def field(self, name: str) -> list[object]:
@@ -53,13 +52,11 @@ class Log:
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Log:
-    """What is logged of connections."""
     return Log(caplog)
 
 
 @pytest.fixture
 def small() -> Iterator[Server]:
-    """A server that takes few connections."""
     with throwaway_server(embedded_binaries()) as server:
         server.stop()
         server.settings |= {

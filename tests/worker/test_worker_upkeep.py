@@ -1,27 +1,40 @@
-"""When services have their first turn."""
+"""When services have their first turn.
+
+What a worker logs of other workers that start no jobs.
+When tidying is held up, retries, schedules and reclaiming go on.
+A job that ends while the history gets the partition of its day: it ends as it ended, and runs once.
+"""
 
 import asyncio
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any, LiteralString
 from uuid import uuid4
 
 import psycopg
 import pytest
-from looking import ask, until
+from looking import ask, until, wait_until
 from psycopg import sql
 from running import Running
 from servers import free_port
-from worker.helping import dismantle, ended
+from worker.helping import claimed, dismantle, ended
 
-from pgqueue import Dead, JobState, PgQueue, Workflow, group
+from pgqueue import Dead, JobState, PgQueue, Retry, Workflow, group
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connections.database import Database
-from pgqueue.store.jobs import claim
+from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Plan
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.testing import drain
+from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.worker import service
 from pgqueue.worker import upkeep as when
 from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.other_workers import OtherWorkers
 from pgqueue.worker.service import Service
 from pgqueue.worker.worker import Worker
 
@@ -143,24 +156,6 @@ async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
     assert not looked
 
 
-async def test_a_worker_runs_the_jobs_of_workers_that_nobody_knows(
-    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(when, "LONG_READS_FIRST", 0.0)
-
-    @queue.task
-    def work() -> None: ...
-
-    handle = work.enqueue()
-    worker = leases.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
-    queue.database.run(leases.register(worker, timedelta(minutes=1)))
-    queue.database.run(claim.claim(worker.id, {"default": 1}))
-    ask(queue, "update pgqueue.jobs set worker_id = gen_random_uuid()")
-    async with running(queue, sweep=timedelta(milliseconds=100)):
-        await ended(queue, handle)
-    assert [error.type for error in queue.job(handle.id).errors] == ["WorkerLost"]
-
-
 async def test_a_worker_settles_flows_whose_jobs_are_gone_however_many(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,3 +205,192 @@ async def test_a_worker_raises_the_priority_of_jobs_that_wait_in_any_queue(
     async with running(queue, queues=["other"], poll=0.05):
         await until(lambda: ask(queue, "select id from pgqueue.jobs where priority = 60"))
     assert ask(queue, "select priority from pgqueue.jobs order by priority") == [(60,), (90,)]
+
+
+STALLED = """
+insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)
+values (gen_random_uuid(), now() + '1 h'::interval, %s, %s, 1, '0', true, now() - '26 s'::interval, 25)
+"""
+
+
+async def test_each_is_logged_once_and_once_that_it_is_over_and_the_worker_itself_is_not(
+    queue: PgQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pgqueue.worker")
+    worker = Worker(queue)
+    others = OtherWorkers(worker.parts.connections)
+    ask(queue, STALLED, socket.gethostname(), os.getpid())
+    ask(queue, STALLED, "far", 1)
+    await others.run_once()
+    await others.run_once()
+    assert others.logged == {"far:1"}
+    ask(queue, STALLED, "near", 2)
+    ask(queue, "delete from pgqueue.workers where host = 'far'")
+    await others.run_once()
+    assert [(one.message, one.__dict__["worker"]) for one in caplog.records] == [
+        ("another worker starts no jobs", "far:1"),
+        ("another worker starts no jobs", "near:2"),
+        ("another worker starts jobs again, or is gone", "far:1"),
+    ]
+    assert "it has claimed no job" in caplog.records[0].__dict__["problem"]
+    await dismantle(worker)
+
+
+NOTHING_AHEAD = """
+do $$ declare one record; begin
+    for one in select oid::regclass as name from pg_class where relname ~ '^job_history_[0-9]{8}$' and relkind = 'r'
+        and relname > to_char(now() at time zone 'UTC', '"job_history_"YYYYMMDD')
+    loop execute 'drop table ' || one.name; end loop;
+end $$
+"""
+"""As at the end of a week in which no worker ran."""
+
+HOLDS_UP: dict[str, LiteralString] = {
+    "a reader of the history": "select from pgqueue.job_history limit 1",
+    "a lock on the history": "lock table pgqueue.job_history_default in share update exclusive mode",
+    "an advisory lock": "select pg_advisory_xact_lock(hashtext('pgqueue.job_history'))",
+    "an expired key": "update pgqueue.unique_holds set held_until = now() + interval '1 hour'",
+    "a dead job": "update pgqueue.dead_jobs set priority = 1",
+}
+
+
+@pytest.mark.parametrize("statement", HOLDS_UP.values(), ids=HOLDS_UP.keys())
+async def test_while_a_transaction_holds_up_tidying_all_else_goes_on(
+    queue: PgQueue, dsn: str, running: Running, statement: LiteralString
+) -> None:
+    failed: list[str] = []
+
+    @queue.task(retry=Retry(wait=_a_moment))
+    def again(name: str) -> None:
+        if name not in failed:
+            failed.append(name)
+            raise ValueError("once")
+
+    ask(queue, NOTHING_AHEAD)
+    ask(queue, "insert into pgqueue.unique_holds values ('key', 1, now() - interval '1 day')")
+    lost = again.enqueue("lost")
+    worker = leases.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
+    queue.database.run(leases.register(worker, timedelta(minutes=1)))
+    queue.database.run(claim.claim(worker.id, {"default": 1}))
+    with psycopg.connect(dsn) as holder:
+        holder.execute(statement)
+        queue.database.run(leases.leave(worker.id))
+        async with running(queue, poll=timedelta(seconds=0.1), sweep=timedelta(seconds=0.1)):
+            later = again.using(delay=timedelta(seconds=0.3)).enqueue("later")
+            jobs = await ended(queue, lost, later)
+
+    assert [job.state for job in jobs] == [JobState.SUCCEEDED] * 2
+    assert {error.type for job in jobs for error in job.errors} == {"WorkerLost", "ValueError"}
+
+
+def _a_moment(_: Any) -> float:
+    return 0.1
+
+
+async def test_a_step_of_tidying_that_takes_long_holds_up_no_tick(queue: PgQueue, running: Running) -> None:
+    ask(
+        queue,
+        "create or replace function pgqueue.drop_old_history(at timestamptz) returns integer language sql as "
+        "$$ select 0 from pg_sleep(60) $$",
+    )
+
+    @queue.task
+    def work() -> None: ...
+
+    async with running(queue, poll=timedelta(seconds=0.1), sweep=timedelta(seconds=0.1)):
+        await until(lambda: ask(queue, "select pid from pg_stat_activity where wait_event = 'PgSleep'"))
+        (job,) = await ended(queue, work.using(delay=timedelta(seconds=0.3)).enqueue())
+    assert job.state is JobState.SUCCEEDED
+
+
+async def test_a_step_of_tidying_that_fails_is_logged_and_the_others_are_run(
+    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(queue, "insert into pgqueue.unique_holds values ('key', 1, now() - interval '1 day')")
+    ask(
+        queue,
+        "create or replace function pgqueue.make_history_day(day date) returns text language plpgsql as "
+        "$$ begin raise exception 'no space left'; end $$",
+    )
+    ask(queue, NOTHING_AHEAD)
+
+    @queue.task
+    def work() -> None: ...
+
+    async with running(queue):
+        await ended(queue, work.enqueue())
+        await until(lambda: not ask(queue, "select unique_key from pgqueue.unique_holds"))
+
+    (record,) = [record for record in caplog.records if record.message.startswith("tidying")]
+    assert (record.__dict__["step"], "no space left" in record.__dict__["error"]) == (
+        "ensure_history_days",
+        True,
+    )
+
+
+async def test_a_worker_stores_the_retention_it_is_given_and_logs_a_change(
+    dsn: str, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    long, silent = PgQueue(dsn, history=timedelta(days=365), dead=timedelta.max), PgQueue(dsn)
+    for queue in (long, silent, long):
+        async with running(queue):
+            await until(lambda: ask(silent, "select id from pgqueue.workers"))
+            await until(
+                lambda: ask(silent, "select history from pgqueue.retention") == [(timedelta(days=365),)]
+            )
+    changes = [record for record in caplog.records if record.message == "retention changed"]
+    assert [record.__dict__["history"] for record in changes] == ["365 days"]
+    for queue in (long, silent):
+        await queue.aclose()
+        queue.close()
+
+
+WAITS = "select 1 from pg_locks where not granted and relation = 'pgqueue.job_history_default'::regclass"
+
+
+@pytest.fixture
+def partitioning(queue: PgQueue, dsn: str) -> Iterator[psycopg.Connection]:
+    """A transaction that has made today's partition, as a worker does that starts after all made ones have passed."""
+    today = datetime.now(UTC).date()
+    ask(queue, f"drop table pgqueue.job_history_{today:%Y%m%d}")
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("select pgqueue.make_history_day(%s)", [today]).fetchall() == [("made",)]
+        yield connection
+
+
+async def test_a_worker_records_a_success_and_not_the_refusal_of_its_row(
+    queue: PgQueue, partitioning: psycopg.Connection
+) -> None:
+    """It was recorded as a failure with a CheckViolation: the job ran again."""
+
+    @queue.task
+    def note() -> None: ...
+
+    worker = Worker(queue)
+    await worker.parts.heartbeat.start()
+    job = note.enqueue()
+    (claim,) = claimed(queue, worker)
+    link = WorkerConnection("test", queue.database)
+    recording = asyncio.create_task(link.run(finish.finish(worker.id, [Succeeded(claim, 0.1)], keep=True)))
+    await until(lambda: ask(queue, WAITS))
+    partitioning.commit()
+    assert await recording == {job.id: "succeeded"}
+    await link.close()
+    await dismantle(worker)
+
+
+def test_a_take_records_a_success_and_not_the_refusal_of_its_row(
+    queue: PgQueue, partitioning: psycopg.Connection
+) -> None:
+    job = queue.task(name="note")(lambda: None).enqueue()
+
+    def take() -> None:
+        with queue.take(1):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(take)
+        wait_until(lambda: ask(queue, WAITS))
+        partitioning.commit()
+        taking.result()
+    assert job.status() == "succeeded"

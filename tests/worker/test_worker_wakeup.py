@@ -21,8 +21,6 @@ from pgqueue.worker.worker import Worker
 
 @pytest.fixture
 def note(queue: PgQueue) -> "Task[[], None]":
-    """A task that does nothing."""
-
     @queue.task(name="note")
     async def note() -> None: ...
 
@@ -49,7 +47,6 @@ async def is_idle(queue: PgQueue, note: "Task[[], None]", worker: Worker) -> Non
 
 
 def states(jobs: list[Job]) -> list[JobState]:
-    """How jobs have ended."""
     return [job.state for job in jobs]
 
 

@@ -15,5 +15,5 @@ class Migration(migrations.Migration):
                 ("paid", models.BooleanField(default=False)),
                 ("note", models.TextField(default="")),
             ],
-        ),
+        )
     ]

@@ -32,7 +32,6 @@ HOSTILE = [
 
 @pytest.fixture
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that commits each plan."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 
