@@ -5,7 +5,7 @@ Enqueue inside the transaction that makes the job necessary; run ``pgqueue worke
 
 import typing as _typing
 
-from pgqueue.app.batches.batch import Batch, BatchJob
+from pgqueue.app.batches import Batch, BatchJob
 from pgqueue.app.context import Context
 from pgqueue.app.flows.chains import Flow, chain, group
 from pgqueue.app.flows.handle import FlowHandle

@@ -14,7 +14,7 @@ from typing import Any
 
 from pgqueue.app.operator import me
 from pgqueue.app.registry import Registry
-from pgqueue.app.schedules.schedule_encoder import modules_of
+from pgqueue.app.schedules.declared_schedules import modules_of
 from pgqueue.app.task import Task
 from pgqueue.errors import Duration, InvalidOption, PayloadError, as_limit
 from pgqueue.store.alerts import alerts
@@ -22,8 +22,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.alerts.alert import Alert, AlertCondition, Rule
 from pgqueue.values.alerts.state import AlertStatus, NewAlert, Terms
 from pgqueue.values.jobs.options import check_text
-from pgqueue.values.schedules.record import Applied
-from pgqueue.values.schedules.schedule import LONGEST_NAME
+from pgqueue.values.schedules.schedule import LONGEST_NAME, Applied
 
 log = logging.getLogger("pgqueue")
 

@@ -9,8 +9,8 @@ A task that wants its context names it by annotation::
 
 The job's completion commits in that same transaction: either both happen or neither does.
 
-What an attempt notes for later ones (steps, checkpoints) is decided in :mod:`pgqueue.app.notes.notes`, and how progress is written
-in :mod:`pgqueue.app.notes.progress`. How it waits is in :mod:`pgqueue.app.signals.waits`.
+What an attempt notes for later ones (steps, checkpoints) is decided in :mod:`pgqueue.app.notes`, and how progress is written
+in :mod:`pgqueue.app.notes`. How it waits is in :mod:`pgqueue.app.signals.waits`.
 """
 
 import logging
@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import psycopg
 
-from pgqueue.app.flows.inside import FlowInside
+from pgqueue.app.flows.nodes import FlowInside
 from pgqueue.app.hooks.observer import Observers
-from pgqueue.app.notes.notes import NoteHost, Notes
-from pgqueue.app.notes.progress import Board
+from pgqueue.app.notes import Board, NoteHost, Notes
 from pgqueue.app.signals.waits import CanWait
 from pgqueue.errors import InvalidOption, JobError, Superseded
 from pgqueue.store.connections.connection import AsyncStepRunner, StepRunner
@@ -40,9 +39,8 @@ from pgqueue.values.flows.results import FlowPosition, Results
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.note import checked_report
 from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict
-from pgqueue.values.payloads.meta import SCHEDULED_FOR
-from pgqueue.values.payloads.readable import object_of
 from pgqueue.values.payloads.result import NOT_RETURNED
+from pgqueue.values.payloads.storable import SCHEDULED_FOR, object_of
 
 if TYPE_CHECKING:
     from pgqueue.values.flows.addition import Addition

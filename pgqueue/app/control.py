@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, TypedDict, Unpack
 
-from pgqueue.app import stacks
+from pgqueue.app import workers
 from pgqueue.app.bulk import (
     BulkQueue,
     DeadSelection,
@@ -20,7 +20,7 @@ from pgqueue.app.bulk import (
 )
 from pgqueue.app.limits import LimitControl
 from pgqueue.app.operator import operator_name
-from pgqueue.app.stacks import WITHIN
+from pgqueue.app.workers import WITHIN
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.store import audit
 from pgqueue.store.bulk import bulk
@@ -33,7 +33,7 @@ from pgqueue.values.bulk.filter import DeadCriteria, LiveCriteria
 from pgqueue.values.bulk.operation import BulkResult
 from pgqueue.values.jobs.options import check_one_queue
 from pgqueue.values.queues.settings import Existing, QueueSettings, WhenFull
-from pgqueue.values.workers.stack import Stack
+from pgqueue.values.workers.worker import Stack
 
 
 class QueueSettingOptions(TypedDict, total=False):
@@ -241,11 +241,11 @@ class QueueControl:
             JobNotFound: there is no record of the job.
             InvalidOption: it does not run, or its worker cannot be asked: a take.
         """
-        return stacks.stack(self._queue, job_id, timeout, by)
+        return workers.stack(self._queue, job_id, timeout, by)
 
     async def astack(self, job_id: int, *, timeout: Duration = WITHIN, by: str | None = None) -> Stack:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`stack`, awaited."""
-        return await stacks.astack(self._queue, job_id, timeout, by)
+        return await workers.astack(self._queue, job_id, timeout, by)
 
     def resume_operation(
         self, operation: int, *, by: str | None = None, progress: OnProgress | None = None

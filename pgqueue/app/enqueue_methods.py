@@ -18,10 +18,10 @@ from pgqueue.errors import UnknownQueue
 from pgqueue.store.flows import flows
 from pgqueue.store.flows.flows import AddedFlow
 from pgqueue.store.jobs import enqueue
-from pgqueue.values.caller import caller
 from pgqueue.values.flows.flow import NewFlow
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
-from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.payloads.argument_check import caller
 from pgqueue.values.payloads.codec import encoded_job
 
 log = logging.getLogger("pgqueue")

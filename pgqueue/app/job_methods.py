@@ -4,14 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 from pgqueue.app.flows.steering import FlowMethods
-from pgqueue.app.notes.progress import opened_progress
+from pgqueue.app.notes import opened_progress
 from pgqueue.app.results import aplace_of, await_until_ended, not_found, place_of, result_of, wait_until_ended
 from pgqueue.errors import InvalidOption, JobNotFound
 from pgqueue.store.connections.database import Database
 from pgqueue.store.insight import why as store_why
 from pgqueue.store.jobs import control, notes
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
-from pgqueue.values.bulk.retry_result import Retried
+from pgqueue.values.bulk.operation import Retried
 from pgqueue.values.insight.why import Why
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.note import Progress

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
-from pgqueue.app.batches.tasks import BatchTaskDecorator, require_item, require_one_parameter
+from pgqueue.app.batches import BatchTaskDecorator, require_item, require_one_parameter
 from pgqueue.app.call_decorator import AwaitableTask, CallDecorator, calls_of
 from pgqueue.app.context import Context
 from pgqueue.app.enqueue_methods import EnqueueMethods
@@ -17,16 +17,14 @@ from pgqueue.app.middleware import Middleware
 from pgqueue.app.naming import as_aliases, first_name, name_of, place_of, require_function
 from pgqueue.app.task import Task, TaskDecorator
 from pgqueue.errors import DuplicateTask, Duration, InvalidOption, UnknownTask, as_limit
-from pgqueue.values.hints import suggest_options
-from pgqueue.values.jobs.batch_policy import BatchPolicy
-from pgqueue.values.jobs.batch_policy import batch_policy as checked_batching
-from pgqueue.values.jobs.options import JobOptions
+from pgqueue.values.hints import did_you_mean, suggest_options
+from pgqueue.values.jobs.options import BatchPolicy, JobOptions
+from pgqueue.values.jobs.options import batch_policy as checked_batching
 from pgqueue.values.jobs.retry import Retry, as_policy
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.limits.limit import Limit, LimitNumbers, Rate
 from pgqueue.values.limits.task_limits import TaskLimits, limits_of_task, require_agreement
-from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.payloads.models import refuse_models
+from pgqueue.values.payloads.argument_check import refuse_models
 from pgqueue.values.workers.crashes import Crashes, as_crashes
 
 P = ParamSpec("P")

@@ -20,18 +20,16 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware, wrap_in_middleware
 from pgqueue.app.naming import first_name, objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
-from pgqueue.values.hints import suggest_methods, suggest_options
-from pgqueue.values.jobs.batch_policy import BatchPolicy
+from pgqueue.values.hints import did_you_mean, suggest_methods, suggest_options
 from pgqueue.values.jobs.job import NewJob
-from pgqueue.values.jobs.options import DEFAULT_UNIQUE, JobOptions
+from pgqueue.values.jobs.options import DEFAULT_UNIQUE, BatchPolicy, JobOptions
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.unique import Unique, as_names, derived_key
 from pgqueue.values.limits.limit import as_arguments
 from pgqueue.values.limits.task_limits import TaskLimits
-from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.payloads.meta import encode_meta
 from pgqueue.values.payloads.result import ItemType, ReturnType
 from pgqueue.values.payloads.signature import Signature
+from pgqueue.values.payloads.storable import encode_meta
 from pgqueue.values.workers.crashes import DEFAULT_CRASHES, Crashes
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from pgqueue.chaos import faults_of_processes, faults_of_servers
 from pgqueue.chaos.cluster import may_mount
 from pgqueue.chaos.stage import ChaosStage
 from pgqueue.errors import ConfigurationError
-from pgqueue.values.nearest import remedy
+from pgqueue.values.hints import remedy
 
 SERVER, REPLICA, DISK, POOLER, CLOCK = "server", "replica", "disk", "pooler", "clock"
 

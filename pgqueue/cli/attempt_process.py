@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from pgqueue.app.context import Context
-from pgqueue.app.flows import builtin
+from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.cli import logs
@@ -73,7 +73,7 @@ def main() -> None:
     queue = find(place)
     if order.dsn is not None:
         queue.database = queue.database.but(dsn=order.dsn, schema=order.schema)
-    builtin.register(queue)
+    workflow.register(queue)
     answer = asyncio.run(_serve(queue, order, channel))
     _write(channel, frame_message(msgspec.msgpack.encode(answer)))
     logging.shutdown()

@@ -22,7 +22,7 @@ from pgqueue.cli.values import names
 from pgqueue.cli.verbs import LazyGroup, Verb
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
-from pgqueue.values.nearest import nearest
+from pgqueue.values.hints import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 

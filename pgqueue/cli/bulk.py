@@ -17,7 +17,7 @@ from pgqueue.cli.values import LENGTH, instant, json_object, look_up
 from pgqueue.store.jobs import control
 from pgqueue.values.bulk.filter import LIVE
 from pgqueue.values.bulk.operation import BulkResult, Preview, SkipReason
-from pgqueue.values.pattern import is_pattern
+from pgqueue.values.jobs.options import is_pattern
 
 F = TypeVar("F", bound=Callable[..., Any])
 TELL_EVERY = 1.0

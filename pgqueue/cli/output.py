@@ -18,7 +18,7 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.values import JOB_ID
 from pgqueue.errors import JobNotFound
-from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
+from pgqueue.values.bulk.operation import BlockedRetry, Retried
 from pgqueue.values.insight.now import SearchPage
 from pgqueue.values.jobs.job import Job, JobState
 

@@ -17,7 +17,7 @@ from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues as store
-from pgqueue.values.pattern import is_pattern, stands_for
+from pgqueue.values.jobs.options import is_pattern, stands_for
 from pgqueue.values.queues.settings import EXISTING, WHEN_FULL, Existing, QueueSettings
 from pgqueue.values.queues.standing import QueueStanding
 

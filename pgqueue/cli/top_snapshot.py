@@ -10,7 +10,7 @@ from pgqueue.cli.output import short_duration, spelled_out
 from pgqueue.values.insight.now import Running
 from pgqueue.values.insight.series import Figures, Spread, Total
 from pgqueue.values.queues.standing import QueueStanding
-from pgqueue.values.replica import ReplicaStatus
+from pgqueue.values.shards import ReplicaStatus
 from pgqueue.values.workers.worker import SHOWN, WorkerStatus
 
 QUEUES = ("queue", "state", "ready", "running", "scheduled", "blocked", "dead", "oldest", "ended/s")

@@ -14,8 +14,8 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
 from pgqueue.store.jobs import control
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.length import read_length
-from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.workers.load import read_bounds
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from pgqueue.cli.app import CommandOptions
-from pgqueue.values.nearest import nearest
+from pgqueue.values.hints import nearest
 
 LONGEST_SUMMARY = 200
 

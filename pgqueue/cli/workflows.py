@@ -10,10 +10,9 @@ from pgqueue.cli.output import by_option, json_option, print_json, print_table, 
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import FlowError
-from pgqueue.values.flows.drawing import draw_flow, mermaid
+from pgqueue.values.flows.drawing import draw_flow, mermaid, svg
 from pgqueue.values.flows.record import FlowRecord, FlowState, describe_counts
 from pgqueue.values.flows.retry import WHAT, What
-from pgqueue.values.flows.svg import svg
 
 FLOW_ID = JOB_ID
 FLOW = click.argument("flow_id", metavar="ID", type=FLOW_ID)

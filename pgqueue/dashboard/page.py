@@ -19,7 +19,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.dashboard.access import Right, User, form_key
 from pgqueue.dashboard.redaction import Redaction
 from pgqueue.errors import InvalidOption
-from pgqueue.values.replica import ReplicaStatus
+from pgqueue.values.shards import ReplicaStatus
 
 if TYPE_CHECKING:
     from pgqueue.dashboard.operations import Operations

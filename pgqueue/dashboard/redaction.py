@@ -15,7 +15,7 @@ from pgqueue.errors import InvalidOption, PgQueueError
 from pgqueue.values.bulk.operation import Preview
 from pgqueue.values.insight.why import Why, retold
 from pgqueue.values.jobs.job import AttemptError, Job
-from pgqueue.values.payloads.readable import UNREADABLE
+from pgqueue.values.payloads.storable import UNREADABLE
 
 SECRETS: Final = (
     "password",

@@ -41,7 +41,7 @@ from pgqueue.django.admin_show import (
 )
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import DeadJob, Job, Worker
-from pgqueue.values.bulk.retry_result import BlockedRetry
+from pgqueue.values.bulk.operation import BlockedRetry
 from pgqueue.values.jobs.job import ENDED, JobState
 from pgqueue.values.payloads.codec import JobPart, Kind, opened_errors, opened_value
 

@@ -19,18 +19,17 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from pgqueue.app.schedules.schedule_encoder import require_stored
+from pgqueue.app.schedules.declared_schedules import require_stored
 from pgqueue.app.task import Call
 from pgqueue.django.admin_pages import ReadOnlyAdmin, UncountedPaginator, allows, list_address, moment
 from pgqueue.django.admin_show import as_ago, as_json, as_state
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Schedule
 from pgqueue.errors import InvalidOption, PgQueueError
-from pgqueue.values.payloads.readable import UNREADABLE
-from pgqueue.values.schedules.record import Schedule as StoredSchedule
-from pgqueue.values.schedules.record import ScheduleChange
+from pgqueue.values.payloads.storable import UNREADABLE
 from pgqueue.values.schedules.rule import Gap, Repeat
-from pgqueue.values.schedules.schedule import Missed, NewSchedule, Overlap, Timing
+from pgqueue.values.schedules.schedule import Missed, NewSchedule, Overlap, ScheduleChange, Timing
+from pgqueue.values.schedules.schedule import Schedule as StoredSchedule
 
 TIMING = (
     "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "grace",

@@ -1,9 +1,6 @@
 """Django's tasks as pgqueue's: an enqueue or a worker registers a task under its import path at its first use.
 
-This path is the task's name in the database. ``backend_modules.py`` decides which modules a worker imports to find it. What is
-registered calls the task's function with its context, between two signals: ``task_started`` is sent before the function,
-``task_finished`` when it has returned, or has failed for the last time. The outcome is recorded just after: a receiver that
-asks the database sees a running job.
+This path is the task's name in the database. ``backend_modules.py`` decides which modules a worker imports to find it.
 """
 
 import asyncio
@@ -34,11 +31,11 @@ from pgqueue.django.backend_api import (
 )
 from pgqueue.django.backend_results import DjangoCall, result_of, task_error
 from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask, as_limit
+from pgqueue.values.hints import remedy
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.options import JobOptions
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.verdict import describe, note_logged
-from pgqueue.values.nearest import remedy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.values.nearest import remedy
+from pgqueue.values.hints import remedy
 from pgqueue.values.payloads.codec import Codec
 
 DEFAULT_ALIAS = "default"

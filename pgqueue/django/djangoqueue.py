@@ -31,10 +31,9 @@ from pgqueue.django import conf
 from pgqueue.django.backend_modules import ImportedTasks
 from pgqueue.django.recycling import Recycling, closing_connections
 from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
-from pgqueue.store.connections.connection import BEGIN
+from pgqueue.store.connections.connection import BEGIN, NOT_ROLLED_BACK
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.drivers import psycopg_connection
-from pgqueue.store.connections.transactions import NOT_ROLLED_BACK
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.job import NewJob
 

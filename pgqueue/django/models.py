@@ -12,7 +12,7 @@ from django.db import models
 
 from pgqueue.django import conf
 from pgqueue.errors import PgQueueError
-from pgqueue.values.payloads.readable import SHOWN, UNREADABLE
+from pgqueue.values.payloads.storable import SHOWN, UNREADABLE
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

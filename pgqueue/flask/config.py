@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.values.nearest import nearest
+from pgqueue.values.hints import nearest
 
 PREFIX = "PGQUEUE_"
 SQLALCHEMY_DSN = "SQLALCHEMY_DATABASE_URI"

@@ -14,10 +14,10 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.store.adopt import WaitingJob
+from pgqueue.values.hints import nearest
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import PRIORITIES, JobOptions, check_name
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.nearest import nearest
 from pgqueue.values.payloads.codec import encoded_job
 from pgqueue.values.payloads.storable import refuse_unstorable
 

@@ -13,7 +13,7 @@ from typing import Any
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption, PayloadNotEncodable, UnknownTask
-from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.hints import did_you_mean
 
 FOR_EVER = 32_767
 """The most attempts that a job can have: for "retry without end"."""

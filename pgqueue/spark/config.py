@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pgqueue.errors import ConfigurationError
-from pgqueue.values.nearest import remedy
+from pgqueue.values.hints import remedy
 
 LEFT_OUT = ("unique_key", "args", "errors", "result", "meta")
 """Columns of ended jobs that a lake may leave out."""

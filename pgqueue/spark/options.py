@@ -9,7 +9,7 @@ from datetime import date
 from typing import TypeVar
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.nearest import remedy
+from pgqueue.values.hints import remedy
 
 V = TypeVar("V")
 TRUTHS = {"true": True, "false": False}

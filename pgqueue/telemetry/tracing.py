@@ -21,7 +21,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.middleware import Middleware
 from pgqueue.errors import ConfigurationError, InvalidOption, Snooze, Superseded, Waiting
 from pgqueue.values.jobs.job import Claim, NewJob
-from pgqueue.values.payloads.meta import encode_meta
+from pgqueue.values.payloads.storable import encode_meta
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, TracerProvider

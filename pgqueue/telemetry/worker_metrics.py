@@ -1,4 +1,4 @@
-"""Metrics of one process: what its observers are told, and what its worker knows of itself; with their labels and histograms.
+"""Metrics of one process: what its observers are told, and what its worker knows of itself.
 
 An observer is told of batches, and a batch is most often of one task: so it is counted as a whole, not job by job. The
 values are turned into what Prometheus reads when it asks. Wait times compare this machine's clock with the database's.
@@ -14,8 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pgqueue.app.hooks.observed_batches import claimed_parts, ended_parts
-from pgqueue.app.hooks.observer import Observer
+from pgqueue.app.hooks.observer import Observer, claimed_parts, ended_parts
 from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
 from pgqueue.values.workers.health import Vitals, not_live, not_ready

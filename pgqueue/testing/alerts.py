@@ -32,7 +32,7 @@ from pgqueue.values.alerts.alert import (
 )
 from pgqueue.values.alerts.state import EVERY, FAILED_AGAIN, OK, AlertState, AlertStatus, NewAlert, judge
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.schedules.record import Applied, ScheduleChange
+from pgqueue.values.schedules.schedule import Applied, ScheduleChange
 
 
 @dataclass(slots=True)

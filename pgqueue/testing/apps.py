@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError
-from pgqueue.values.payloads.readable import object_of
+from pgqueue.values.payloads.storable import object_of
 
 
 class DjangoTask(Protocol):

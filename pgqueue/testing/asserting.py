@@ -13,9 +13,9 @@ from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.testing.apps import AnyTask, app_of, arguments_of, call_of, task_of
 from pgqueue.testing.standin import StandIn
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.job import Job
 from pgqueue.values.jobs.options import LONGEST_PAGE
-from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.payloads.codec import decode_job, encoded_key
 from pgqueue.values.schedules.rule import Tick
 from pgqueue.values.schedules.schedule import Timing

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgqueue.app.context import Context
-from pgqueue.app.flows import builtin
+from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption, JobControl, JobError
@@ -22,8 +22,8 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.workers import leases
 from pgqueue.testing.claims import DrainClaim, next_claim
 from pgqueue.testing.trouble import INJECTED, WorkerDied
-from pgqueue.values.jobs.batch_policy import BatchPolicy
 from pgqueue.values.jobs.job import Claim, Job, JobState
+from pgqueue.values.jobs.options import BatchPolicy
 from pgqueue.values.jobs.verdict import Returned, Verdict, as_recorded
 from pgqueue.values.payloads.codec import args_shown, with_encoded_errors
 from pgqueue.values.queues.served_queues import Order, parse_served
@@ -31,9 +31,9 @@ from pgqueue.values.queues.shares import split_of
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt, BatchAttempt
-from pgqueue.worker.batch_groups import group_of
 from pgqueue.worker.before_attempt import end_as_crashed
 from pgqueue.worker.executor import Executor, limit
+from pgqueue.worker.held_claims import group_of
 
 MOST_OTHERS = 1_000
 """Jobs of other tasks among which a drain looks for those of a batch."""
@@ -84,7 +84,7 @@ class DrainState:
             raise InvalidOption(f"drain({queue!r}): give the queue; every job that is due in it is run")
         if limit < 1:
             raise InvalidOption(f"limit={limit!r}: run at least one job")
-        builtin.register(queue)
+        workflow.register(queue)
         self._queue = queue
         self._served = parse_served(queues, order=order, declared=queue.queues)
         self._split = split_of(self._served)

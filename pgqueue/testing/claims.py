@@ -13,8 +13,8 @@ import msgspec
 from pgqueue.store import signals
 from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs import claim, finish
+from pgqueue.store.jobs.claim import Portions
 from pgqueue.store.jobs.ending import States
-from pgqueue.store.jobs.portions import Portions
 from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.queues import queues

@@ -1,7 +1,7 @@
 """Looks at flows in memory: lists, one with its nodes, the members of a group, results, and the nodes before a job's own.
 
 Each public method of :class:`FlowAnswers` answers the plan of its name in :mod:`pgqueue.store.flows.flow_queries` or
-:mod:`pgqueue.store.flows.flow_facts`. Why a node waits is said in :mod:`pgqueue.values.flows.record`.
+:mod:`pgqueue.store.flows.flow_queries`. Why a node waits is said in :mod:`pgqueue.values.flows.record`.
 """
 
 from collections import Counter

@@ -12,7 +12,7 @@ from pgqueue.testing.table import JobTable
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.insight.now import ErrorGroup, Errors, Running, RunningJob, ScheduleLag, SearchPage
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.schedules.record import Schedule
+from pgqueue.values.schedules.schedule import Schedule
 
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
 

@@ -9,7 +9,7 @@ import msgspec
 
 from pgqueue.errors import LimitReached, as_duration
 from pgqueue.store.jobs.copying import due_at
-from pgqueue.store.queues.backlog import count_bounded
+from pgqueue.store.queues.queues import count_bounded
 from pgqueue.testing.known_queues import KnownQueues
 from pgqueue.testing.lanes import LaneBook
 from pgqueue.testing.row import JobRow

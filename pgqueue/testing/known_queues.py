@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from pgqueue.testing.row import JobRow
-from pgqueue.values.jobs.options import check_text
-from pgqueue.values.pattern import matching_names
+from pgqueue.values.jobs.options import check_text, matching_names
 from pgqueue.values.queues.defaults import JobDefaults, QueueDefaults
 from pgqueue.values.queues.settings import (
     AGEING_TO,

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.values.jobs.job import AttemptError, Claim, Job, JobState, NewJob
-from pgqueue.values.payloads.readable import object_of, value_of
+from pgqueue.values.payloads.storable import object_of, value_of
 from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
 
 

@@ -12,12 +12,10 @@ from pgqueue.errors import UnknownSchedule
 from pgqueue.store.schedules.schedules import NOT_THERE, Same, keeping_args
 from pgqueue.store.schedules.ticks import FiringResult
 from pgqueue.values.jobs.job import EnqueueAnswer, Job, NewJob, Outcome
-from pgqueue.values.payloads.meta import SCHEDULE, SCHEDULED_FOR
-from pgqueue.values.payloads.readable import object_of
+from pgqueue.values.payloads.storable import SCHEDULE, SCHEDULED_FOR, object_of
 from pgqueue.values.schedules.due_ticks import FIRED, SKIPPED, WAITING, look, past
-from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange, ScheduleRun
 from pgqueue.values.schedules.rule import MICROSECOND
-from pgqueue.values.schedules.schedule import NewSchedule
+from pgqueue.values.schedules.schedule import Applied, NewSchedule, Schedule, ScheduleChange, ScheduleRun
 
 
 class AddJob(Protocol):

@@ -8,11 +8,10 @@ import psycopg
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.store.audit import unaudited
-from pgqueue.store.connections.connection import OwnAsyncConnection
+from pgqueue.store.connections.connection import OwnAsyncConnection, achecked, checked
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.drivers import is_blocking, psycopg_async_connection, psycopg_connection
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
-from pgqueue.store.connections.transactions import achecked, checked
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
 

@@ -1,4 +1,4 @@
-"""Jobs in a dict, and what they have noted, for tests without a database.
+"""Jobs in a dict, for tests without a database.
 
 Each public method of :class:`JobTable`, of its :class:`JobAdder` and of its :class:`ClaimBook` answers the plan of its name, with the
 same arguments, as PostgreSQL would to one client that has no other beside it. What is decided elsewhere is not decided here
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from pgqueue.store.jobs.notes import NoteKey, StoredProgress, noted_of
-from pgqueue.store.queues.standings import RATED
+from pgqueue.store.queues.queues import RATED
 from pgqueue.store.results.job_end import EndLook
 from pgqueue.testing.claims import ClaimBook, QueueState
 from pgqueue.testing.flows import FlowBook
@@ -21,7 +21,7 @@ from pgqueue.testing.lanes import LaneBook
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import JobRow
 from pgqueue.testing.why import facts_of
-from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
+from pgqueue.values.bulk.operation import BlockedRetry, Retried
 from pgqueue.values.insight.why import Why, explain
 from pgqueue.values.jobs.job import Claim, Job, JobState, QueueCount
 from pgqueue.values.jobs.note import StoredReport

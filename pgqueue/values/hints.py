@@ -1,12 +1,10 @@
-"""Hints for users of other queues: what to write in place of another queue's option or method, for error messages."""
+"""Hints in error messages: the known name that was probably meant, and what to write in place of another queue's option."""
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NoReturn, ParamSpec, TypeVar
-
-from pgqueue.values.nearest import nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,3 +124,24 @@ def _hint(function: Callable[..., object], given: Mapping[str, object]) -> str |
 def _list_options(known: Mapping[str, inspect.Parameter]) -> str:
     keywords = [name for name, one in known.items() if one.kind is inspect.Parameter.KEYWORD_ONLY]
     return ", ".join(f"{name}=" for name in keywords)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most similar to this one; None: none is similar."""
+    import difflib  # noqa: PLC0415 - for mistakes only
+
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return found[0] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: a hint at the nearest name, or empty."""
+    found = nearest(name, known)
+    return "" if found is None else f"; did you mean {found!r}?"
+
+
+def remedy(name: str, known: Iterable[str]) -> str:
+    """What to do about an unknown name: use the nearest name, or one of the known ones."""
+    names = list(known)
+    found = nearest(name, names)
+    return f"use {', '.join(names)}" if found is None else f"did you mean {found!r}?"

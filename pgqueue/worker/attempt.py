@@ -1,16 +1,20 @@
-"""An attempt that a worker runs: which claim, what the task sees, and how it is told to stop.
+"""An attempt that a worker runs: which claim, what the task sees, how it is awaited, and how it is told to stop.
 
 An ordinary attempt stands for one job. The attempt of a batch (:class:`BatchAttempt`) has one slot and a *member* for each of
 its jobs. Members are what :class:`pgqueue.worker.claims.Claims` knows by job id, and each gets a verdict of its own.
 """
 
+import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from enum import Enum, auto
-from typing import Any, Protocol
+from functools import partial
+from types import coroutine
+from typing import Any, Protocol, TypeVar
 
 from pgqueue.app.context import AttemptHost, Context
 from pgqueue.app.task import Task
+from pgqueue.errors import TimedOut
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
 
@@ -143,3 +147,57 @@ class BatchMember(Attempt):
         self.context.cancelled = True
         if first:
             self._whole.note_stopped(why)
+
+
+T = TypeVar("T")
+
+
+def timed_out(attempt: Attempt) -> TimedOut:
+    """Tell an attempt that it was stopped, and return the error that says why."""
+    attempt.context.cancelled = True
+    by_task = attempt.task is not None and attempt.task.timeout is not None
+    whose = "the task's timeout" if by_task else f"the timeout of queue {attempt.claim.queue!r},"
+    return TimedOut(f"the attempt took longer than {whose} of {attempt.context.timeout}")
+
+
+async def rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
+    """Await the rest of a task's coroutine, within its timeout."""
+    timeout = attempt.context.timeout
+    if timeout is None:
+        return await _resume(work, waits_for)
+    left = timeout.total_seconds() - attempt.context.seconds
+    try:
+        async with asyncio.timeout(left) as clock:
+            return await _resume(work, waits_for)
+    except TimeoutError as error:
+        if clock.expired():  # else it is the task's own
+            raise timed_out(attempt) from error
+        raise
+
+
+@coroutine
+def _resume(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, Any, T]:
+    """Return the rest of a coroutine, for the current task to await. ``waits_for`` is what ``work.send(None)`` returned."""
+    while True:
+        try:
+            answer = yield waits_for
+        except BaseException as error:  # noqa: BLE001 - a cancellation, most likely; it is the coroutine's
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, answer)
+        try:
+            waits_for = step()
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # StopIteration types a return value as Any
+
+
+def await_in_loop(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - the task's own value
+    """Await, in the loop, what a plain function returned."""
+
+    async def wait() -> Any:  # noqa: ANN401 - the task's own value
+        return await value
+
+    attempt.runner = future = asyncio.run_coroutine_threadsafe(wait(), loop)
+    if attempt.stopped is not None:  # told before there was anything to cancel
+        future.cancel()
+    return future.result()

@@ -24,8 +24,7 @@ from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.verdict import Succeeded, Verdict, failed_verdict
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.values.workers.lease import spoken_bytes
-from pgqueue.worker.attempt import Attempt
-from pgqueue.worker.await_in_loop import timed_out
+from pgqueue.worker.attempt import Attempt, timed_out
 from pgqueue.worker.before_attempt import EarlyEnd, QuarantineHost, end_as_crashed
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.memory import free_memory, resident_memory

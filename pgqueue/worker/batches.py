@@ -2,22 +2,21 @@
 
 A job whose arguments cannot be read, that has expired, or that a condition of its flow keeps from running, ends before the
 call, and the others are called without it. What a single attempt does in the same place is in :mod:`pgqueue.worker.executor`; what a coroutine waits
-for, in :mod:`pgqueue.worker.await_in_loop`.
+for, in :mod:`pgqueue.worker.attempt`.
 """
 
 import asyncio
 import inspect
 from typing import Any
 
-from pgqueue.app.batches.batch import Batch, BatchContext, BatchJob
+from pgqueue.app.batches import Batch, BatchContext, BatchJob
 from pgqueue.app.task import Task
 from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.jobs.job import JobFlags
 from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.values.payloads.codec import args_text
-from pgqueue.worker import before_attempt, flow_attempts
-from pgqueue.worker.attempt import BatchAttempt, BatchMember
-from pgqueue.worker.await_in_loop import await_in_loop, rest
+from pgqueue.worker import before_attempt
+from pgqueue.worker.attempt import BatchAttempt, BatchMember, await_in_loop, rest
 from pgqueue.worker.executor import Executor, generator_error, task_of
 
 
@@ -86,7 +85,7 @@ async def _ask(executor: Executor, one: BatchMember) -> None:
         if before_attempt.is_suspect(one) and (decided := await before_attempt.abegin(executor, one)):
             one.decide(decided.verdict)
         elif (one.claim.flags or 0) & JobFlags.ASKS and (
-            skipped := await flow_attempts.askip_or_give_facts(executor, one)
+            skipped := await before_attempt.askip_or_give_facts(executor, one)
         ):
             one.decide(skipped)
     except Exception as error:  # noqa: BLE001 - the others run all the same
@@ -98,7 +97,7 @@ def _ask_plain(executor: Executor, one: BatchMember, loop: asyncio.AbstractEvent
         if before_attempt.is_suspect(one) and (decided := before_attempt.begin(executor, one, loop)):
             one.decide(decided.verdict)
         elif (one.claim.flags or 0) & JobFlags.ASKS and (
-            skipped := flow_attempts.skip_or_give_facts(executor, one)
+            skipped := before_attempt.skip_or_give_facts(executor, one)
         ):
             one.decide(skipped)
     except Exception as error:  # noqa: BLE001 - the others run all the same

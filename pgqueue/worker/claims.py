@@ -1,7 +1,7 @@
 """The worker's claims in memory, from their arrival to their verdicts, and the slots in which they run.
 
 This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them, :mod:`pgqueue.worker.completer` takes the
-verdicts and records them, and :mod:`pgqueue.worker.batch_groups` makes batches. The event loop, the threads of plain functions
+verdicts and records them, and :mod:`pgqueue.worker.held_claims` makes batches. The event loop, the threads of plain functions
 and the heartbeat's thread call it, so every change of more than one step is made under one lock.
 """
 
@@ -19,8 +19,7 @@ from pgqueue.app.task import Task
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
 from pgqueue.worker.attempt import Attempt, BatchAttempt, BatchMember
-from pgqueue.worker.batch_groups import BatchGroups, GatheredBatch, without
-from pgqueue.worker.delayed_starts import DelayedStarts
+from pgqueue.worker.held_claims import BatchGroups, DelayedStarts, GatheredBatch, without
 
 NO_WAITS: Mapping[int, float] = MappingProxyType({})
 

@@ -25,7 +25,7 @@ from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import LEAST_PATIENCE, hosts_of
 from pgqueue.store.connections.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
-from pgqueue.store.jobs.portions import LARGEST_ANSWER
+from pgqueue.store.jobs.claim import LARGEST_ANSWER
 from pgqueue.store.jobs.sweep import missed_partition
 from pgqueue.store.plan import Plan, arun
 from pgqueue.worker.joblog import worker_log

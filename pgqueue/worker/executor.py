@@ -1,8 +1,8 @@
 """One attempt, top to bottom: read the arguments, call the task, judge what came of it.
 
 What becomes of the job is decided by the pure rules of :mod:`pgqueue.values.jobs.verdict`; the completer records it. What is
-different for a job in a flow is in :mod:`pgqueue.worker.flow_attempts`, and how a coroutine is awaited in
-:mod:`pgqueue.worker.await_in_loop`.
+different for a job in a flow is in :mod:`pgqueue.worker.before_attempt`, and how a coroutine is awaited in
+:mod:`pgqueue.worker.attempt`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any
 
 from pgqueue.app.context import Context
 from pgqueue.app.hooks.observer import Observers
-from pgqueue.app.notes.progress import Board
+from pgqueue.app.notes import Board
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import (
@@ -27,6 +27,7 @@ from pgqueue.errors import (
     Superseded,
     UnknownTask,
 )
+from pgqueue.values.hints import nearest
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.verdict import (
@@ -43,15 +44,18 @@ from pgqueue.values.jobs.verdict import (
     judge,
     without_result,
 )
-from pgqueue.values.nearest import nearest
-from pgqueue.values.payloads.codec import args_text, encoded_result, node_result_text
-from pgqueue.values.payloads.hidden_errors import logged_error, logged_undecodable
+from pgqueue.values.payloads.codec import (
+    args_text,
+    encoded_result,
+    logged_error,
+    logged_undecodable,
+    node_result_text,
+)
 from pgqueue.values.payloads.result import NOT_RETURNED
 from pgqueue.values.payloads.signature import encode_result
 from pgqueue.values.workers.crashes import CrashCount
-from pgqueue.worker import attempt_process, before_attempt, flow_attempts, joblog
-from pgqueue.worker.attempt import Attempt, Stop
-from pgqueue.worker.await_in_loop import await_in_loop, rest, timed_out
+from pgqueue.worker import attempt_process, before_attempt, joblog
+from pgqueue.worker.attempt import Attempt, Stop, await_in_loop, rest, timed_out
 from pgqueue.worker.before_attempt import EarlyEnd
 from pgqueue.worker.joblog import worker_log
 
@@ -157,7 +161,7 @@ class Executor:
                 value = await rest(attempt, work, waits_for)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
-                await flow_attempts.acomplete(self, attempt, verdict)
+                await before_attempt.acomplete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self.raised(task, attempt, error)
@@ -184,7 +188,7 @@ class Executor:
                 value = await_in_loop(value, attempt, loop)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
-                flow_attempts.complete(self, attempt, verdict)
+                before_attempt.complete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self.raised(task, attempt, error)

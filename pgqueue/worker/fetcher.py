@@ -18,7 +18,7 @@ import psycopg
 
 from pgqueue.errors import PgQueueError
 from pgqueue.store.jobs import claim
-from pgqueue.store.jobs.portions import Portions
+from pgqueue.store.jobs.claim import Portions
 from pgqueue.store.jobs.refusals import in_one_line, of_a_row
 from pgqueue.store.limits import limits
 from pgqueue.store.limits.limits import LaneClaims
@@ -32,8 +32,8 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LOCKED, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.measures import EndRate
 from pgqueue.worker.queues import Queues
-from pgqueue.worker.rate import EndRate
 from pgqueue.worker.ready_and_lanes import MOST, MOST_QUEUES, CombinedDivision
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals

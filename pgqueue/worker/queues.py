@@ -26,7 +26,7 @@ from pgqueue.store.jobs import claim
 from pgqueue.store.jobs.refusals import PASSED_FOR
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
-from pgqueue.values.pattern import is_pattern
+from pgqueue.values.jobs.options import is_pattern
 from pgqueue.values.queues.served_queues import ALL, ServedQueues
 from pgqueue.values.queues.shares import MOST_ASKED, Shares, Split, StrictOrder, in_turn, split_of
 

@@ -1,6 +1,6 @@
 """Writes what a worker measured, a minute at a time, and how deep queues are, if no other worker has.
 
-What is counted is decided in :mod:`pgqueue.worker.measures`; how deep queues are is noted by :mod:`pgqueue.store.insight.depths`.
+What is counted is decided in :mod:`pgqueue.worker.measures`; how deep queues are is noted by :mod:`pgqueue.store.insight.series`.
 
 A failure costs jobs nothing: what was not written is kept for the next minute, within bounds. If the connection is lost while
 the database writes, it may be written twice.
@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from pgqueue.errors import PgQueueError
-from pgqueue.store.insight import depths, series
+from pgqueue.store.insight import series
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.worker.connection import Connections
@@ -68,7 +68,7 @@ class SeriesWriter:
                     tallies = {}
                     await own.once(series.move())
                 if not everything:
-                    await own.once(depths.note())
+                    await own.once(series.note())
         except (psycopg.Error, PgQueueError) as error:
             extra = {"error": str(error).strip(), "dropped": measures.put_back(tallies)}
             log.warning("time series could not be written; the next minute tries again", extra=extra)

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from pgqueue.values.workers.stack import LONGEST
-from pgqueue.worker import await_in_loop, batches, before_attempt
+from pgqueue.values.workers.worker import LONGEST
+from pgqueue.worker import attempt, batches, before_attempt
 from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.executor import Executor
 
@@ -29,8 +29,8 @@ RUNS: Final = (
     batches.run_plain.__code__,
 )
 """The functions whose local ``attempt`` is what a thread runs."""
-OURS: Final = str(Path(await_in_loop.__file__).parent)
-DRIVES: Final[CodeType] = await_in_loop._resume.__code__  # noqa: SLF001 - its local ``work`` is the task's coroutine
+OURS: Final = str(Path(attempt.__file__).parent)
+DRIVES: Final[CodeType] = attempt._resume.__code__  # noqa: SLF001 - its local ``work`` is the task's coroutine
 NOT_STARTED: Final = "the worker has not started it, or it ended a moment ago"
 ALONE: Final = "it may have killed workers, so it runs in a process of its own, which this worker cannot look into: use py-spy there"
 NOT_SEEN: Final = "its code was between two steps, and could not be seen; ask again"

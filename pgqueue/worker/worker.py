@@ -28,7 +28,7 @@ from uuid import UUID
 import psycopg
 
 from pgqueue.app import alerts
-from pgqueue.app.flows import builtin
+from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import schedules
 from pgqueue.errors import ConfigurationError, ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
@@ -140,7 +140,7 @@ class Worker:
             _ = task.signature
         queue.schedules.declared()  # refuses arguments that do not fit
         queue.alerts.declared()  # and tasks that cannot be told
-        builtin.register(queue)
+        workflow.register(queue)
         self.parts = WorkerParts(queue, options)
         self._declaring: asyncio.Task[None] | None = None
 

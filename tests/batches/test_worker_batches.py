@@ -29,7 +29,7 @@ from pgqueue.store.jobs import claim
 from pgqueue.values.flows.record import FlowState
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
-from pgqueue.worker.batch_groups import BatchGroups
+from pgqueue.worker.held_claims import BatchGroups
 from pgqueue.worker.worker import Worker
 
 

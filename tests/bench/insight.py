@@ -17,7 +17,7 @@ import psycopg
 
 from pgqueue import PgQueue
 from pgqueue.embedded import embedded_server
-from pgqueue.store.insight import depths
+from pgqueue.store.insight import series
 from pgqueue.store.schema import schema
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def measure(queue: PgQueue, rounds: int) -> None:
         "depths(1 day, one queue)": lambda: see.depths(day, queue="queue-1"),
         "depths(30 days)": lambda: see.depths(30 * day),
         "depths(365 days, one queue)": lambda: see.depths(365 * day, queue="queue-1"),
-        "note of a minute": lambda: queue.database.run(depths.note(now=datetime.now(UTC) + next(minutes))),
+        "note of a minute": lambda: queue.database.run(series.note(now=datetime.now(UTC) + next(minutes))),
         "totals(1 h)": see.totals,
         "totals(1 day, by queue)": lambda: see.totals(day, by="queue"),
         "totals(7 days)": lambda: see.totals(7 * day),

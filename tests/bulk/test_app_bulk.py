@@ -23,7 +23,7 @@ from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.store.bulk import bulk, bulk_jobs
 from pgqueue.values.bulk.filter import JobFilter, contains, like
 from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, Preview, SkipReason, TaskCount
-from pgqueue.values.pattern import stands_for
+from pgqueue.values.jobs.options import stands_for
 
 
 def states(queue: PgQueue) -> dict[int, str]:

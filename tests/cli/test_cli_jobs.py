@@ -343,7 +343,7 @@ def test_the_stack_of_a_running_job_is_asked_of_its_worker(
 
     said = "shop.py:31 in send\n    await \x1b[31mgate"
     happens = steps(*[lambda: shelf.database.run(stacks.answer(worker, {1: said}))] * 2)
-    monkeypatch.setattr("pgqueue.app.stacks.time", SimpleNamespace(sleep=happens, monotonic=time.monotonic))
+    monkeypatch.setattr("pgqueue.app.workers.time", SimpleNamespace(sleep=happens, monotonic=time.monotonic))
     shown = pgqueue(*words, dsn=dsn)
     assert shown.stdout == "shop.py:31 in send\n    await \\x1b[31mgate\n"
     assert printed(pgqueue(*words, "--json", dsn=dsn))["text"] == said

@@ -14,7 +14,7 @@ from promises.processes import claimed, do, listed
 from pgqueue import Crashes, JobHandle, JobState, PgQueue, Task
 from pgqueue.errors import InvalidOption
 from pgqueue.store.jobs import claim
-from pgqueue.store.workers import crashes, leases, upkeep
+from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.workers.crashes import CrashCount, as_crashes, crash_verdict
 from pgqueue.values.workers.health import WorkerHealth
@@ -34,7 +34,7 @@ def lose(queue: PgQueue, *, starts: bool, worker: UUID | None = None) -> Claim:
     worker = worker or listed(queue)
     one = claimed(queue, worker)
     if starts:
-        assert do(queue, crashes.start(one)) is not None
+        assert do(queue, leases.start(one)) is not None
     do(queue, leases.leave(worker))
     assert do(queue, upkeep.reclaim()) == {one.id: JobState.READY}
     return one
@@ -43,7 +43,7 @@ def lose(queue: PgQueue, *, starts: bool, worker: UUID | None = None) -> Claim:
 def begun(queue: PgQueue) -> CrashCount | None:
     """What a worker is told that starts the job now; then that worker returns it."""
     worker = listed(queue)
-    said = do(queue, crashes.start(claimed(queue, worker)))
+    said = do(queue, leases.start(claimed(queue, worker)))
     do(queue, claim.return_unknown(worker, ()))
     return said
 
@@ -76,7 +76,7 @@ def test_an_attempt_that_raised_is_no_crash(queue: PgQueue, work: Task[[], None]
     work.enqueue()
     lose(queue, starts=False)
     worker = listed(queue)
-    do(queue, crashes.start(claimed(queue, worker)))
+    do(queue, leases.start(claimed(queue, worker)))
     do(queue, claim.give_up(worker, (), ValueError("raised")))
     ask(queue, "update pgqueue.jobs set status = 'ready'")
     lose(queue, starts=True)
@@ -88,7 +88,7 @@ def test_the_count_begins_again_when_the_job_is_revived(queue: PgQueue, work: Ta
     lose(queue, starts=True)
     lose(queue, starts=True)
     worker = listed(queue)
-    do(queue, crashes.start(claimed(queue, worker)))
+    do(queue, leases.start(claimed(queue, worker)))
     do(queue, leases.leave(worker))
     assert do(queue, upkeep.reclaim()) == {handle.id: JobState.DEAD}
     queue.retry(handle.id)
@@ -113,7 +113,7 @@ def test_the_memory_of_the_worker_at_its_last_heartbeat_is_recorded(
 
 def test_a_superseded_attempt_does_not_start(queue: PgQueue, work: Task[[], None]) -> None:
     work.enqueue()
-    assert do(queue, crashes.start(lose(queue, starts=False))) is None
+    assert do(queue, leases.start(lose(queue, starts=False))) is None
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from worker.helping import ended
 
 from pgqueue import JobHandle, JobState, PgQueue, Task
 from pgqueue.store.jobs import claim
-from pgqueue.store.workers import crashes, leases, upkeep
+from pgqueue.store.workers import leases, upkeep
 from pgqueue.worker import attempt_process
 from pgqueue.worker.attempt_process import AttemptProcess, ProcessAnswer, frame_message
 
@@ -45,7 +45,7 @@ def quarantined(app: PgQueue, task: Task[Any, Any], *args: Any, times: int = 3) 
     for _ in range(times):
         worker = listed(app)
         (one,) = do(app, claim.claim(worker, {"default": 1}))
-        do(app, crashes.start(one))
+        do(app, leases.start(one))
         do(app, leases.leave(worker))
         do(app, upkeep.reclaim())
     return handle

@@ -20,7 +20,7 @@ from looking import ask
 from pgqueue import Limit, PgQueue, chain
 from pgqueue.dashboard import Right
 from pgqueue.dashboard.charts import Chart, Curve, Unit, describe_chart, format_figure, svg
-from pgqueue.store.insight import depths
+from pgqueue.store.insight import series
 
 EMPTY = {
     "/overview": "No worker has measured a job",
@@ -73,10 +73,10 @@ def test_the_overview_and_a_queue_show_how_many_jobs_there_were(
     def sell() -> None: ...
 
     jobs = queue.enqueue_many(sell.call() for _ in range(7_654))
-    queue.database.run(depths.note(now=datetime.now(UTC) - timedelta(minutes=5)))
+    queue.database.run(series.note(now=datetime.now(UTC) - timedelta(minutes=5)))
     queue.enqueue_many(sell.call() for _ in range(1_000))
     ask(queue, "update pgqueue.jobs set queue = 'other' where id = %s returning id", jobs[0].id)
-    queue.database.run(depths.note())
+    queue.database.run(series.note())
 
     for path, highest in (("/overview", "8,654"), ("/queue?name=shop", "8,653")):
         page = person().get(path).text

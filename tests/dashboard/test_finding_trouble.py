@@ -23,7 +23,7 @@ from pgqueue.dashboard import Dashboard, User
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.insight import searching
 from pgqueue.store.plan import Row, Statement, Step
-from pgqueue.store.queues.standings import WHOLE_PAGES
+from pgqueue.store.queues.queues import WHOLE_PAGES
 
 JOBS: Final = 20_000
 GUIDE: Final = (Path(__file__).parents[2] / "docs" / "guides" / "finding-trouble.md").read_text("utf-8")

@@ -14,7 +14,7 @@ from flows.world import World, every_world
 
 from pgqueue import Context, JobState, PgQueue, Task, Workflow, chain, group, result
 from pgqueue.app.flows.handle import FlowHandle
-from pgqueue.app.flows.inside import FlowInside
+from pgqueue.app.flows.nodes import FlowInside
 from pgqueue.errors import FlowError, InvalidOption, SignalRefused
 from pgqueue.values.flows.addition import Addition
 from pgqueue.values.flows.flow import PORTION

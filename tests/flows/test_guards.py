@@ -22,7 +22,7 @@ from pgqueue.errors import JobFailed, ResultNotKept
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.session import PLANNER
-from pgqueue.store.flows import flow_control, flow_facts, flow_progress, flow_upkeep
+from pgqueue.store.flows import flow_control, flow_progress, flow_queries, flow_upkeep
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Row, Statement, Step, Steps, plan, run
 from pgqueue.store.workers import leases
@@ -186,7 +186,7 @@ def test_a_node_that_was_edited_by_hand_to_be_in_itself_stops_no_worker(
     (job,) = group([world.note.call(1)]).enqueue().jobs
     own.execute("update pgqueue.nodes set parent_id = id where kind = 'job'")
     own.execute("set statement_timeout = '5s'")
-    facts = ask(own, flow_facts.facts(job.id))
+    facts = ask(own, flow_queries.facts(job.id))
     assert facts is not None
     assert facts.before == []
     assert len(ask(own, growing(job.id))) == 1
@@ -240,7 +240,7 @@ def test_of_a_flows_job_the_row_and_all_arguments_are_kept_whatever_else_ends_wi
 def test_the_results_of_a_long_chain_do_not_fill_the_memory_of_a_worker(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_facts, "LARGEST_RESULTS", 10_000)
+    monkeypatch.setattr(flow_queries, "LARGEST_RESULTS", 10_000)
     read = list[Any]()
 
     @world.queue.task(name="look")

@@ -13,10 +13,9 @@ from pgqueue import Codec, JobPart, PgQueue, Workflow, chain, group
 from pgqueue.cli.main import main
 from pgqueue.errors import FlowNotDone, FlowNotFound, InvalidOption
 from pgqueue.testing import drain
-from pgqueue.values.flows.drawing import WIDTH, draw_flow, levels_of, mermaid
+from pgqueue.values.flows.drawing import WIDTH, draw_flow, levels_of, mermaid, svg
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.flows.record import FlowRecord, FlowState
-from pgqueue.values.flows.svg import svg
 
 world = every_world
 STORED = pytest.mark.parametrize("world", ["database"], indirect=True)

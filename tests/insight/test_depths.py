@@ -10,9 +10,9 @@ from store.samples import MINUTE, NOON, adding, new_job, running, taking
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store.insight import depths, series
-from pgqueue.store.queues import standings
-from pgqueue.values.insight.depth import Depth, Depths, deepest
+from pgqueue.store.insight import series
+from pgqueue.store.queues import queues
+from pgqueue.values.insight.series import Depth, Depths, deepest
 from pgqueue.values.queues.standing import QueueStanding
 
 HOUR = timedelta(hours=1)
@@ -22,7 +22,7 @@ STEP = timedelta(seconds=1)
 def told(queue: PgQueue, *, name: str | None = None, step: timedelta = MINUTE, hours: int = 2) -> Depths:
     """From noon on."""
     until = NOON + hours * HOUR
-    return queue.database.run(depths.depths(NOON, until, step, queue=name, now=until))
+    return queue.database.run(series.depths(NOON, until, step, queue=name, now=until))
 
 
 def rows(connection: psycopg.Connection[Any], table: str = "series_depths") -> list[Any]:
@@ -41,7 +41,7 @@ def test_a_minute_has_the_jobs_of_all_queues_and_of_each(queue: PgQueue) -> None
     run(adding(new_job(), new_job(), now=NOON - 90 * STEP))
     run(adding(new_job(queue="mail"), now=NOON - 30 * STEP))
 
-    assert run(depths.note(now=NOON + 30 * STEP))
+    assert run(series.note(now=NOON + 30 * STEP))
 
     def first(name: str | None) -> Depth | None:
         return told(queue, name=name).points[0].depth
@@ -57,11 +57,11 @@ def test_a_minute_has_the_jobs_of_all_queues_and_of_each(queue: PgQueue) -> None
 def test_a_minute_is_noted_once(queue: PgQueue, connection: psycopg.Connection[Any]) -> None:
     run = queue.database.run
     run(adding(new_job()))
-    assert run(depths.note(now=NOON))
+    assert run(series.note(now=NOON))
     run(adding(new_job()))
 
-    assert not run(depths.note(now=NOON + 59 * STEP))
-    assert run(depths.note(now=NOON + 60 * STEP))
+    assert not run(series.note(now=NOON + 59 * STEP))
+    assert run(series.note(now=NOON + 60 * STEP))
 
     assert [ready for _, _, ready in rows(connection)] == [1, 1, 2, 2]
 
@@ -72,21 +72,21 @@ def test_of_workers_that_note_a_minute_at_once_one_does(
     """All have asked whether the minute is due before one has noted it."""
     run = queue.database.run
     run(adding(new_job()))
-    asked = standings.queue_standings
+    asked = queues.queue_standings
     minutes = [NOON + place * MINUTE for place in range(20)]
 
     def noted_meanwhile(*, now: datetime | None = None) -> Any:
         found = yield from asked(now=now)
         with monkeypatch.context() as patched:
-            patched.setattr(depths, "queue_standings", asked)
-            run(depths.note(now=now))
+            patched.setattr(series, "queue_standings", asked)
+            run(series.note(now=now))
         return found
 
-    monkeypatch.setattr(depths, "queue_standings", noted_meanwhile)
-    assert run(depths.note(now=NOON - MINUTE))
-    monkeypatch.setattr(depths, "queue_standings", asked)
+    monkeypatch.setattr(series, "queue_standings", noted_meanwhile)
+    assert run(series.note(now=NOON - MINUTE))
+    monkeypatch.setattr(series, "queue_standings", asked)
     with ThreadPoolExecutor(8) as threads:
-        tried = [*threads.map(lambda _: [run(depths.note(now=minute)) for minute in minutes], range(8))]
+        tried = [*threads.map(lambda _: [run(series.note(now=minute)) for minute in minutes], range(8))]
 
     assert sum(map(sum, tried)) >= len(minutes)
     assert [(at, name) for at, name, _ in rows(connection)] == [
@@ -101,7 +101,7 @@ def test_hours_have_the_highest_numbers_and_are_made_once(
     for minute, count in ((0, 1), (20, 5), (59, 0), (60, 2), (90, 3)):
         empty(connection)
         run(adding(*[new_job()] * count))
-        run(depths.note(now=NOON + minute * MINUTE))
+        run(series.note(now=NOON + minute * MINUTE))
     assert rows(connection, "series_depth_hours") == [(NOON, "default", 5), (NOON, None, 5)]
 
     for name in ("default", None):
@@ -117,7 +117,7 @@ def test_hours_have_the_highest_numbers_and_are_made_once(
     ]
     connection.execute("delete from pgqueue.series_depths where at < %s", [NOON + HOUR])
     connection.commit()
-    run(depths.note(now=NOON + 2 * HOUR))
+    run(series.note(now=NOON + 2 * HOUR))
     assert [one.depth and one.depth.ready for one in told(queue, step=HOUR).points] == [5, 3], (
         "from the hours"
     )
@@ -127,8 +127,8 @@ def test_hours_have_the_highest_numbers_and_are_made_once(
 def test_hours_in_which_no_worker_ran_are_left_out_and_the_hour_before_them_is_made(
     queue: PgQueue, connection: psycopg.Connection[Any]
 ) -> None:
-    queue.database.run(depths.note(now=NOON))
-    queue.database.run(depths.note(now=NOON + 30 * HOUR))
+    queue.database.run(series.note(now=NOON))
+    queue.database.run(series.note(now=NOON + 30 * HOUR))
     assert rows(connection, "series_depth_hours") == [(NOON, None, 0)]
     found = told(queue, step=HOUR, hours=32).points
     assert [number for number, one in enumerate(found) if one.depth] == [0, 30]
@@ -139,14 +139,14 @@ def test_a_clock_that_was_ahead_once_stops_no_hour(
 ) -> None:
     run = queue.database.run
     for days in (3000, 3001, 0):
-        run(depths.note(now=NOON + timedelta(days=days)))
+        run(series.note(now=NOON + timedelta(days=days)))
     run(adding(new_job()))
-    run(depths.note(now=NOON + 5 * MINUTE))
-    run(depths.note(now=NOON + HOUR))
+    run(series.note(now=NOON + 5 * MINUTE))
+    run(series.note(now=NOON + HOUR))
 
     assert rows(connection, "series_depth_hours")[:2] == [(NOON, "default", 1), (NOON, None, 1)]
     empty(connection)
-    run(depths.note(now=NOON + HOUR + MINUTE))
+    run(series.note(now=NOON + HOUR + MINUTE))
     found = [one.depth and one.depth.ready for one in told(queue, step=HOUR, hours=2).points]
     assert found == [1, 1]
 
@@ -154,18 +154,18 @@ def test_a_clock_that_was_ahead_once_stops_no_hour(
 def test_of_many_queues_those_with_the_most_jobs_are_told_apart(
     queue: PgQueue, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(depths, "QUEUES", 2)
+    monkeypatch.setattr(series, "QUEUES", 2)
     run = queue.database.run
     for minute, names in enumerate(["zzzxxy", "aaa", "bbb", "ccc"]):
         empty(connection)
         run(adding(*[new_job(queue=name) for name in names]))
-        run(depths.note(now=NOON + minute * MINUTE))
+        run(series.note(now=NOON + minute * MINUTE))
     first = [(name, ready) for at, name, ready in rows(connection) if at == NOON]
     assert first == [("x", 2), ("z", 3), (None, 6)]
 
     connection.execute("delete from pgqueue.series_depths where at = %s", [NOON])
     connection.commit()
-    run(depths.note(now=NOON + HOUR))
+    run(series.note(now=NOON + HOUR))
 
     hours = [(name, ready) for _, name, ready in rows(connection, "series_depth_hours")]
     assert hours == [("a", 3), ("b", 3), (None, 3)], "all together, which had no more than each"
@@ -177,7 +177,7 @@ def test_old_minutes_and_hours_are_dropped(
     monkeypatch.setattr(series, "DELETED_AT_ONCE", 3)
     run = queue.database.run
     for minute in (*range(10), 61):
-        run(depths.note(now=NOON + minute * MINUTE))
+        run(series.note(now=NOON + minute * MINUTE))
     assert run(series.drop(now=NOON + 48 * HOUR)) == 0
     assert run(series.drop(now=NOON + 48 * HOUR + 5 * MINUTE)) == 5
     assert run(series.drop(now=NOON + timedelta(days=400))) == 6
@@ -188,7 +188,7 @@ def test_old_minutes_and_hours_are_dropped(
 def test_a_hostile_name_of_a_queue_is_a_name(queue: PgQueue) -> None:
     name = "a'b\"c\\d\n{null} é"
     queue.database.run(adding(new_job(queue=name)))
-    queue.database.run(depths.note(now=NOON))
+    queue.database.run(series.note(now=NOON))
     found = told(queue, name=name).points[0].depth
     assert found is not None
     assert found.ready == 1
@@ -224,7 +224,7 @@ def test_a_step_or_a_window_that_makes_no_sense_is_refused(queue: PgQueue) -> No
 
 async def test_it_is_asked_by_the_queue_in_both_ways(queue: PgQueue) -> None:
     queue.database.run(taking())
-    queue.database.run(depths.note())
+    queue.database.run(series.note())
     plain = queue.insight.depths(step=timedelta(minutes=1))
     awaited = await queue.insight.adepths(plain.since, plain.until, step=timedelta(minutes=1))
     assert [one.depth for one in awaited.points if one.depth] == [

@@ -45,7 +45,7 @@ from pgqueue.store.jobs import claim, control, enqueue, finish
 from pgqueue.store.limits import limits
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.workers import leases, upkeep
-from pgqueue.values.bulk.retry_result import Retried
+from pgqueue.values.bulk.operation import Retried
 from pgqueue.values.jobs.job import Claim, Outcome
 from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.state import WaitingLane

@@ -12,7 +12,7 @@ from promises.processes import do, listed
 
 from pgqueue import Job, JobHandle, JobState, PgQueue
 from pgqueue.store.jobs import claim
-from pgqueue.store.workers import crashes, leases, upkeep
+from pgqueue.store.workers import leases, upkeep
 
 TASKS = "neighbours.project.shop.tasks"
 WORKER = ("pgqueue", "worker", "--sweep", "0.2s")
@@ -51,7 +51,7 @@ def quarantined(queue: PgQueue, kill_me: str, where: str, order_id: int = 1) -> 
     for _ in range(2):
         worker = listed(queue)
         for one in do(queue, claim.claim(worker, {"default": 2})):
-            do(queue, crashes.start(one))
+            do(queue, leases.start(one))
         do(queue, leases.leave(worker))
         do(queue, upkeep.reclaim())
         ask(queue, "update pgqueue.jobs set status = 'ready' where status = 'scheduled' returning id")

@@ -29,8 +29,7 @@ from pgqueue.dashboard.redaction import HIDDEN, Redaction
 from pgqueue.errors import InvalidOption, UnknownTask
 from pgqueue.testing import drain, in_database, replay
 from pgqueue.values.jobs.job import AttemptError, Job
-from pgqueue.values.jobs.reproduction import QueueImport, source_of
-from pgqueue.values.payloads.literal import literal, text
+from pgqueue.values.jobs.reproduction import QueueImport, literal, source_of, text
 
 HOSTILE = "x\"\"\"\n'''\n# fmt: off\n# -*- coding: utf-7 -*-\nraise SystemExit\r\u2028import os\x00\ud800\u202e# type: ignore\x0c"
 

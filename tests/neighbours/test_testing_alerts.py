@@ -21,7 +21,7 @@ from pgqueue import (
 )
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.testing import Clock, drain
-from pgqueue.values.schedules.record import Applied
+from pgqueue.values.schedules.schedule import Applied
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 

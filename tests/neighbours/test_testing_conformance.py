@@ -38,7 +38,7 @@ from pgqueue.errors import (
 )
 from pgqueue.store.jobs.enqueue import ROWS_PER_BLOCK
 from pgqueue.testing import Clock, drain, dying, failing
-from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
+from pgqueue.values.bulk.operation import BlockedRetry, Retried
 from pgqueue.values.jobs.job import QueueCount
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database

@@ -12,8 +12,8 @@ from pgqueue.errors import InvalidOption, PayloadNotEncodable, UnknownQueue, Unk
 from pgqueue.testing import Clock, assert_ticks, drain, in_memory
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.payloads.codec import Codec, JobPart
-from pgqueue.values.schedules.record import Applied, ScheduleChange
 from pgqueue.values.schedules.rule import ClockChange
+from pgqueue.values.schedules.schedule import Applied, ScheduleChange
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 

@@ -16,8 +16,7 @@ from pgqueue.errors import PgQueueError
 from pgqueue.store.plan import Plan
 from pgqueue.store.schedules import schedules, ticks
 from pgqueue.testing import Clock, in_memory
-from pgqueue.values.schedules.record import Schedule, ScheduleRun
-from pgqueue.values.schedules.schedule import NewSchedule, Timing
+from pgqueue.values.schedules.schedule import NewSchedule, Schedule, ScheduleRun, Timing
 
 Step = tuple[str, int, dict[str, Any]]
 RULES: list[dict[str, Any]] = [

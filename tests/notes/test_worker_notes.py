@@ -18,7 +18,7 @@ from worker.helping import claimed, dismantle, ended
 from worker.proxy import Proxy
 
 from pgqueue import Context, PgQueue, Progress, Retry
-from pgqueue.app.notes.progress import TRIES, Board
+from pgqueue.app.notes import TRIES, Board
 from pgqueue.store.jobs import notes
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.job import Claim

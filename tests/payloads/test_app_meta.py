@@ -11,7 +11,7 @@ from tenacity import wait_none
 
 from pgqueue import Context, Dead, JobState, PgQueue, Retry, Unique
 from pgqueue.errors import InvalidOption
-from pgqueue.values.payloads.meta import LARGEST
+from pgqueue.values.payloads.storable import LARGEST
 
 META = {"trace": "00-4bf9-00", "tags": ["vip", 'a\\b "c"\n'], "parent": 41, "deep": {"é": None}}
 

@@ -34,7 +34,7 @@ from pgqueue.values.jobs.job import AttemptError, Claim, NewJob
 from pgqueue.values.jobs.verdict import Died
 from pgqueue.values.payloads import codec as codecs
 from pgqueue.values.payloads.storable import NUL
-from pgqueue.values.schedules.record import Applied, ScheduleChange
+from pgqueue.values.schedules.schedule import Applied, ScheduleChange
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
@@ -663,8 +663,7 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "app/alerts.py",  # the argument that an alert is given as
         "store/alerts/alerts.py",  # the job that tells of an alert
         "store/arrays.py",
-        "store/insight/depths.py",  # how deep queues are
-        "store/insight/series.py",  # what a worker measured
+        "store/insight/series.py",  # how deep queues are
         "testing/draining.py",  # what is recorded of a job
         "testing/schedules.py",  # what a tick adds to meta
         "values/alerts/alert.py",  # what an alert's condition is
@@ -675,13 +674,11 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "store/limits/limits.py",  # what a task's keys are made of
         "values/bulk/filter.py",  # what arguments must contain
         "values/limits/task_limits.py",  # the argument that says what a start costs
-        "values/payloads/literal.py",  # arguments as the source of a test
-        "values/payloads/meta.py",
+        "values/jobs/reproduction.py",  # arguments as the source of a test
+        "values/payloads/storable.py",
         "values/jobs/note.py",
         "values/payloads/signature.py",
-        "values/payloads/readable.py",  # what Python cannot read is shown as its text
         "values/payloads/result.py",
-        "values/payloads/storable.py",
         "values/jobs/unique.py",
     }
 

@@ -12,7 +12,7 @@ from pgqueue import Limit, PgQueue
 from pgqueue.errors import BacklogFull, QueueDrained
 from pgqueue.store.jobs import enqueue
 from pgqueue.store.plan import Plan, Statement
-from pgqueue.store.queues import backlog
+from pgqueue.store.queues import queues
 from pgqueue.values.queues.defaults import FRESH_FOR, LOOKS_TAKE, WARN_EVERY, QueueCache
 
 THREADS, EACH, BOUND = 16, 20, 50
@@ -35,7 +35,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Statement(name, params)
 
     monkeypatch.setattr(enqueue, "Statement", noted)
-    monkeypatch.setattr(backlog, "Statement", noted)
+    monkeypatch.setattr(queues, "Statement", noted)
     return names
 
 

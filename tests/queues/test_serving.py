@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue.errors import InvalidOption, UnknownQueue
-from pgqueue.values.pattern import stands_for
+from pgqueue.values.jobs.options import stands_for
 from pgqueue.values.queues.served_queues import ALL, is_served, parse_served
 from pgqueue.values.queues.shares import MOST_ASKED, Shares, StrictOrder, in_turn, split_of
 
@@ -121,7 +121,9 @@ def test_a_pattern_stands_for_the_names_that_the_regular_expression_matches(patt
 
 def test_a_pattern_of_many_stars_does_not_stop_a_worker() -> None:
     """Compared in another process, since a regular expression takes longer than a test may, and cannot be interrupted."""
-    code = "from pgqueue.values.pattern import stands_for; print(stands_for('*a' * 20 + '*b', 'a' * 200))"
+    code = (
+        "from pgqueue.values.jobs.options import stands_for; print(stands_for('*a' * 20 + '*b', 'a' * 200))"
+    )
     done = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from pgqueue import PgQueue
-from pgqueue.store.queues import standings as plans
+from pgqueue.store.queues import queues as plans
 from pgqueue.values.queues.standing import COUNTED, QueueStanding
 
 

@@ -17,8 +17,7 @@ from pgqueue.store.schedules import schedules, ticks
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import JobState, NewJob
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange
-from pgqueue.values.schedules.schedule import NewSchedule, Timing
+from pgqueue.values.schedules.schedule import Applied, NewSchedule, Schedule, ScheduleChange, Timing
 
 ask, database = every_driver, one_database
 

@@ -13,8 +13,7 @@ from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown
 from pgqueue.app.schedules.schedules import next_ticks
 from pgqueue.errors import InvalidOption, UnknownSchedule
 from pgqueue.store.schedules import schedules, ticks
-from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange
-from pgqueue.values.schedules.schedule import NewSchedule, Timing
+from pgqueue.values.schedules.schedule import Applied, NewSchedule, Schedule, ScheduleChange, Timing
 
 HOSTILE = [
     "it's",

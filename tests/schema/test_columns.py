@@ -8,7 +8,7 @@ import pytest
 from store.sqlfiles import SQL
 
 from pgqueue.store import columns
-from pgqueue.store.pipeline.extract_tables import NOT_READ, TABLES
+from pgqueue.store.pipeline.extract_where import NOT_READ, TABLES
 from pgqueue.values.jobs.job import Job
 
 TABLES_OF_JOBS = {

@@ -10,7 +10,7 @@ import pytest
 from docs.pages import DOCS
 from psycopg import sql
 
-from pgqueue.store.schema import callers, schema
+from pgqueue.store.schema import grants, schema
 from pgqueue.store.schema.grants import EXTRAS, GIVEN_BACK, RIGHTS, TAKEN, Role, grant_statements
 
 
@@ -79,7 +79,7 @@ def granted(own: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
 
 
 def said() -> dict[str, frozenset[str]]:
-    return {**callers.callers(), **callers.callers(of_shards=True)}
+    return {**grants.callers(), **grants.callers(of_shards=True)}
 
 
 def given(connection: psycopg.Connection[Any], name: str = "pgqueue") -> set[tuple[str, ...]]:
@@ -93,8 +93,8 @@ def test_every_function_says_in_front_who_may_call_it(own: psycopg.Connection[An
     )
 
     assert dict(made.fetchall()) == dict.fromkeys(said(), 1)
-    assert all(words <= callers.WORDS for words in said().values())
-    assert all(len(words) == 1 for words in said().values() if words & {callers.PUBLIC, "owner", "trigger"})
+    assert all(words <= grants.WORDS for words in said().values())
+    assert all(len(words) == 1 for words in said().values() if words & {grants.PUBLIC, "owner", "trigger"})
 
 
 @pytest.mark.parametrize("name", ["pgqueue", "public"])
@@ -112,14 +112,14 @@ def test_without_grants_nobody_has_a_right_but_to_call_what_says_that_it_is_for_
         schema.migrate(empty_dsn, schema=name)
         own.execute(schema.statements("shard_guard", name).encode())
 
-        public = {one for one, words in said().items() if words == {callers.PUBLIC}}
+        public = {one for one, words in said().items() if words == {grants.PUBLIC}}
         assert given(own, name) == theirs | {("function", one, "-", "EXECUTE") for one in public}
 
 
 def test_what_everybody_may_call_reads_and_writes_no_table_and_has_no_rights_of_the_owner(
     own: psycopg.Connection[Any],
 ) -> None:
-    public = [one for one, words in said().items() if words == {callers.PUBLIC}]
+    public = [one for one, words in said().items() if words == {grants.PUBLIC}]
     rows = own.execute(
         "select proname, provolatile, prosecdef from pg_proc where pronamespace = 'pgqueue'::regnamespace and proname = any(%s)",
         [public],
@@ -131,15 +131,15 @@ def test_what_everybody_may_call_reads_and_writes_no_table_and_has_no_rights_of_
 def test_a_role_may_call_what_the_headers_say_and_nothing_else(
     granted: psycopg.Connection[Any], holder: Holder
 ) -> None:
-    words = CALLS.get(holder.name, {holder.role}) | {callers.PUBLIC}
+    words = CALLS.get(holder.name, {holder.role}) | {grants.PUBLIC}
     # Where it enqueues by SQL alone, it asks for no key: the guard of the shard refuses the job.
-    words_of_shards = {callers.PUBLIC} if holder.options.get("sql_alone") else words
+    words_of_shards = {grants.PUBLIC} if holder.options.get("sql_alone") else words
 
     may = {row[0] for row in granted.execute(MAY_CALL, {"schema": "pgqueue", "role": holder.name})}
 
-    every = {name for name, allowed in callers.callers().items() if allowed & words}
+    every = {name for name, allowed in grants.callers().items() if allowed & words}
     of_shards = {
-        name for name, allowed in callers.callers(of_shards=True).items() if allowed & words_of_shards
+        name for name, allowed in grants.callers(of_shards=True).items() if allowed & words_of_shards
     }
     assert may == every | of_shards
 
@@ -188,5 +188,5 @@ def test_the_pipelines_page_grants_what_the_headers_say_of_the_pipeline() -> Non
     page = (DOCS / "pipeline" / "cluster.md").read_text()
     named = re.search(r"grant execute on function ([^;]+) to app_pipeline;", page)
     assert named is not None
-    assert set(re.findall(r"pgqueue\.(\w+)", named[1])) == set(callers.functions_for("pipeline"))
-    assert [name for name in callers.functions_for("sink") if f"pgqueue.{name}" not in page] == []
+    assert set(re.findall(r"pgqueue\.(\w+)", named[1])) == set(grants.functions_for("pipeline"))
+    assert [name for name in grants.functions_for("sink") if f"pgqueue.{name}" not in page] == []

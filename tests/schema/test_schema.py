@@ -13,7 +13,7 @@ from store.samples import LEASE, NOON, adding, new_job, worker_info
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store import schema_names
+from pgqueue.store import catalogue
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import control
@@ -139,11 +139,11 @@ def test_every_word_that_this_server_keeps_for_itself_is_known(empty_dsn: str) -
     with psycopg.connect(empty_dsn) as connection:
         kept = connection.execute("select word from pg_get_keywords() where catcode <> 'U'").fetchall()
 
-    assert {word for (word,) in kept} <= schema_names.RESERVED
+    assert {word for (word,) in kept} <= catalogue.RESERVED
 
 
 def test_the_longest_schema_name_can_be_listened_to(empty_dsn: str) -> None:
-    name = "s" * schema_names.LONGEST
+    name = "s" * catalogue.LONGEST
     schema.migrate(empty_dsn, schema=name)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         blocking = StepRunner(connection, catalogue_of(name))

@@ -23,15 +23,15 @@ from pgqueue.errors import ConfigurationError
 from pgqueue.spark.source import here
 from pgqueue.store.connections.replica import ReplicatedDatabase, with_replica
 from pgqueue.store.flows import flow_queries
-from pgqueue.store.insight import depths, insight, over_time, searching, story, why
+from pgqueue.store.insight import insight, over_time, searching, series, story, why
 from pgqueue.store.jobs import control, notes
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
-from pgqueue.store.queues import standings
+from pgqueue.store.queues import queues
 from pgqueue.store.schema import schema
 from pgqueue.testing.databases import hasten
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.replica import ReplicaStatus
+from pgqueue.values.shards import ReplicaStatus
 
 STORE = Path(pgqueue.store.__file__).parent
 HOUR = timedelta(hours=1)
@@ -198,7 +198,7 @@ LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "control.newest": control.newest,
     "control.counts": control.counts,
     "control.worker_problems": control.worker_problems,
-    "standings.queue_standings": standings.queue_standings,
+    "queues.queue_standings": queues.queue_standings,
     "why.why": lambda: why.why(1),
     "notes.progress": lambda: notes.progress(1),
     "insight.running": insight.running,
@@ -211,7 +211,7 @@ LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "over_time.series": lambda: over_time.series(HOUR),
     "over_time.totals": lambda: over_time.totals(HOUR),
     "over_time.compare": lambda: over_time.compare(HOUR, HOUR),
-    "depths.depths": lambda: depths.depths(HOUR),
+    "series.depths": lambda: series.depths(HOUR),
     "limit_control.listed": lambda: limit_control.listed({}),
     "flow_queries.flows": flow_queries.flows,
     "flow_queries.flow": lambda: flow_queries.flow(FLOW),

@@ -31,7 +31,7 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.queues import queues
 from pgqueue.store.schedules import ticks
 from pgqueue.store.shards import resharding, shards
-from pgqueue.values.schedules.record import ScheduleChange
+from pgqueue.values.schedules.schedule import ScheduleChange
 from pgqueue.values.shards import ShardState, home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
 

@@ -30,7 +30,7 @@ from pgqueue.spark.reading.options import batch_options, stream_options
 from pgqueue.spark.reading.reader import pushed_condition
 from pgqueue.spark.session import session
 from pgqueue.spark.source import PgQueueSource, here
-from pgqueue.store.pipeline.extract_tables import TABLES
+from pgqueue.store.pipeline.extract_where import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

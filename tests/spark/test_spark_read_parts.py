@@ -31,7 +31,7 @@ from pgqueue.spark.reading.columns import schema_of
 from pgqueue.spark.reading.page_ranges import shares_of
 from pgqueue.spark.reading.reader import snapshot
 from pgqueue.store.pipeline.extract import Piece
-from pgqueue.store.pipeline.extract_tables import TABLES
+from pgqueue.store.pipeline.extract_where import TABLES
 
 PARTITION = f"pgqueue.job_history_{NOW:%Y%m%d}"
 LONG = {"text": "x" * 500}

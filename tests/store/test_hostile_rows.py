@@ -20,9 +20,9 @@ from pgqueue.store.jobs import claim, control
 from pgqueue.store.queues import queues
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.bulk.retry_result import Retried
+from pgqueue.values.bulk.operation import Retried
 from pgqueue.values.jobs.job import Claim, Job, JobState, Mark
-from pgqueue.values.payloads.readable import UNREADABLE
+from pgqueue.values.payloads.storable import UNREADABLE
 
 if TYPE_CHECKING:
     from pgqueue.store.plan import Plan

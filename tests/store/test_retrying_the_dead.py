@@ -17,8 +17,15 @@ from pgqueue.store.jobs import control, enqueue, finish
 from pgqueue.store.jobs.sweep import Sweep, run_sweep
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.values.bulk.filter import JobFilter
-from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, SkippedJob, SkipReason
-from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
+from pgqueue.values.bulk.operation import (
+    BlockedRetry,
+    BulkAction,
+    BulkResult,
+    Operation,
+    Retried,
+    SkippedJob,
+    SkipReason,
+)
 from pgqueue.values.jobs.job import JobState, NewJob, Outcome
 from pgqueue.values.jobs.verdict import Succeeded
 

@@ -19,7 +19,7 @@ from looking import ask, wait_until
 
 from pgqueue import JobState, Limit, PgQueue, Rate, Superseded, TakenJob, Task
 from pgqueue.errors import InvalidOption, JobError, UnknownQueue
-from pgqueue.store.jobs.portions import LARGEST_ANSWER
+from pgqueue.store.jobs.claim import LARGEST_ANSWER
 from pgqueue.store.workers import upkeep
 
 SHORT = timedelta(seconds=0.6)

@@ -11,7 +11,7 @@ from worker.helping import ended
 
 from pgqueue import JobState, PgQueue
 from pgqueue.store.jobs import claim
-from pgqueue.store.jobs.portions import FIRST, LARGEST_ANSWER, Portions
+from pgqueue.store.jobs.claim import FIRST, LARGEST_ANSWER, Portions
 from pgqueue.values.jobs.job import Claim
 from pgqueue.worker.fetcher import LARGEST_CLAIM
 
@@ -41,8 +41,8 @@ def test_after_long_arguments_the_next_answer_is_small_and_grows_again_by_doubli
 
 
 def test_a_take_has_its_number_in_parts(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgqueue.store.jobs.portions.LARGEST_ANSWER", 10_000)
-    monkeypatch.setattr("pgqueue.store.jobs.portions.FIRST", 10)
+    monkeypatch.setattr("pgqueue.store.jobs.claim.LARGEST_ANSWER", 10_000)
+    monkeypatch.setattr("pgqueue.store.jobs.claim.FIRST", 10)
     answers = _watch(monkeypatch)
     for name in ("a", "b"):
         ask(
@@ -140,7 +140,7 @@ async def test_a_worker_that_can_handle_no_answer_waits_and_does_not_spend_the_a
 async def test_a_worker_claims_less_after_long_arguments(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgqueue.store.jobs.portions.LARGEST_ANSWER", 20_000)
+    monkeypatch.setattr("pgqueue.store.jobs.claim.LARGEST_ANSWER", 20_000)
     answers = _watch(monkeypatch)
 
     @queue.task(name="noop")

@@ -20,7 +20,7 @@ from pgqueue import PgQueue
 from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connections.session import OWN
-from pgqueue.store.jobs.portions import LARGEST_ANSWER
+from pgqueue.store.jobs.claim import LARGEST_ANSWER
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.workers import upkeep
 from pgqueue.worker.connection import LATE, Connections, WorkerConnection, passes

@@ -15,8 +15,8 @@ from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
 from pgqueue.values.queues.served_queues import parse_served
+from pgqueue.worker.measures import FADING, SHORTEST_SAMPLE, EndRate
 from pgqueue.worker.queues import FORGET_AFTER, LONGEST, LOOK_AROUND_AFTER, SHARE, Marks, Queues
-from pgqueue.worker.rate import FADING, SHORTEST_SAMPLE, EndRate
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
 from pgqueue.worker.worker import Worker
 

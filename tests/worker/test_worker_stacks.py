@@ -15,7 +15,7 @@ from running import Running
 from pgqueue import Batch, JobHandle, PgQueue
 from pgqueue.errors import InvalidOption, JobNotFound
 from pgqueue.store.workers import stacks
-from pgqueue.values.workers.stack import LONGEST, Stack
+from pgqueue.values.workers.worker import LONGEST, Stack
 from pgqueue.worker import stacks as reading
 from pgqueue.worker.stacks import NOT_STARTED, stack_of
 

@@ -16,8 +16,8 @@ from pgqueue.values.flows.record import FlowRecord, FlowState
 from pgqueue.values.flows.retry import What
 from pgqueue.values.jobs.job import EnqueueAnswer
 from pgqueue.values.payloads.codec import JobPart, opened_value
-from pgqueue.values.payloads.readable import value_of
 from pgqueue.values.payloads.result import NOT_RETURNED
+from pgqueue.values.payloads.storable import value_of
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 """Seconds between two looks at a flow whose end is waited for."""

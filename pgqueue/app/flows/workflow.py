@@ -5,9 +5,11 @@ What a flow is, and how it is enqueued, is in :mod:`pgqueue.app.flows.chains`; t
 """
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
+from pgqueue.app.context import Context
 from pgqueue.app.flows.chains import Flow, Part
 from pgqueue.app.flows.nodes import (
     After,
@@ -19,10 +21,14 @@ from pgqueue.app.flows.nodes import (
     rules_of,
     spec_of,
 )
+from pgqueue.app.registry import Registry
+from pgqueue.app.signals.waits import signal_of_flow
 from pgqueue.app.task import Call, Task
-from pgqueue.errors import Duration, InvalidOption, as_limit
+from pgqueue.errors import Dead, Duration, InvalidOption, Snooze, UnknownTask, as_limit
 from pgqueue.values.flows.condition import Condition
 from pgqueue.values.flows.flow import (
+    MAP,
+    WAIT,
     EdgeRule,
     GroupMember,
     NodeGroup,
@@ -34,7 +40,8 @@ from pgqueue.values.flows.flow import (
     wait_job,
 )
 from pgqueue.values.jobs.job import NewJob
-from pgqueue.values.jobs.options import check_key, check_one_queue
+from pgqueue.values.jobs.options import JobOptions, check_key, check_one_queue
+from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.signals import check_signal
 
 
@@ -214,3 +221,32 @@ class Workflow(Flow):
             for name, (part, after, skip_if) in self._nodes.items()
         ]
         return NodeGroup(NodeKind.WORKFLOW, steps)
+
+
+UNKNOWN_FOR = timedelta(seconds=15)
+
+
+def register(queue: Registry) -> None:
+    """Make these tasks known to a queue, unless they are."""
+
+    def expand(ctx: Context, task: str, over: str, options: dict[str, Any]) -> None:
+        """Add a job for each item of the result of a node to the group that this job is in."""
+        try:
+            target = queue.find_task(task)
+        except UnknownTask as error:
+            raise Snooze(UNKNOWN_FOR) from error  # another worker may know it
+        items = ctx.results[over]
+        if not isinstance(items, list):
+            raise Dead(f"map over {over!r}: its result is {items!r:.80}, and not a list")
+        if "run_at" in options:
+            options["run_at"] = datetime.fromisoformat(options["run_at"])
+        target = target.using(**options)
+        ctx.flow.extend(target.call(item) for item in items)
+
+    def wait(ctx: Context, signal: str, timeout: float | None) -> Any:  # noqa: ANN401 - any JSON
+        """Wait for a signal to the flow, holding no worker; return what came with it."""
+        return signal_of_flow(ctx, ctx.flow.id, signal, timeout)
+
+    for name, function in ((MAP, expand), (WAIT, wait)):
+        if name not in queue.tasks:
+            queue._add_builtin(name, function, JobOptions(), Retry())  # noqa: SLF001 - the queue's own side of it

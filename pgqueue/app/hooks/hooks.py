@@ -17,6 +17,7 @@ from typing import Any, get_args
 from pgqueue.app.hooks.hook import AnyEvent, Hook, HookState, log
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.errors import InvalidOption
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.event import (
     NAMES,
     Event,
@@ -30,9 +31,8 @@ from pgqueue.values.jobs.event import (
 )
 from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.verdict import Succeeded, Verdict
-from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.payloads.codec import Codec, args_shown
-from pgqueue.values.payloads.readable import object_of
+from pgqueue.values.payloads.storable import object_of
 
 START_TIMEOUT = 10.0
 """Seconds that a worker waits for the hooks of its start before it claims."""

@@ -19,18 +19,17 @@ from pgqueue.store.insight import story as stories
 from pgqueue.store.jobs import control
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
-from pgqueue.store.queues import standings
+from pgqueue.store.queues import queues
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import AuditEntry
-from pgqueue.values.insight.now import Errors, Running, ScheduleLag, SearchPage, StoreHealth
-from pgqueue.values.insight.story import Story
+from pgqueue.values.insight.now import Errors, Running, ScheduleLag, SearchPage, StoreHealth, Story
 from pgqueue.values.jobs.job import JobState, QueueCount, states_of
 from pgqueue.values.jobs.options import check_page, check_text
 from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.status import LimitDetail, LimitStatus
 from pgqueue.values.payloads.codec import Codec, decode_job, encoded_key
 from pgqueue.values.queues.standing import QueueStanding
-from pgqueue.values.replica import ReplicaStatus
+from pgqueue.values.shards import ReplicaStatus
 
 
 class SearchCriteria(TypedDict, total=False):
@@ -93,11 +92,11 @@ class Insight(OverTime):
         Queues without a job that were declared, paused, drained or given settings are among them. Where tables are large,
         numbers are estimates from a sample, and say so (``estimated``); :meth:`counts` is exact.
         """
-        return self._queue.database.run(standings.queue_standings())
+        return self._queue.database.run(queues.queue_standings())
 
     async def aqueues(self) -> Sequence[QueueStanding]:
         """As :meth:`queues`, awaited."""
-        return await self._queue.database.arun(standings.queue_standings())
+        return await self._queue.database.arun(queues.queue_standings())
 
     def counts(self) -> tuple[list[QueueCount], list[str]]:
         """How many jobs of each queue are in each state, exactly, those that have succeeded or were cancelled left out; and which queues are paused.

@@ -8,13 +8,12 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.store.connections.database import Database
-from pgqueue.store.insight import depths as deep
 from pgqueue.store.insight import over_time
+from pgqueue.store.insight import series as deep
 from pgqueue.store.plan import Plan
 from pgqueue.values.insight.comparison import Comparison
-from pgqueue.values.insight.depth import Depths
 from pgqueue.values.insight.now import Which
-from pgqueue.values.insight.series import Series, Totals
+from pgqueue.values.insight.series import Depths, Series, Totals
 
 
 class FigureOptions(TypedDict):

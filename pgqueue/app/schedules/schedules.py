@@ -1,7 +1,7 @@
 """The stored schedules as an app sees them: ``queue.schedules``.
 
 When ticks are is decided in :mod:`pgqueue.values.schedules.rule`, which of them fire in :mod:`pgqueue.values.schedules.due_ticks`, how a tick fires once in
-:mod:`pgqueue.store.schedules.ticks`, what is stored of a schedule in :mod:`pgqueue.app.schedules.schedule_encoder`. A worker that starts applies what its
+:mod:`pgqueue.store.schedules.ticks`, what is stored of a schedule in :mod:`pgqueue.app.schedules.declared_schedules`. A worker that starts applies what its
 app declares.
 """
 
@@ -12,8 +12,7 @@ from typing import Any, Unpack
 
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.operator import operator_name
-from pgqueue.app.schedules.declared_schedules import TimingOptions
-from pgqueue.app.schedules.schedule_encoder import ScheduleEncoder, require_stored
+from pgqueue.app.schedules.declared_schedules import ScheduleEncoder, TimingOptions, require_stored
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
@@ -21,8 +20,8 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.schedules import schedules, ticks
 from pgqueue.values.jobs.job import EnqueueAnswer
 from pgqueue.values.jobs.options import check_page
-from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange, ScheduleRun
 from pgqueue.values.schedules.rule import Tick
+from pgqueue.values.schedules.schedule import Applied, Schedule, ScheduleChange, ScheduleRun
 
 log = logging.getLogger("pgqueue")
 

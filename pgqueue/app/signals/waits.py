@@ -11,7 +11,7 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.payloads.codec import Codec, payload_text
-from pgqueue.values.payloads.readable import value_of
+from pgqueue.values.payloads.storable import value_of
 from pgqueue.values.signals import SignalWait, check_signal, flow_target, job_target, key_target
 
 

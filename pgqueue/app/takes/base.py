@@ -13,15 +13,15 @@ from random import expovariate, getrandbits
 from typing import Any
 
 from pgqueue.app.hooks.observer import Observers
-from pgqueue.app.notes.progress import Board
+from pgqueue.app.notes import Board
 from pgqueue.app.takes.heartbeat import TakeHeartbeat
 from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.listener import listen_statement
 from pgqueue.store.connections.session import OWN, PLANNER
 from pgqueue.store.jobs import claim, finish
+from pgqueue.store.jobs.claim import Portions
 from pgqueue.store.jobs.ending import States
-from pgqueue.store.jobs.portions import Portions
 from pgqueue.store.limits.limits import LaneClaims
 from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan, Steps, plan
@@ -42,8 +42,13 @@ from pgqueue.values.jobs.verdict import (
 )
 from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.task_limits import TaskLimits
-from pgqueue.values.payloads.codec import Codec, args_of, with_encoded_errors
-from pgqueue.values.payloads.hidden_errors import logged_error, logged_undecodable
+from pgqueue.values.payloads.codec import (
+    Codec,
+    args_of,
+    logged_error,
+    logged_undecodable,
+    with_encoded_errors,
+)
 from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.queues.shares import split_of
 from pgqueue.values.workers.lease import POLL, renew_every

@@ -19,7 +19,7 @@ from uuid import UUID
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgqueue.app.notes.progress import Board
+from pgqueue.app.notes import Board
 from pgqueue.errors import PgQueueError
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.session import OWN, cut_off

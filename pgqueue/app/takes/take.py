@@ -42,7 +42,7 @@ from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.note import checked_report
 from pgqueue.values.jobs.verdict import Died, Verdict
-from pgqueue.values.payloads.readable import object_of
+from pgqueue.values.payloads.storable import object_of
 
 log = logging.getLogger("pgqueue.take")
 

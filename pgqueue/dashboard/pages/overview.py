@@ -14,8 +14,7 @@ from pgqueue.dashboard.charts import Chart, Colour, Curve, Unit
 from pgqueue.dashboard.filters import read_instant
 from pgqueue.dashboard.page import Content, Page, Visit
 from pgqueue.errors import InvalidOption
-from pgqueue.values.insight.depth import Depths
-from pgqueue.values.insight.series import Figures, Series
+from pgqueue.values.insight.series import Depths, Figures, Series
 from pgqueue.values.length import read_length
 from pgqueue.values.limits.status import LimitStatus
 from pgqueue.values.queues.standing import QueueStanding

@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Page, PageAction, Visit
+from pgqueue.values.flows.drawing import svg
 from pgqueue.values.flows.record import FlowState
-from pgqueue.values.flows.svg import svg
 
 SHOWN: Final = 25
 DRAWN: Final = 600

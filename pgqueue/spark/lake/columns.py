@@ -1,9 +1,4 @@
-"""The columns of the tables that are copied from the database, and those that a lake leaves out or holds as hashes.
-
-Which columns are hidden is decided when the lake is made, and noted in it, so all of its days are alike. A hash is the SHA-256 of
-a secret key and the column's text: equal values have equal hashes, and who does not know the key cannot find a value by trying. A
-column of JSON holds the hash as a JSON string.
-"""
+"""The tables of a lake that are copied from the database, and their columns, as Spark and as Arrow name their types."""
 
 import hashlib
 import os
@@ -16,7 +11,7 @@ import pyarrow as pa
 from pgqueue.errors import ConfigurationError, LakeError
 from pgqueue.spark.config import HiddenColumns
 from pgqueue.spark.lake import files
-from pgqueue.store.pipeline.extract_tables import TABLES, ColumnKind
+from pgqueue.store.pipeline.extract_where import TABLES, ColumnKind
 from pgqueue.store.pipeline.lake import HiddenValues
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from pgqueue.spark.reading.fetching import Fetch, connect, fetch, fetch_over
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.extract_tables import TABLES
+from pgqueue.store.pipeline.extract_where import TABLES
 from pgqueue.store.pipeline.lake import NOTHING_HIDDEN, HiddenValues, Session
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.spark.options import TRUE_OR_FALSE, Options, count, day, truth
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import dsn_in_environment, replica_in_environment
-from pgqueue.store.pipeline.extract_tables import TABLES, SparkTable
-from pgqueue.values.nearest import remedy
+from pgqueue.store.pipeline.extract_where import TABLES, SparkTable
+from pgqueue.values.hints import remedy
 
 ONLY: Mapping[str, tuple[str, ...]] = {
     "queue": (),

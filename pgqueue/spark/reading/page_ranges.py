@@ -21,8 +21,7 @@ from pgqueue.spark.reading.options import BatchOptions
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline.extract import Piece, Planner
-from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY, SparkTable
-from pgqueue.store.pipeline.extract_where import ColumnCondition, Operator
+from pgqueue.store.pipeline.extract_where import DEAD, HISTORY, ColumnCondition, Operator, SparkTable
 
 SOURCES = {HISTORY: "history", DEAD: "dead"}
 JOBS = "jobs"

@@ -25,8 +25,7 @@ from pgqueue.spark.reading.options import BatchOptions, ReadSource
 from pgqueue.spark.reading.page_ranges import Dealer
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract
-from pgqueue.store.pipeline.extract_tables import ColumnKind, SparkTable
-from pgqueue.store.pipeline.extract_where import ColumnCondition, Operator
+from pgqueue.store.pipeline.extract_where import ColumnCondition, ColumnKind, Operator, SparkTable
 
 COMPARED: dict[type[spark.Filter], Operator] = {
     spark.EqualTo: Operator.EQUAL,

@@ -33,7 +33,7 @@ from pgqueue.spark.reading.reader import conditions_of, read_part, shape_of
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline.extract import GROUPS_AT_ONCE, DatabaseState, Planner
-from pgqueue.store.pipeline.extract_tables import HISTORY
+from pgqueue.store.pipeline.extract_where import HISTORY
 
 QUIET = timedelta(seconds=0.2)
 """The pause after an answer without new rows: Spark itself asks again within 10 ms."""

@@ -19,7 +19,7 @@ from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.whatif.settings import QUEUE, TASK, MovedTask, ReplayLimit, ReplaySettings
-from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.hints import did_you_mean
 
 Numbers: TypeAlias = NDArray[np.int64]
 SECOND = 1_000_000

@@ -5,7 +5,7 @@ Time goes from one event to the next: a job becomes ready, or an attempt ends. A
 the claim that waits longest. All workers are one: they have all slots, and hold as many claims ahead as all of them would.
 
 What a claim finds is decided as the workers decide it. Of one queue: by priority, ``run_at`` and id. Between queues: shares by
-their weights. Limited jobs wait in lanes, which take turns; queues and lanes are first in turn.
+their weights. Limited jobs wait in lanes, which take turns (:mod:`pgqueue.spark.whatif.lanes`); queues and lanes are first in turn.
 A place of a limit is taken from the claim until the end of the attempt.
 """
 
@@ -22,7 +22,7 @@ from pgqueue.spark.report import words
 from pgqueue.spark.whatif.jobs import EPOCH, NONE, SECOND, Numbers
 from pgqueue.values.jobs.options import LAST_TIME
 from pgqueue.worker.fetcher import HORIZON, LARGEST_CLAIM, LARGEST_PREFETCH
-from pgqueue.worker.rate import EndRate
+from pgqueue.worker.measures import EndRate
 
 END = (LAST_TIME - EPOCH) // timedelta(microseconds=1)
 

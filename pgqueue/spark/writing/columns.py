@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, StructType
 from pgqueue.app.context import Context
 from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, RowsRefused
-from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.hints import did_you_mean
 
 Reader: TypeAlias = Callable[[Any], Any]
 """Makes a job's value from Arrow's value, or raises ValueError; never called with None."""

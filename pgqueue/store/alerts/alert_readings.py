@@ -12,7 +12,7 @@ from pgqueue.store.insight import over_time
 from pgqueue.store.jobs import control
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.store.queues import standings
+from pgqueue.store.queues import queues
 from pgqueue.values.alerts.alert import (
     MOST_DEAD,
     AlertCondition,
@@ -68,7 +68,7 @@ def _oldest_ready(rule: OldestReady, now: datetime | None) -> Steps[Reading]:
 
 
 def _backlog(rule: Backlog, now: datetime | None) -> Steps[Reading]:
-    found = yield from standings.queue_standings(now=now)
+    found = yield from queues.queue_standings(now=now)
     return Reading.over(rule, sum(one.ready for one in found if rule.queue in {None, one.queue}))
 
 

@@ -26,10 +26,10 @@ from pgqueue.values.alerts.state import (
     Terms,
     judge,
 )
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import check_text
-from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.schedules.record import Applied, ScheduleChange
+from pgqueue.values.schedules.schedule import Applied, ScheduleChange
 
 ALERT = "pgqueue_alert"
 """The key of a job's meta under which the name of its alert is."""

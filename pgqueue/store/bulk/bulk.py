@@ -23,8 +23,8 @@ from pgqueue.store import audit
 from pgqueue.store.arrays import numbers
 from pgqueue.store.bulk.bulk_jobs import MOST_LATER, MatchedJob, PortionResult, change, find, note, wanted_by
 from pgqueue.store.jobs import control
+from pgqueue.store.jobs.control import job_of
 from pgqueue.store.jobs.ending import AT_ONCE
-from pgqueue.store.jobs.records import job_of
 from pgqueue.store.jobs.refusals import of_a_row
 from pgqueue.store.jobs.sweep import Sweep
 from pgqueue.store.plan import Statement, Steps, plan

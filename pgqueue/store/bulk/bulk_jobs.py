@@ -23,11 +23,11 @@ from pgqueue.values.bulk.operation import (
     DONE,
     BulkAction,
     Operation,
+    Retried,
     SkippedJob,
     SkipReason,
     counts_text,
 )
-from pgqueue.values.bulk.retry_result import Retried
 
 LOOKED_AT = 5_000
 """Jobs that one statement reads."""

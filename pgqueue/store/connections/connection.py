@@ -1,4 +1,7 @@
-"""How steps run on psycopg's connections. :mod:`pgqueue.store.connections.asyncpg` does the same for asyncpg's.
+"""How steps and transactions run on psycopg's connections. :mod:`pgqueue.store.connections.asyncpg` does so for asyncpg's.
+
+psycopg ends a block of ``transaction()`` in silence where the connection was lost in two cases: it cannot roll back, or the
+block's own code caught the loss. ``checked`` and ``achecked`` raise an error in both.
 
 Which class is used for a user's connection is decided in :mod:`pgqueue.store.connections.drivers`.
 """
@@ -6,18 +9,23 @@ Which class is used for a user's connection is decided in :mod:`pgqueue.store.co
 import asyncio
 import select
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from functools import partial
 from typing import Any, Self, TypeVar
 
 import psycopg
+from psycopg import AsyncTransaction, Rollback, Transaction
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.string import TextBinaryLoader
 
 from pgqueue.errors import SchemaMissing
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connections.transactions import achecked, checked
 from pgqueue.store.plan import Copy, Row, Step
 
 T = TypeVar("T")
@@ -281,3 +289,46 @@ def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
 def _with_json_as_text(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
     # This also overrides another loader of the user's: the queue decodes JSON by the task's annotations.
     cursor.adapters.register_loader("json", TextBinaryLoader)
+
+
+NOT_COMMITTED = "the connection was lost before the commit: nothing was committed"
+NOT_ROLLED_BACK = "the connection was lost before the rollback: nothing was committed"
+
+
+@contextmanager
+def checked(block: AbstractContextManager[Transaction]) -> Iterator[Transaction]:
+    """A block of psycopg's, which commits, or rolls back, or raises an error.
+
+    Raises:
+        psycopg.OperationalError: the connection was lost before the COMMIT or the ROLLBACK; nothing was committed.
+    """
+    try:
+        with block as transaction:
+            yield transaction
+    except Rollback as error:
+        _require_for_another(error, transaction)
+        raise
+    _require_committed(transaction)
+
+
+@asynccontextmanager
+async def achecked(block: AbstractAsyncContextManager[AsyncTransaction]) -> AsyncIterator[AsyncTransaction]:
+    """As :func:`checked`, for an awaitable connection."""
+    try:
+        async with block as transaction:
+            yield transaction
+    except Rollback as error:
+        _require_for_another(error, transaction)
+        raise
+    _require_committed(transaction)
+
+
+def _require_for_another(error: Rollback, transaction: Transaction | AsyncTransaction) -> None:
+    """A Rollback may leave a block only on its way to the block that it names."""
+    if error.transaction is None or error.transaction is transaction:
+        raise psycopg.OperationalError(NOT_ROLLED_BACK) from error
+
+
+def _require_committed(transaction: Transaction | AsyncTransaction) -> None:
+    if transaction.status is transaction.Status.FAILED and not transaction.force_rollback:
+        raise psycopg.OperationalError(NOT_COMMITTED)

@@ -21,8 +21,8 @@ from pgqueue.store.connections.dsn import connect_within
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.plan import Plan, Statement, Steps, plan
 from pgqueue.store.shards.sharded import ShardedDatabase
-from pgqueue.values.replica import ReplicaStatus
-from pgqueue.values.replica import status as status_of
+from pgqueue.values.shards import ReplicaStatus
+from pgqueue.values.shards import status as status_of
 
 T = TypeVar("T")
 log = logging.getLogger("pgqueue.replica")

@@ -1,4 +1,4 @@
-"""Plans that look at flows: a list, one of them, the members of a group, results."""
+"""Plans that look at flows: a list, one of them, the members of a group, results; and what a job may know of its flow."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,9 +10,10 @@ from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.flows.flow import EdgeRule, NodeKind, NodeState
 from pgqueue.values.flows.record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explain_nodes
+from pgqueue.values.flows.results import LARGEST_RESULTS, EarlierNode, FlowPosition
 from pgqueue.values.flows.retry import not_found
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.payloads.readable import value_of
+from pgqueue.values.payloads.storable import value_of
 
 MOST_COUNTED = 10_000
 """Nodes of a flow that a list counts."""
@@ -161,3 +162,18 @@ def _nodes(
         msgspec.structs.replace(node, after=tuple(edges[node.id])) if edges[node.id] else node
         for node in found
     ]
+
+
+@plan
+def facts(job_id: int) -> Steps[FlowPosition | None]:
+    """The place of a job in its flow; None: it is in none."""
+    rows = yield Statement("flows/facts", {"job": job_id, "bytes": LARGEST_RESULTS})
+    if not rows:
+        return None
+    flow_id, flow_name, name, skip_if = rows[0][:4]
+    before = [
+        EarlierNode(own, NodeKind(kind), NodeState(state), *rest)
+        for own, kind, state, *rest in (row[4:] for row in rows)
+        if kind is not None
+    ]
+    return FlowPosition(flow_id, flow_name, name, skip_if, before)

@@ -19,7 +19,7 @@ from pgqueue.store.jobs.copying import ROWS_PER_CHUNK, copied_names, due_at, exp
 from pgqueue.store.jobs.enqueue import queue_defaults, reserve
 from pgqueue.store.limits.lanes import put
 from pgqueue.store.plan import Copy, Statement, Steps, plan
-from pgqueue.store.queues.backlog import count_bounded, require_rooms
+from pgqueue.store.queues.queues import count_bounded, require_rooms
 from pgqueue.values.flows.flow import (
     PORTION,
     EdgeRule,

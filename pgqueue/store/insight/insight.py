@@ -1,13 +1,13 @@
 """The plans by which people look at the queue as a whole. Each takes milliseconds, however many jobs wait.
 
-What the answers mean is decided in :mod:`pgqueue.values.insight.now`. How queues stand is read in :mod:`pgqueue.store.queues.standings`,
+What the answers mean is decided in :mod:`pgqueue.values.insight.now`. How queues stand is read in :mod:`pgqueue.store.queues.queues`,
 what happened over time in :mod:`pgqueue.store.insight.series`.
 """
 
 from datetime import datetime
 
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.store.queues.standings import WHOLE_PAGES
+from pgqueue.store.queues.queues import WHOLE_PAGES
 from pgqueue.values.insight.now import (
     ErrorGroup,
     Errors,

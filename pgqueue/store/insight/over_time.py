@@ -11,7 +11,7 @@ import msgspec
 
 from pgqueue.errors import InvalidOption
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.store.queues.standings import SAMPLED_PAGES, WHOLE_PAGES
+from pgqueue.store.queues.queues import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.insight.comparison import Comparison, compare_windows
 from pgqueue.values.insight.now import Which
 from pgqueue.values.insight.series import (
@@ -25,14 +25,16 @@ from pgqueue.values.insight.series import (
     SeriesLine,
     SeriesPoint,
     Spread,
+    Stretch,
     Total,
     Totals,
     busiest_first,
     ceil_to_step,
+    ends,
     floor,
+    in_steps,
 )
 from pgqueue.values.insight.sketch import merge, quantiles
-from pgqueue.values.insight.stretch import Stretch, ends, in_steps
 from pgqueue.values.queues.standing import WHOLE, share
 
 COARSER = ((timedelta(days=10), DAY), (timedelta(hours=6), HOUR))

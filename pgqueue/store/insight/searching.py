@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from pgqueue.store.insight import insight
-from pgqueue.store.jobs.records import job_of
+from pgqueue.store.jobs.control import job_of
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.bulk.filter import JobFilter, like
 from pgqueue.values.insight.now import SearchPage

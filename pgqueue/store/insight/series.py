@@ -1,4 +1,4 @@
-"""The plans that write what happened to jobs over time. It is told in :mod:`pgqueue.store.insight.over_time`.
+"""The plans that write what happened to jobs over time. It is read in :mod:`pgqueue.store.insight.over_time`.
 
 The protocol. Each worker adds rows to ``series_written`` when a minute is over. Rows of minutes that ended a minute ago or
 earlier are moved to ``series_minutes`` by one worker at a time, which holds the row of ``series_state``; of full hours it
@@ -14,8 +14,20 @@ from typing import Any
 import msgspec
 
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.queues.queues import queue_standings
 from pgqueue.store.workers.upkeep import DELETED_AT_ONCE
-from pgqueue.values.insight.series import DAY, HOUR, MINUTE, floor
+from pgqueue.values.insight.series import (
+    DAY,
+    HOUR,
+    MINUTE,
+    Depth,
+    DepthPoint,
+    Depths,
+    deepest,
+    ends,
+    floor,
+    in_steps,
+)
 
 PAIRS = 500
 """Pairs of queue and task that are told apart in one minute or hour; the others are counted together."""
@@ -54,7 +66,7 @@ def move(*, now: datetime | None = None) -> Steps[int]:
 
 @plan
 def drop(*, now: datetime | None = None) -> Steps[int]:
-    """Delete minutes, hours and days that are older than they are kept; how many rows. So with depths (:mod:`pgqueue.store.insight.depths`)."""
+    """Delete minutes, hours and days that are older than they are kept; how many rows. So with depths (:mod:`pgqueue.store.insight.series`)."""
     minutes = yield from _drop("insight/series_drop_minutes", now)
     hours = yield from _drop("insight/series_drop_hours", now)
     days = yield from _drop("insight/series_drop_days", now)
@@ -100,3 +112,56 @@ def _make_days(since: datetime, until: datetime) -> Steps[None]:
     start = floor(first, DAY)
     end = min(until, start + MADE_AT_ONCE * DAY)
     yield Statement("insight/series_days", {"since": start, "until": end, "pairs": PAIRS}, returns=False)
+
+
+QUEUES = 100
+"""Queues that are told apart in one minute, and in one hour; of more, those with the most jobs."""
+
+
+@plan
+def note(*, now: datetime | None = None) -> Steps[bool]:
+    """Note how deep queues are in this minute, unless another worker has; returns whether this one tried.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    ((minute, due),) = yield Statement("insight/depths_due", {"now": now})
+    if not due:
+        return False
+    found = yield from queue_standings(now=now)
+    rows = [{"at": minute.isoformat(), **one} for one in deepest(found, QUEUES)]
+    written = {"rows": msgspec.json.encode(rows).decode(), "queues": QUEUES}
+    yield Statement("insight/depths_write", written, returns=False)
+    return True
+
+
+@plan(reads=True)
+def depths(
+    since: datetime | timedelta,
+    until: datetime | None = None,
+    step: timedelta | None = None,
+    *,
+    queue: str | None = None,
+    now: datetime | None = None,
+) -> Steps[Depths]:
+    """How deep a queue was, step by step.
+
+    Args:
+        since: an instant, or how long before ``until``.
+        until: an instant; None: now.
+        step: how long a step is; None: about 60 of them.
+        queue: which; None: all together.
+        now: the instant; the database's own by default.
+
+    Raises:
+        InvalidOption: a step is no whole number of minutes, or there are more than 1,500.
+    """
+    ((at, made_until),) = yield Statement("insight/depths_made", {"now": now})
+    steps = in_steps(*ends(since, until, clock=at), step)
+    hours_until = steps.since
+    if steps.by_steps_of(HOUR) and made_until is not None:
+        hours_until = min(max(made_until, steps.since), steps.until)
+    rows = yield Statement("insight/depths", {**steps.span, "queue": queue, "hours_until": hours_until})
+    found = {row[0]: Depth(*row[1:]) for row in rows}
+    points = tuple(DepthPoint(instant, found.get(instant)) for instant in steps.instants)
+    return Depths(steps.since, steps.until, steps.step.total_seconds(), points)

@@ -12,7 +12,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.store.queues.standings import SAMPLED_PAGES, WHOLE_PAGES
+from pgqueue.store.queues.queues import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.insight.why import Why, explain, is_free
 from pgqueue.values.insight.why_facts import MOST_AHEAD, HeldPlace, LimitFacts, NodeFacts, WhyFacts, opens_in
 from pgqueue.values.queues.standing import WHOLE, share

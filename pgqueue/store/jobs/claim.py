@@ -1,5 +1,7 @@
 """Plans that take jobs from queues, and end what a worker holds without knowing of it.
 
+One answer holds as many jobs as the length of the last jobs' arguments allows (:class:`Portions`).
+
 A worker's claims are the ``running`` jobs that name it (:mod:`pgqueue.store.workers.leases`). Running jobs are in no index: each entry
 would be written at every claim and rarely read, and while a transaction holds a snapshot open, the entries of ended jobs would
 stay. Instead the table is read from end to end: when a worker left and may have held jobs, and when the answer to a claim was
@@ -20,12 +22,36 @@ from uuid import UUID
 
 from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.jobs import finish
-from pgqueue.store.jobs.portions import Portions
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
 from pgqueue.values.jobs.verdict import Returned, describe, failed_verdict, lost_verdict
 from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.queues.shares import Split, in_turn
+
+LARGEST_ANSWER = 1_000_000
+"""The most characters of arguments that an answer should hold: more take no less time for each job, and more memory."""
+_ARGS = attrgetter("args")
+FIRST = 100
+"""Jobs in the first answer."""
+
+
+class Portions:
+    """Decides the size of answers of one worker or take."""
+
+    def __init__(self) -> None:
+        self._length = LARGEST_ANSWER / FIRST
+
+    @property
+    def most(self) -> int:
+        """How many jobs the next answer may hold."""
+        return max(1, int(LARGEST_ANSWER / self._length))
+
+    def learn(self, claims: Sequence[Claim]) -> None:
+        """Adjust the size after an answer."""
+        if claims:
+            length = sum(map(len, map(_ARGS, claims))) / len(claims)
+            self._length = max(1.0, length, self._length / 2)
+
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 ASKED_AT_ONCE = 100

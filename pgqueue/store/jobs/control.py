@@ -1,7 +1,8 @@
 """Plans for people and their tools: look, cancel, retry, purge. Every door calls these."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -10,10 +11,10 @@ from pgqueue.store.flows import flow_control
 from pgqueue.store.jobs import admission
 from pgqueue.store.jobs.finish import cancel_waiting
 from pgqueue.store.jobs.notifications import wake
-from pgqueue.store.jobs.records import job_of
-from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.bulk.retry_result import BlockedRetry, Retried
+from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.values.bulk.operation import BlockedRetry, Retried
 from pgqueue.values.jobs.job import Job, JobState, QueueCount
+from pgqueue.values.payloads.storable import errors_of, object_of, value_of
 from pgqueue.values.queues.standing import UnknownTaskJobs
 from pgqueue.values.workers.health import BlockedLoop, WorkerProblem
 
@@ -217,3 +218,23 @@ def _problem(  # noqa: PLR0917 - the columns of the statement
 def is_id(job_id: int) -> bool:
     """Whether a job can have this id: other numbers are no bigint, and the driver would refuse them."""
     return 0 <= job_id <= NEWEST
+
+
+def job_of(row: Row) -> Job:
+    """The record in a row."""
+    values = dict(zip(Job.__struct_fields__, row, strict=True))
+    values["state"] = JobState(values["state"])
+    for name, read in _READ.items():
+        if values[name] is not None:
+            values[name] = read(values[name])
+    values["errors"] = values["errors"] or ()
+    return Job(**values)
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "args": object_of,
+    "errors": errors_of,
+    "result": value_of,
+    "meta": object_of,
+}
+"""How the JSON of a column is read; it comes as text."""

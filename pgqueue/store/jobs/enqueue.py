@@ -16,7 +16,7 @@ from pgqueue.store.jobs.copying import (
 )
 from pgqueue.store.limits.lanes import put, require_place
 from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
-from pgqueue.store.queues.backlog import count_bounded, require_room, require_rooms
+from pgqueue.store.queues.queues import count_bounded, require_room, require_rooms
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.queues.defaults import JobDefaults, QueueCache, QueueDefaults, drained_error

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.store.queues.standings import SAMPLED_PAGES, WHOLE_PAGES
+from pgqueue.store.queues.queues import SAMPLED_PAGES, WHOLE_PAGES
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers
 from pgqueue.values.limits.status import LimitDetail, LimitHolder, LimitStatus, key_statuses
-from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.queues.standing import WHOLE, share
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -25,7 +25,7 @@ from pgqueue.errors import DatabaseError, PipelineError
 from pgqueue.store.catalogue import Catalogue
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
-from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY, SparkTable
+from pgqueue.store.pipeline.extract_where import DEAD, HISTORY, SparkTable
 from pgqueue.store.plan import Plan, Statement, Steps, plan, run
 from pgqueue.store.schema import schema
 

@@ -1,20 +1,33 @@
-"""Plans that act on queues as such: pause, drain and resume them, and store their settings.
+"""Plans of queues as such: pause, drain and resume them, store their settings, keep their bounds, tell how they stand.
 
 What is done to the jobs of a queue is in :mod:`pgqueue.store.bulk.bulk`. A pattern (``mail-*``) stands for the
 queues that there are when the plan runs, not for later ones.
 """
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from pgqueue.store import audit
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.jobs.options import check_text
-from pgqueue.values.pattern import is_pattern, matching_names
+from pgqueue.values.jobs.job import NewJob
+from pgqueue.values.jobs.options import check_text, is_pattern, matching_names
+from pgqueue.values.queues.defaults import QueueCache, QueueDefaults, drained_error, full
 from pgqueue.values.queues.settings import Existing, KnownQueue, QueueSettings
+from pgqueue.values.queues.standing import (
+    COUNTED,
+    QueueHead,
+    QueueStanding,
+    StandingSample,
+    UnknownTaskJobs,
+    rates_of,
+    share,
+    standings,
+)
 
 AGED_AT_ONCE = 500
 
@@ -186,4 +199,95 @@ def _settings(row: Sequence[Any]) -> QueueSettings:
         when_full=when_full,
         ageing=None if ageing is None else timedelta(seconds=ageing),
         ageing_to=ageing_to,
+    )
+
+
+log = logging.getLogger("pgqueue")
+
+
+@plan
+def require_room(queue: str, *, count: int = 1, known: QueueCache | None = None) -> Steps[None]:
+    """Refuse jobs for a queue that is drained or full; log a warning, where its setting says so.
+
+    Args:
+        queue: which.
+        count: how many jobs.
+        known: what this process remembers of queues; it learns whether there is room for one job.
+
+    Raises:
+        QueueDrained: it takes no new jobs.
+        BacklogFull: with these jobs it would have more ready jobs than its bound, and refuses them.
+    """
+    if known is not None:
+        known.refuse(queue)
+    began = 0.0 if known is None else known.clock()
+    rows = yield Statement("queues/room", {"queue": queue, "count": count})
+    is_drained, bound, when_full, is_full = rows[0] if rows else (False, None, None, False)
+    if is_drained:
+        raise drained_error(queue)
+    refuses = bound if is_full and when_full == "refuse" else None
+    if known is not None and bound is not None:
+        known.note_room(queue, refuses, took=known.clock() - began)
+    if refuses is not None:
+        raise full(queue, refuses, count)
+    if is_full and (known is None or known.warns(queue)):
+        log.warning("queue is full: %s", full(queue, bound, count), extra={"queue": queue, "backlog": bound})
+
+
+def count_bounded(jobs: Iterable[NewJob], defaults: QueueDefaults) -> Counter[str]:
+    """How many of these jobs are for each queue that has a bound."""
+    return Counter(job.queue for job in jobs if job.queue in defaults.bounded)
+
+
+@plan
+def require_rooms(counts: Counter[str]) -> Steps[None]:
+    """Refuse jobs of which some are for a full queue; parameters and errors as for :func:`require_room`."""
+    for queue, count in sorted(counts.items()):
+        yield from require_room(queue, count=count)
+
+
+WHOLE_PAGES = 1_000
+"""A table of up to this many pages is read whole: some 80,000 jobs."""
+SAMPLED_PAGES = 150
+"""Of a larger table: some 12,000 jobs. Each page that is not in memory takes 0.2 ms."""
+LAST_PAGES = 500
+"""Of today's history: some 20,000 jobs that ended last."""
+RATED = timedelta(minutes=1)
+
+
+@plan(reads=True)
+def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]]:
+    """How every queue stands.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    ((live, dead, history, at),) = yield Statement("insight/standing_sizes", {"now": now})
+    live_percent, dead_percent = (share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES) for pages in (live, dead))
+    sample = yield Statement("insight/standing_sample", {"jobs": live_percent, "dead": dead_percent})
+    heads = yield Statement("insight/standing_heads", {"counted": COUNTED})
+    settings = yield from known()
+    unknown = yield Statement("insight/unknown_tasks", {"now": now})
+    midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    since = max(at - RATED, midnight)
+    first_page = max(0, history - LAST_PAGES)
+    ended = yield Statement(
+        "insight/standing_rates",
+        {
+            "from_page": f"({first_page},0)",
+            "since": since,
+            "day": midnight,
+        },
+    )
+    return standings(
+        now=at,
+        heads=[QueueHead(*row) for row in heads],
+        samples=[StandingSample(*row) for row in sample],
+        live_percent=live_percent,
+        dead_percent=dead_percent,
+        rates=rates_of(
+            [(row[0], row[1], row[2]) for row in ended], now=at, since=since, whole=first_page == 0
+        ),
+        known=settings,
+        unknown=[UnknownTaskJobs(*row) for row in unknown],
     )

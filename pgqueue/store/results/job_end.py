@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pgqueue.store.arrays import numbers
-from pgqueue.store.jobs.records import job_of
+from pgqueue.store.jobs.control import job_of
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import Job
 

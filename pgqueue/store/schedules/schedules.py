@@ -15,9 +15,8 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.shards import shards
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.payloads.readable import object_of
-from pgqueue.values.schedules.record import Applied, Schedule, ScheduleChange
-from pgqueue.values.schedules.schedule import NewSchedule, Timing
+from pgqueue.values.payloads.storable import object_of
+from pgqueue.values.schedules.schedule import Applied, NewSchedule, Schedule, ScheduleChange, Timing
 
 Same: TypeAlias = Callable[[str, str], bool]
 """Whether the arguments that are stored of a schedule, by its name, are those that it is to have, encoded otherwise."""

@@ -18,8 +18,8 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.schedules.schedules import require_row, timing_of
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.schedules.due_ticks import FIRED, SKIPPED, WAITING, DecidedTick, ScheduleLook, look, past
-from pgqueue.values.schedules.record import ScheduleRun
 from pgqueue.values.schedules.rule import MICROSECOND
+from pgqueue.values.schedules.schedule import ScheduleRun
 
 TICKS_AT_ONCE = 1_000
 """A look that has decided on this many ticks leaves the other schedules to the next one."""

@@ -1,5 +1,7 @@
 """Rights: which role may do what with pgqueue's tables, in one table, and the SQL that gives and takes them.
 
+Who may call a function of the schema is said in front of it, in ``sql/schema``: :func:`callers` reads it there.
+
 ``pgqueue grants`` prints this SQL, the guide shows it, and tests run it. PostgreSQL's own rights do all but one thing: that a
 producer enqueues to named queues only is decided by a trigger, since the alternatives cost other programs something.
 Row-level security refuses COPY to every role but the owner, so bulk enqueues would fail (docs/adr/notes.md).
@@ -9,15 +11,17 @@ a row of another role costs a lookup of two roles. PostgreSQL reads the conditio
 asks for the role that inserts, and for the role of the session: the function ``pgqueue.enqueue`` inserts with the owner's rights.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias, get_args
 
 from pgqueue.errors import InvalidOption
 from pgqueue.store.catalogue import in_schema
-from pgqueue.store.schema.callers import functions_for
+from pgqueue.store.shipped import shipped
+from pgqueue.values.hints import remedy
 from pgqueue.values.jobs.options import check_one_queue, check_text
-from pgqueue.values.nearest import remedy
 
 Role: TypeAlias = Literal["owner", "worker", "producer", "reader", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -232,3 +236,45 @@ def _unlimit(to: str, schema: str) -> list[str]:
 def _tag(*texts: str) -> str:
     """A dollar quote that occurs in none of these texts."""
     return next(tag for n in range(1000) if not any((tag := f"$limit{n or ''}$") in text for text in texts))
+
+
+PUBLIC: Final = "public"
+WORDS: Final = frozenset(
+    {
+        PUBLIC,
+        "owner",
+        "trigger",
+        "worker",
+        "operator",
+        "producer",
+        "reader",
+        "producer:signals",
+        "pipeline",
+        "sink",
+    }
+)
+GUARD: Final = "shard_guard"
+"""The file whose functions only a shard has."""
+_MADE = re.compile(
+    r"^-- callers: (.+)\ncreate (?:or replace )?(?:function|aggregate) pgqueue\.(\w+)", re.MULTILINE
+)
+
+
+@cache
+def callers(*, of_shards: bool = False) -> Mapping[str, frozenset[str]]:
+    """The callers of each function, by its name.
+
+    Args:
+        of_shards: the functions that only a shard has, in place of those that every schema has.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for file in sorted(shipped("sql").joinpath("schema").iterdir(), key=lambda one: one.name):
+        if file.name == f"{GUARD}.sql" if of_shards else file.name.endswith(".up.sql"):
+            for said, name in _MADE.findall(file.read_text(encoding="utf-8")):
+                found[name] = frozenset(said.split(", "))
+    return found
+
+
+def functions_for(caller: str) -> list[str]:
+    """The functions that a caller may call and ``public`` may not, in the order in which they are made."""
+    return [name for name, allowed in callers().items() if caller in allowed]

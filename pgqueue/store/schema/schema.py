@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pgqueue.errors import ConfigurationError, DatabaseError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of, in_schema
+from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of, check_schema, in_schema
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.schema import build_ahead
-from pgqueue.store.schema_names import check_schema
 from pgqueue.store.shipped import shipped
 
 if TYPE_CHECKING:

@@ -117,7 +117,7 @@ def _any(answers: Sequence[set[str]], _: Mapping[str, Any]) -> set[str]:
 MERGED: Mapping[str, Merge] = {
     "searching.search": _search,
     "control.counts": _counts,
-    "standings.queue_standings": _standings,
+    "queues.queue_standings": _standings,
     "insight.running": _merge_running,
     "insight.errors": _errors,
     "workers.listed": _all,

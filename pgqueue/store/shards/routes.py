@@ -24,7 +24,7 @@ from pgqueue.store.shards.merge_answers import MERGED
 from pgqueue.store.shards.shard_databases import Route, ShardDatabases, ShardPlan
 from pgqueue.values.flows.flow import NewFlow
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
-from pgqueue.values.pattern import is_pattern
+from pgqueue.values.jobs.options import is_pattern
 from pgqueue.values.shards import ShardState, home_of, key_of, require_movable, shard_of_id
 from pgqueue.values.signals import id_of_target, id_of_token
 

@@ -17,6 +17,8 @@ import msgspec
 from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers.workers import asked_of
+from pgqueue.values.jobs.job import Claim
+from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.values.workers.health import WorkerHealth
 from pgqueue.values.workers.worker import WorkerReport, WorkerRequest
 
@@ -205,3 +207,16 @@ def _state_parameters(doing: WorkerReport | None) -> dict[str, object]:
         "draining": doing and doing.draining,
         "supervised": doing and doing.supervised,
     }
+
+
+@plan
+def start(claim: Claim, *, now: datetime | None = None) -> Steps[CrashCount | None]:
+    """Note that an attempt starts; None: it no longer holds its job.
+
+    Args:
+        claim: the attempt.
+        now: the instant; the database's own by default.
+    """
+    params = {"id": claim.id, "worker": claim.worker_id, "fence": claim.fence, "now": now}
+    rows = yield Statement("crashes/start", params)
+    return CrashCount(*rows[0]) if rows else None

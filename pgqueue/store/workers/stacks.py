@@ -12,7 +12,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store.arrays import numbers
 from pgqueue.store.jobs.control import is_id
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.workers.stack import Stack
+from pgqueue.values.workers.worker import Stack
 
 
 @plan

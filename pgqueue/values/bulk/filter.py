@@ -7,10 +7,9 @@ from typing import Any, Literal, Self, TypedDict
 import msgspec
 
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
+from pgqueue.values.hints import remedy
 from pgqueue.values.jobs.job import Job, JobState
-from pgqueue.values.jobs.options import PRIORITIES, check_instant, check_number, check_text
-from pgqueue.values.nearest import remedy
-from pgqueue.values.pattern import stands_for
+from pgqueue.values.jobs.options import PRIORITIES, check_instant, check_number, check_text, stands_for
 from pgqueue.values.payloads.storable import refuse_unstorable
 
 MOST_IDS = 10_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pgqueue.errors import FlowRefused, Superseded
 from pgqueue.values.flows.flow import EdgeRule, GroupMember, NodeKind, NodeState
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.nearest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

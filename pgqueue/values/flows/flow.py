@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from pgqueue.errors import FlowRefused, InvalidOption
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.job import JobFlags, NewJob
 from pgqueue.values.jobs.options import LONGEST_NAME, JobOptions, check_text
-from pgqueue.values.nearest import did_you_mean
 
 MAP = "pgqueue.map"
 """The task that fills a group with a job for each item of a list."""

@@ -7,9 +7,9 @@ import msgspec
 
 from pgqueue.errors import ResultNotKept
 from pgqueue.values.flows.flow import NodeKind, NodeState
-from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.payloads.readable import value_of
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.payloads.result import NOT_RETURNED, ReturnType
+from pgqueue.values.payloads.storable import value_of
 
 R_co = TypeVar("R_co", covariant=True)
 LARGEST_RESULTS = 64_000_000

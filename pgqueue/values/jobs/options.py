@@ -1,13 +1,16 @@
-"""The options of an enqueue: checked where they are written, never in the worker."""
+"""The options of an enqueue, and of a batch task: checked where they are written, never in the worker.
 
-from collections.abc import Callable, Iterable
+The one rule for patterns of queues' names is here, too: workers, operators and tests use it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Self
 
-from pgqueue.errors import InvalidOption, as_delay, as_limit
+from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
 from pgqueue.values.jobs.unique import Debounce, Throttle, Unique
-from pgqueue.values.pattern import EXCLUDES, is_pattern
 
 PRIORITIES = range(-100, 101)
 ATTEMPTS = range(1, 32_768)
@@ -38,7 +41,7 @@ class JobOptions:
             negative. Give one of the two.
         unique_key: the key that no two live jobs may share: 1 to 1,000 characters, at most 2,600 bytes.
         unique: what happens when the key is taken.
-        meta: JSON for other programs, as :func:`pgqueue.values.payloads.meta.encode_meta` makes it.
+        meta: JSON for other programs, as :func:`pgqueue.values.payloads.storable.encode_meta` makes it.
         expires_at: no attempt starts at this instant or later; with a time zone, in the years 1900 to 8999.
         expires_in: the same, counted from the earliest time to run: given as seconds or a timedelta, stored as a timedelta;
             more than zero. Give one of the two.
@@ -262,3 +265,80 @@ def _is_whole(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+EXCLUDES = "!"
+"""What an entry begins with whose queues a worker does not serve."""
+
+
+def is_pattern(text: str) -> bool:
+    """Whether it names queues by a pattern."""
+    return "*" in text
+
+
+def matching_names(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern stands for, in their order; a name without ``*`` stands for itself."""
+    if not is_pattern(pattern):
+        return [pattern]
+    return [name for name in names if stands_for(pattern, name)]
+
+
+@lru_cache(maxsize=4096)
+def stands_for(pattern: str, name: str) -> bool:
+    """Whether a pattern stands for a name. A regular expression with six ``*`` takes 24 s to refuse 100 characters."""
+    begins, *parts = pattern.split("*")
+    if not parts:
+        return pattern == name
+    *middle, ends = parts
+    at, end = len(begins), len(name) - len(ends)
+    if at > end or not (name.startswith(begins) and name.endswith(ends)):
+        return False
+    for part in middle:  # each at the first place where it stands: a later one leaves less for the next
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+SIZES = range(1, 1_001)
+"""One statement records at most as many verdicts."""
+LONGEST_WAIT = 60.0
+"""Seconds. Jobs that wait for others are claimed: no other worker can run them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPolicy:
+    """The policy of a batch task, checked.
+
+    Attributes:
+        size: the most jobs of a call.
+        wait: for how many seconds the first job of a call waits for others.
+        by: the arguments of which all jobs of a call have the same values.
+    """
+
+    size: int
+    wait: float
+    by: tuple[str, ...]
+
+
+def batch_policy(size: int, wait: Duration, by: str | Sequence[str]) -> BatchPolicy:
+    """The policy that options of ``batch_task`` describe.
+
+    Raises:
+        InvalidOption: a value is out of its range.
+    """
+    check_number("size", size, SIZES)
+    seconds = as_duration("wait", wait)
+    if seconds is None or not 0 <= seconds.total_seconds() <= LONGEST_WAIT:
+        raise InvalidOption(
+            f"wait={wait!r}: use seconds or a timedelta, from zero to {LONGEST_WAIT:.0f} seconds"
+        )
+    return BatchPolicy(size, seconds.total_seconds(), _names(by))
+
+
+def _names(by: str | Sequence[str]) -> tuple[str, ...]:
+    names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ("",)
+    if not all(isinstance(name, str) and name for name in names):
+        raise InvalidOption(f"by={by!r}: use the names of arguments, for example by=('tenant',)")
+    return names

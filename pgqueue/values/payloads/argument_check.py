@@ -1,4 +1,6 @@
-"""Warns of arguments that reach the worker as other values, once for each task and parameter.
+"""Finds arguments that no job can carry, and warns of those that reach the worker as other values.
+
+The warning comes once for each task and parameter, and names the line of the user's code.
 
 A parameter without an annotation has no type to decode to: a ``datetime`` arrives as a string, a tuple as a list. A time
 without a zone arrives unchanged, but is another instant for a worker in another zone.
@@ -8,15 +10,18 @@ A signature without such parameters has no watch, so its enqueues cost nothing m
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from types import FrameType
+from typing import Any, get_args
 
 import msgspec
 from msgspec import inspect as types
 
-from pgqueue.errors import PgQueueWarning
-from pgqueue.values.caller import warn_there
+from pgqueue.errors import ConfigurationError, PgQueueWarning
 
 _CONTAINERS = (
     types.ListType,
@@ -172,3 +177,73 @@ def _holds_naive(value: object) -> bool:
         case list() | tuple() | set() | frozenset():
             return any(map(_holds_naive, value))
     return False
+
+
+PACKAGE = str(Path(__file__).parents[1])
+
+
+def caller() -> FrameType:
+    """The innermost frame of code outside pgqueue."""
+    frame = sys._getframe()  # noqa: SLF001 - inspect.stack() reads every source file
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+def warn_there(message: str, category: type[Warning]) -> None:
+    """Warn with the user's line as the place, from any depth in this package."""
+    frame = caller()
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=frame.f_globals.get("__name__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def remedy_for(value: object) -> str:
+    """The end of an error message about a value without a JSON form; empty for other values."""
+    if is_model(type(value)):
+        return "; enqueue its primary key and load it in the task"
+    if hasattr(value, "model") and hasattr(value, "query"):
+        return "; enqueue the primary keys, as a list, and load the rows in the task"
+    if type(value).__module__ == "django.utils.functional":
+        return "; it is a lazy string: enqueue str(...) of it"
+    return ""
+
+
+def is_model(kind: type) -> bool:
+    """Whether a class is a model of Django, SQLAlchemy or peewee that has no JSON form of its own."""
+    if hasattr(kind, "model_dump"):
+        return False
+    return hasattr(kind, "_sa_class_manager") or (
+        hasattr(kind, "_meta") and (hasattr(kind, "pk") or hasattr(kind, "_pk"))
+    )
+
+
+def refuse_models(task: str, annotations: Mapping[str, Any]) -> None:
+    """Refuse parameters that are annotated with a model.
+
+    Args:
+        task: the task's name, for the message.
+        annotations: the parameters' annotations, by name; those that are still text are skipped.
+
+    Raises:
+        ConfigurationError: a parameter is annotated with a model.
+    """
+    for name, annotation in annotations.items():
+        for kind in _classes(annotation):
+            if is_model(kind):
+                raise ConfigurationError(
+                    f"task {task}: parameter {name!r} is annotated with the model {kind.__module__}.{kind.__qualname__}, "
+                    f"which no job can carry; enqueue its primary key and load it in the task: {name}_id: int"
+                )
+
+
+def _classes(annotation: Any) -> Iterator[type]:  # noqa: ANN401 - any annotation
+    if inspect.isclass(annotation):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _classes(part)

@@ -8,7 +8,7 @@ every column and every reader of the tables admits. An error keeps its attempt, 
 are in ``encoded``. What is in no envelope was stored without a codec, and is read as it is. So encoded and plain
 jobs can be mixed, and a codec can be added to a queue that has jobs.
 
-What is shown of a value that cannot be decoded is as for one that Python cannot read: :mod:`pgqueue.values.payloads.readable`.
+What is shown of a value that cannot be decoded is as for one that Python cannot read: :mod:`pgqueue.values.payloads.storable`.
 """
 
 import json
@@ -23,8 +23,14 @@ from pgqueue.values.jobs.job import AttemptError, Claim, Job, NewJob
 from pgqueue.values.jobs.options import check_key, check_text
 from pgqueue.values.jobs.verdict import Verdict, text_of
 from pgqueue.values.limits.task_limits import encoded_lane
-from pgqueue.values.payloads.readable import SHOWN, UNREADABLE, object_of, value_of
-from pgqueue.values.payloads.storable import refuse_unstorable, storable_json
+from pgqueue.values.payloads.storable import (
+    SHOWN,
+    UNREADABLE,
+    object_of,
+    refuse_unstorable,
+    storable_json,
+    value_of,
+)
 
 ENVELOPE: Final = "$encoded"
 """The one key of an encoded value."""
@@ -363,3 +369,22 @@ def _readable(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - any JSON
         return read()
     except PayloadNotDecodable as error:
         return {UNREADABLE: str(error)[:SHOWN]}
+
+
+class HiddenError(Exception):
+    """Stands in a log for an error whose message a codec hides."""
+
+
+def logged_error(codec: Codec | None, error: BaseException | None) -> BaseException | None:
+    """An error as it may be logged: itself, or one that names its class and has its traceback."""
+    if error is None or codec is None or not codec.hides_errors:
+        return error
+    kind = type(error)
+    words = f"{kind.__module__}.{kind.__qualname__} (the codec hides its message; the job's record has it)"
+    return HiddenError(words).with_traceback(error.__traceback__)
+
+
+def logged_undecodable(codec: Codec | None, error: PayloadNotDecodable) -> str:
+    """Why arguments cannot be read, as it may be logged; a codec's own words, such as which key it lacks, are not hidden."""
+    said_by_codec = isinstance(error.__cause__, PayloadNotDecodable)
+    return str(error if said_by_codec else logged_error(codec, error))

@@ -15,9 +15,8 @@ from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
 from pgqueue.values.hints import option_hint
-from pgqueue.values.payloads.argument_check import watch_over
+from pgqueue.values.payloads.argument_check import refuse_models, remedy_for, watch_over
 from pgqueue.values.payloads.codec import ENVELOPE
-from pgqueue.values.payloads.models import refuse_models, remedy_for
 from pgqueue.values.payloads.storable import (
     NUL,
     NULL,

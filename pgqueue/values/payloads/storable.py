@@ -1,4 +1,6 @@
-"""Checks that PostgreSQL stores a JSON text unchanged and Python reads it back: the bounds on arguments and results.
+"""JSON that PostgreSQL stores unchanged and Python reads back: the bounds on arguments, results and meta; and the readers.
+
+A reader never fails: what Python cannot read is shown as its text.
 
 ``sql/schema/0001_09_enqueue.up.sql`` has the same bounds for jobs that are enqueued by SQL. :mod:`pgqueue.values.payloads.signature`
 checks what a task's annotations allow.
@@ -6,10 +8,13 @@ checks what a task's annotations allow.
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
-from pgqueue.errors import PayloadNotEncodable
+from pgqueue.errors import InvalidOption, PayloadNotEncodable
+from pgqueue.values.jobs.job import AttemptError
 
 # find() searches the bytes: ``in`` takes 0.3 µs, because it first checks whether the other side is a number.
 DEEPEST = 200
@@ -104,3 +109,81 @@ def _has_non_finite(value: object) -> bool:
         case list() | tuple() | set() | frozenset():
             return any(_has_non_finite(item) for item in value)
     return False
+
+
+SCHEDULE, SCHEDULED_FOR = "pgqueue_schedule", "pgqueue_scheduled_for"
+"""The keys that a schedule adds to the meta of its jobs: its name, and the tick. sql/schema/0001_15_schedules.up.sql adds them."""
+LARGEST = 8_192
+"""Bytes of JSON. sql/schema/0001_09_enqueue.up.sql has the same bound, for jobs that are enqueued by SQL."""
+
+
+def encode_meta(meta: Mapping[str, Any]) -> bytes:
+    """The values as one JSON object.
+
+    Raises:
+        InvalidOption: the meta is not a mapping with strings as keys, has no JSON form that PostgreSQL stores, or takes
+            more than :data:`LARGEST` bytes.
+    """
+    if not isinstance(meta, Mapping) or not all(isinstance(name, str) for name in meta):
+        raise _refusal(meta, "use a dict with strings as keys")
+    try:
+        data = msgspec.json.encode(dict(meta))
+        if has_line_ends(data):
+            data = storable_json(data)
+        refuse_unstorable(data)
+        msgspec.json.decode(data)
+        if data.find(NULL) >= 0:
+            refuse_non_finite(msgspec.to_builtins(dict(meta)))
+    except (PayloadNotEncodable, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise _refusal(meta, error) from error
+    if len(data) > LARGEST:
+        raise _refusal(
+            meta,
+            f"it takes {len(data):,} bytes as JSON, more than {LARGEST:,}; "
+            "store what is larger elsewhere and send a reference along",
+        )
+    return data
+
+
+def _refusal(meta: object, reason: object) -> InvalidOption:
+    try:
+        shown = f"{meta!r:.60}"
+    except (ValueError, RecursionError):  # numbers of over 4,300 digits, thousands of levels
+        shown = f"<{type(meta).__name__}>"
+    return InvalidOption(f"meta={shown}: {reason}")
+
+
+UNREADABLE: Final = "(unreadable)"
+"""The one key of what is shown in place of a value that cannot be read; the value is its text, or why it is not."""
+SHOWN = 1_000
+"""Characters of that text."""
+
+_errors = msgspec.json.Decoder(tuple[AttemptError, ...])
+
+
+def object_of(text: str | bytes) -> dict[str, Any]:
+    """A JSON object; what is none, or cannot be read, is shown as text."""
+    found = value_of(text)
+    if isinstance(found, str):  # what jsonb cannot hold, as pgqueue.as_jsonb() gives it
+        return {UNREADABLE: found[:SHOWN]}
+    return found if isinstance(found, dict) else _show_unreadable(text)
+
+
+def value_of(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    """A JSON value; what cannot be read is shown as text."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _show_unreadable(text)
+
+
+def errors_of(text: str) -> tuple[AttemptError, ...]:
+    """The errors of a job; what cannot be read is shown as the message of one error."""
+    try:
+        return _errors.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return (AttemptError(attempt=0, type=UNREADABLE, message=text[:SHOWN]),)
+
+
+def _show_unreadable(text: str | bytes) -> dict[str, Any]:
+    return {UNREADABLE: (text if isinstance(text, str) else text.decode(errors="replace"))[:SHOWN]}

@@ -13,9 +13,8 @@ from typing import Final, Literal
 import msgspec
 
 from pgqueue.errors import InvalidOption, UnknownQueue
-from pgqueue.values.jobs.options import check_name, one_of
-from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.pattern import EXCLUDES, is_pattern, stands_for
+from pgqueue.values.hints import did_you_mean
+from pgqueue.values.jobs.options import EXCLUDES, check_name, is_pattern, one_of, stands_for
 
 Order = Literal["shares", "strict"]
 ORDERS: tuple[Order, ...] = ("shares", "strict")

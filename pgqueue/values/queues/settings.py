@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pgqueue.errors import InvalidOption, QueueExists, as_duration, as_limit
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.options import ATTEMPTS, PRIORITIES, check_number, one_of
-from pgqueue.values.nearest import did_you_mean
 
 PRIORITY: Final = 0
 MAX_ATTEMPTS: Final = 25

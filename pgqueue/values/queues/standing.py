@@ -1,6 +1,6 @@
 """How a queue stands: what a look at a sample of the tables says about all of them. Pure rules.
 
-What is read is decided in :mod:`pgqueue.store.queues.standings`.
+What is read is decided in :mod:`pgqueue.store.queues.queues`.
 """
 
 from collections import defaultdict

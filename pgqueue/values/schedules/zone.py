@@ -11,7 +11,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.hints import did_you_mean
 
 SECOND = timedelta(seconds=1)
 SAMPLED = timedelta(days=3)

@@ -1,4 +1,4 @@
-"""What a batch task sees: its jobs, each with its arguments, and what becomes of each.
+"""Batch tasks: how one is declared, and what it sees: its jobs, each with its arguments, and what becomes of each.
 
     @dataclass
     class Document:
@@ -16,11 +16,14 @@ A job that is not told otherwise ends as the call does. :mod:`pgqueue.worker.bat
 :mod:`pgqueue.values.jobs.verdict` decides what an error means.
 """
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from pgqueue.app.context import AttemptHost, Context, JobTransaction
+from pgqueue.app.naming import place_of
+from pgqueue.app.task import Task
 from pgqueue.errors import Duration, InvalidOption, JobError, Snooze, Superseded, as_delay
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.ending import States
@@ -30,6 +33,8 @@ from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict, as_recorded, d
 from pgqueue.values.payloads.codec import with_encoded_errors
 from pgqueue.values.payloads.result import NOT_RETURNED
 
+P = ParamSpec("P")
+R = TypeVar("R")
 I_co = TypeVar("I_co", covariant=True)
 
 
@@ -216,3 +221,52 @@ class BatchTransaction(JobTransaction):
             for job in self._batch:
                 job._ctx.completed = True  # noqa: SLF001 - of this same file
             self._host.observers.ended([as_recorded(one, self._states[one.claim.id]) for one in ends])
+
+
+class BatchTaskDecorator(Protocol[P, I_co]):
+    """The decorator: the signature of the item becomes the task's; a list that the function returns has a result for each job."""
+
+    @overload
+    def __call__(self, function: Callable[[Batch[I_co]], Awaitable[list[R]]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[[Batch[I_co]], list[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[[Batch[I_co]], Awaitable[None]], /) -> Task[P, Any]: ...
+    @overload
+    def __call__(self, function: Callable[[Batch[I_co]], None], /) -> Task[P, Any]: ...
+
+
+def require_item(item: object) -> None:
+    """Refuse what cannot make an item of a job's arguments.
+
+    Raises:
+        InvalidOption: it cannot; the message says what to write.
+    """
+    form = "write @queue.batch_task(Item, size=100), with a dataclass of one job's arguments"
+    if not callable(item) or isinstance(item, Task):
+        raise InvalidOption(f"@queue.batch_task({item!r:.80}): {form}")
+    try:
+        known = inspect.signature(item).parameters
+    except (TypeError, ValueError):
+        raise InvalidOption(
+            f"@queue.batch_task({item!r:.80}): its parameters are not known; {form}"
+        ) from None
+    if any("Batch" in str(parameter.annotation) for parameter in known.values()):
+        raise InvalidOption(f"@queue.batch_task on {item!r:.80}: {form}")
+    if inspect.iscoroutinefunction(item) or inspect.isgeneratorfunction(item):
+        raise InvalidOption(f"@queue.batch_task({item!r:.80}): an item is made by a plain call; {form}")
+
+
+def require_one_parameter(function: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with a batch alone.
+
+    Raises:
+        InvalidOption: it cannot.
+    """
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise InvalidOption(
+            f"@queue.batch_task on {function!r:.80} ({place_of(function)}): {error}; it is called with one argument, the "
+            "Batch: its transaction() takes the place of a Context"
+        ) from None

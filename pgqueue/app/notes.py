@@ -1,4 +1,4 @@
-"""What one attempt notes for later attempts of its job: the results of steps, and a checkpoint.
+"""What one attempt notes for later attempts of its job: the results of steps, a checkpoint, and its progress.
 
 All that is noted is read in one statement when the attempt first asks. A note is written under the fence, as soon as there
 is something to note: an attempt that no longer holds its job raises ``Superseded``, and nothing is noted.
@@ -9,10 +9,13 @@ runs it again. What happens with an attempt that fails is decided by the worker,
 
 import asyncio
 import inspect
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from pgqueue.errors import (
     ConfigurationError,
@@ -24,13 +27,13 @@ from pgqueue.errors import (
 )
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import notes
-from pgqueue.store.jobs.notes import NoteKey
+from pgqueue.store.jobs.notes import NoteKey, StoredProgress
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.note import check_step
-from pgqueue.values.payloads.codec import Codec, encoded_note, note_text
-from pgqueue.values.payloads.readable import value_of
+from pgqueue.values.jobs.note import Progress, ProgressReport, StoredReport, check_step, encoded_report
+from pgqueue.values.payloads.codec import Codec, encoded_note, logged_error, note_text, opened_value
 from pgqueue.values.payloads.result import ReturnType, returned_by
 from pgqueue.values.payloads.signature import encode_result
+from pgqueue.values.payloads.storable import UNREADABLE, value_of
 
 CHECKPOINT: NoteKey = ("checkpoint", "")
 
@@ -244,3 +247,71 @@ def _not_awaited(step: RunningStep, value: Awaitable[Any]) -> InvalidOption:
     return InvalidOption(
         f"step {step.name!r}: its function must be awaited; in an async def task: await ctx.astep(...)"
     )
+
+
+log = logging.getLogger("pgqueue.task")
+
+
+TRIES = 10
+"""How often a report is tried to be written."""
+
+
+class _Kept(NamedTuple):
+    claim: Claim
+    report: ProgressReport
+    tries: int = 1
+
+
+class Board:
+    """The reports of one worker or take that are not written yet. Safe to use from any thread."""
+
+    def __init__(self, codec: Codec | None) -> None:
+        self._codec = codec
+        self._newest: dict[int, _Kept] = {}
+        self._lock = threading.Lock()
+
+    def put(self, claim: Claim, report: ProgressReport) -> None:
+        """Keep a report in place of the job's former one."""
+        with self._lock:
+            self._newest[claim.id] = _Kept(claim, report)
+
+    def take(self) -> list[StoredReport]:
+        """All reports, as they are to be written; none is left."""
+        with self.writing() as reports:
+            return reports
+
+    @contextmanager
+    def writing(self) -> Iterator[list[StoredReport]]:
+        """All reports, to be written within the block. After an error they are kept for another try, unless a newer one has come.
+
+        Each is tried ``TRIES`` times at most: one that the database never takes must not hold back those of other jobs.
+        """
+        with self._lock:
+            taken, self._newest = self._newest, {}
+        try:
+            yield [self._stored(one.claim, one.report) for one in taken.values()]
+        except BaseException:
+            with self._lock:
+                again = {
+                    job: one._replace(tries=one.tries + 1) for job, one in taken.items() if one.tries < TRIES
+                }
+                self._newest = again | self._newest
+            raise
+
+    def _stored(self, claim: Claim, report: ProgressReport) -> StoredReport:
+        try:
+            return StoredReport(claim, encoded_report(self._codec, claim, report))
+        except PayloadNotEncodable as error:
+            words = logged_error(self._codec, error)
+            log.warning("progress message not kept: %s", words, extra={"job": claim.id, "task": claim.task})
+            return StoredReport(claim, encoded_report(None, claim, ProgressReport(report.done, report.total)))
+
+
+def opened_progress(codec: Codec | None, noted: StoredProgress | None) -> Progress | None:
+    """The progress of a job, with its message decoded; what cannot be decoded is shown as unreadable, with the reason."""
+    if noted is None:
+        return None
+    message = opened_value(codec, noted.progress.message, noted.part)
+    if isinstance(message, dict):
+        message = str(message.get(UNREADABLE, "(encoded)"))
+    return msgspec.structs.replace(noted.progress, message=message)

@@ -1,4 +1,4 @@
-"""Which claims of batch tasks wait for others, in the worker's memory, and when they are a batch.
+"""Which claims wait in the worker's memory before a runner may take them: for others of their batch, or for their instant.
 
 Claims of one task with equal values of its ``by`` arguments make a *group*. A group is a batch once it has ``size`` claims, or
 once ``wait`` has passed since the first of them came. If more than :data:`MOST` claims wait, the oldest groups are batches sooner.
@@ -6,9 +6,11 @@ once ``wait`` has passed since the first of them came. If more than :data:`MOST`
 :class:`pgqueue.worker.claims.Claims` calls this under its lock, and starts the batches.
 """
 
+import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from pgqueue.app.task import Task
@@ -118,3 +120,44 @@ def without(group: GatheredBatch, dropped: Iterable[Claim]) -> None:
     """Take these claims out of a group."""
     gone = {*map(id, dropped)}
     group.claims[:] = [claim for claim in group.claims if id(claim) not in gone]
+
+
+class DelayedStarts:
+    """Claims, each with the instant at which it starts, in seconds of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Claim]] = []
+        self._count = count()  # claims of one instant start in the order in which they came
+
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len(self._heap)
+
+    @property
+    def due(self) -> float:
+        """When the next one starts; infinity: none waits."""
+        return self._heap[0][0] if self._heap else math.inf
+
+    def claims(self) -> list[Claim]:
+        """All that wait."""
+        return [claim for _, _, claim in sorted(self._heap)]
+
+    def add(self, claim: Claim, due: float) -> None:
+        """Have a claim wait until then."""
+        heapq.heappush(self._heap, (due, next(self._count), claim))
+
+    def take_due(self, now: float) -> list[Claim]:
+        """The claims whose instant has come, in order."""
+        due: list[Claim] = []
+        while self._heap and self._heap[0][0] <= now:
+            due.append(heapq.heappop(self._heap)[2])
+        return due
+
+    def drop(self, is_meant: Callable[[Claim], bool]) -> list[Claim]:
+        """Take out these claims."""
+        dropped = [claim for claim in self.claims() if is_meant(claim)]
+        if dropped:
+            self._heap = [one for one in self._heap if not is_meant(one[2])]
+            heapq.heapify(self._heap)
+        return dropped

@@ -1,1 +1,0 @@
-"""Batch tasks: what they see of their jobs, and how they are declared."""

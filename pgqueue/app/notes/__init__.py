@@ -1,1 +1,0 @@
-"""What an attempt notes for later attempts, and its progress."""
