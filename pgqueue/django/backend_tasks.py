@@ -1,6 +1,9 @@
 """Django's tasks as pgqueue's: an enqueue or a worker registers a task under its import path at its first use.
 
-This path is the task's name in the database. ``backend_modules.py`` decides which modules a worker imports to find it.
+This path is the task's name in the database. ``backend_modules.py`` decides which modules a worker imports to find it. What is
+registered calls the task's function with its context, between two signals: ``task_started`` is sent before the function,
+``task_finished`` when it has returned, or has failed for the last time. The outcome is recorded just after: a receiver that
+asks the database sees a running job.
 """
 
 import asyncio

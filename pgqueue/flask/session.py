@@ -8,6 +8,10 @@ its jobs join the session.
 A plain task's ``ctx.transaction()`` is a transaction of that session, too. It keeps one connection for the length of the
 block. The completion must never be written on a connection that the session has returned to its engine, because another
 thread may use it by then.
+
+Jobs are lost when the session is closed without a commit. Most often this is a mistake: a view has committed first and enqueued
+after it. It is logged; while the app is in debug or testing mode, the end of the app context raises an exception. If the view
+raised, or answered with an error, it is no mistake, and nothing is reported.
 """
 
 import logging

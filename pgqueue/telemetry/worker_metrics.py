@@ -1,4 +1,4 @@
-"""Metrics of one process: what its observers are told, and what its worker knows of itself.
+"""Metrics of one process: what its observers are told, and what its worker knows of itself; with their labels and histograms.
 
 An observer is told of batches, and a batch is most often of one task: so it is counted as a whole, not job by job. The
 values are turned into what Prometheus reads when it asks. Wait times compare this machine's clock with the database's.

@@ -1,4 +1,4 @@
-"""Jobs in a dict, for tests without a database.
+"""Jobs in a dict, and what they have noted, for tests without a database.
 
 Each public method of :class:`JobTable`, of its :class:`JobAdder` and of its :class:`ClaimBook` answers the plan of its name, with the
 same arguments, as PostgreSQL would to one client that has no other beside it. What is decided elsewhere is not decided here

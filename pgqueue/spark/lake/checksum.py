@@ -1,8 +1,10 @@
-"""The checksum of ended jobs, in Spark. PostgreSQL has the same one in ``sql/pipeline/lake_checksum.sql``, DuckDB in ``in_duckdb.py``.
+"""The checksum of ended jobs, in DuckDB for days that are small, and in Spark. PostgreSQL has it in ``sql/pipeline/lake_checksum.sql``.
 
 A row is written as text, column by column; 60 bits of the text's MD5 are a number; the numbers are added up. So the sum
 does not depend on the rows' order or place, and the sums of parts add up to the sum of the whole. A row that is doubled
 or lost changes both the sum and the count.
+
+DuckDB runs in this process, and reads the lake's files through Arrow, on a disk or in an object store: no Spark session is started.
 """
 
 from collections.abc import Iterable, Iterator

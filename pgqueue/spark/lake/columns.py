@@ -1,4 +1,9 @@
-"""The tables of a lake that are copied from the database, and their columns, as Spark and as Arrow name their types."""
+"""The columns of the tables that are copied from the database, and those that a lake leaves out or holds as hashes.
+
+Which columns are hidden is decided when the lake is made, and noted in it, so all of its days are alike. A hash is the SHA-256 of
+a secret key and the column's text: equal values have equal hashes, and who does not know the key cannot find a value by trying. A
+column of JSON holds the hash as a JSON string.
+"""
 
 import hashlib
 import os

@@ -10,6 +10,10 @@ date                   date
 json, jsonb            string; or the user's struct, array or map, into which each row is parsed
 uuid                   string
 =====================  =============================================================================================
+
+JSON is parsed strictly: msgspec is given the wanted type, and names the place of a misfit. A number is not accepted as a string,
+nor a string as a number. Members that the schema does not name are left out; members that a row lacks are null. Timestamps, dates,
+decimals and bytes are read from the strings in which pgqueue writes them (ISO 8601 and Base64).
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -5,7 +5,7 @@ Time goes from one event to the next: a job becomes ready, or an attempt ends. A
 the claim that waits longest. All workers are one: they have all slots, and hold as many claims ahead as all of them would.
 
 What a claim finds is decided as the workers decide it. Of one queue: by priority, ``run_at`` and id. Between queues: shares by
-their weights. Limited jobs wait in lanes, which take turns (:mod:`pgqueue.spark.whatif.lanes`); queues and lanes are first in turn.
+their weights. Limited jobs wait in lanes, which take turns; queues and lanes are first in turn.
 A place of a limit is taken from the claim until the end of the attempt.
 """
 
