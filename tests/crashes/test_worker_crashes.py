@@ -54,7 +54,7 @@ def quarantined(app: PgQueue, task: Task[Any, Any], *args: Any, times: int = 3) 
 @contextmanager
 def worker_process(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     """A worker in a process of its own, which a test may kill."""
-    words = [sys.executable, "-W", "error", "-m", "worker.crashing", dsn, LEASE]
+    words = [sys.executable, "-W", "error", "-m", "crashes.crashing", dsn, LEASE]
     paths = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": paths}, cwd=TESTS) as process:  # noqa: S603 - our own words
         try:

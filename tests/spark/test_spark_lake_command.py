@@ -20,6 +20,7 @@ from pgqueue.spark.config import Config
 from pgqueue.spark.erasing import erase, of_key
 from pgqueue.spark.lake import export as exporting
 from pgqueue.spark.lake import steps as log
+from pgqueue.spark.lake import table as lake_table
 from pgqueue.spark.lake.compact import compact
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
@@ -226,7 +227,7 @@ def test_a_log_that_cannot_be_written_stops_no_step(
         raise OSError("no space left on device")
 
     ended(dsn, DAY, 2)
-    monkeypatch.setattr(log, "write_deltalake", full)
+    monkeypatch.setattr(lake_table, "write_deltalake", full)
     assert [one.day for one in export(no_session, queue.database, lake)] == [DAY]
     assert "the run of export is not in the lake's log" in caplog.text
     assert "no space left on device" in caplog.text
@@ -235,7 +236,7 @@ def test_a_log_that_cannot_be_written_stops_no_step(
 def test_the_log_has_few_files_though_steps_run_often(
     queue: PgQueue, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "COMPACTED_AT", 3)
+    monkeypatch.setattr(lake_table, "COMPACTED_AT", 3)
     for _ in range(8):
         export(no_session, queue.database, lake)
     assert len(log.steps(lake)) == 8
