@@ -69,7 +69,7 @@ def check(killer: Job, suspect: Job, says: str) -> None:
     assert (killer.state, killer.reason) == (JobState.DEAD, "crashed")
     assert killer.errors[-1].message.startswith("killed 2 workers, and its own process: signal 9 (SIGKILL)")
     assert (suspect.state, suspect.errors[-1].type) == (JobState.SUCCEEDED, "WorkerLost")
-    assert suspect.result == ["alone.py", says]
+    assert suspect.result == ["attempt_process.py", says]
 
 
 def test_a_suspect_runs_alone_with_manage_py(django_dsn: str) -> None:

@@ -656,7 +656,7 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
     found = {
         str(file.relative_to(root))
         for folder in folders
-        for file in (root / folder).glob("*.py")
+        for file in (root / folder).rglob("*.py")
         if calls.search(file.read_text())
     }
     assert found == {

@@ -22,7 +22,7 @@ class OrderTests(TestCase):
         self.client.raise_request_exception = False
         self.client.post("/orders/", {"customer": "Ann", "paid": False}, content_type="application/json")
 
-        self.assertEqual(queue.insight.search().jobs, [])
+        self.assertFalse(queue.insight.search().jobs)
 
 
 # ruff: noqa: PT009 - in the way of unittest
