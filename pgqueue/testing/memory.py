@@ -30,20 +30,19 @@ ANSWERED: Mapping[str, Mapping[str, str]] = {
     "table": {
         "control": "show newest counts clock cancel retry run_now",
         "job_end": "look",
-        "standings": "queue_standings",
+        "queues": "queue_standings",
         "why": "why",
     },
     "adding": {"enqueue": "enqueue enqueue_many"},
     "claims": {
         "claims": "next_claim",
-        "crashes": "start",
         "finish": "record",
-        "leases": "leave_without_jobs",
+        "leases": "start leave_without_jobs",
     },
     "notes": {"notes": "recall recall_long keep report progress"},
     "mailbox": {"signals": "send resolve callback look"},
     "flows": {"flows": "add"},
-    "flow_looks": {"flow_queries": "flows flow nodes state results", "flow_facts": "facts"},
+    "flow_looks": {"flow_queries": "flows flow nodes state results facts"},
     "flow_changes": {
         "flow_control": "begin_cancel ask cancel_portion end_root retry",
         "flow_growth": "complete",

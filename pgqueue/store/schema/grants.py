@@ -29,6 +29,48 @@ LONGEST_ROLE = 63
 """Bytes; PostgreSQL cuts longer names off."""
 
 
+PUBLIC: Final = "public"
+WORDS: Final = frozenset(
+    {
+        PUBLIC,
+        "owner",
+        "trigger",
+        "worker",
+        "operator",
+        "producer",
+        "reader",
+        "producer:signals",
+        "pipeline",
+        "sink",
+    }
+)
+GUARD: Final = "shard_guard"
+"""The file whose functions only a shard has."""
+_MADE = re.compile(
+    r"^-- callers: (.+)\ncreate (?:or replace )?(?:function|aggregate) pgqueue\.(\w+)", re.MULTILINE
+)
+
+
+@cache
+def callers(*, of_shards: bool = False) -> Mapping[str, frozenset[str]]:
+    """The callers of each function, by its name.
+
+    Args:
+        of_shards: the functions that only a shard has, in place of those that every schema has.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for file in sorted(shipped("sql").joinpath("schema").iterdir(), key=lambda one: one.name):
+        if file.name == f"{GUARD}.sql" if of_shards else file.name.endswith(".up.sql"):
+            for said, name in _MADE.findall(file.read_text(encoding="utf-8")):
+                found[name] = frozenset(said.split(", "))
+    return found
+
+
+def functions_for(caller: str) -> list[str]:
+    """The functions that a caller may call and ``public`` may not, in the order in which they are made."""
+    return [name for name, allowed in callers().items() if caller in allowed]
+
+
 def _calling(caller: str) -> str:
     return "execute on function " + ", ".join(f"pgqueue.{name}" for name in functions_for(caller))
 
@@ -236,45 +278,3 @@ def _unlimit(to: str, schema: str) -> list[str]:
 def _tag(*texts: str) -> str:
     """A dollar quote that occurs in none of these texts."""
     return next(tag for n in range(1000) if not any((tag := f"$limit{n or ''}$") in text for text in texts))
-
-
-PUBLIC: Final = "public"
-WORDS: Final = frozenset(
-    {
-        PUBLIC,
-        "owner",
-        "trigger",
-        "worker",
-        "operator",
-        "producer",
-        "reader",
-        "producer:signals",
-        "pipeline",
-        "sink",
-    }
-)
-GUARD: Final = "shard_guard"
-"""The file whose functions only a shard has."""
-_MADE = re.compile(
-    r"^-- callers: (.+)\ncreate (?:or replace )?(?:function|aggregate) pgqueue\.(\w+)", re.MULTILINE
-)
-
-
-@cache
-def callers(*, of_shards: bool = False) -> Mapping[str, frozenset[str]]:
-    """The callers of each function, by its name.
-
-    Args:
-        of_shards: the functions that only a shard has, in place of those that every schema has.
-    """
-    found: dict[str, frozenset[str]] = {}
-    for file in sorted(shipped("sql").joinpath("schema").iterdir(), key=lambda one: one.name):
-        if file.name == f"{GUARD}.sql" if of_shards else file.name.endswith(".up.sql"):
-            for said, name in _MADE.findall(file.read_text(encoding="utf-8")):
-                found[name] = frozenset(said.split(", "))
-    return found
-
-
-def functions_for(caller: str) -> list[str]:
-    """The functions that a caller may call and ``public`` may not, in the order in which they are made."""
-    return [name for name, allowed in callers().items() if caller in allowed]
