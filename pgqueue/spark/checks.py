@@ -113,7 +113,6 @@ def check(
     with lake_step(database, lake, "check") as (lock, size):
         made = {entry.day: entry.made_from for entry in lake.entries(CHECKS)}
         for entry in lake.days():
-            assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
             made_from = {ENDED: str(entry.generation), "rules": rules}
             is_due = entry.day in days if days is not None else made.get(entry.day) != made_from
             if is_due:
@@ -142,7 +141,6 @@ def _require(one: Check) -> None:
 
 
 def _run_checks(lake: Lake, entry: EndedDay, wanted: Sequence[Check]) -> list[CheckResult]:
-    assert entry.day is not None  # noqa: S101 - as above
     now = datetime.now(UTC)
     with checksum.errors():
         counts = _count_jobs(lake.dataset(ENDED, ENDED_TABLE, [entry.day]), wanted)

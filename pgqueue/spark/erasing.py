@@ -127,7 +127,7 @@ def erase_everywhere(
         InvalidOption, LakeError, PipelineError: as :func:`erase`.
     """
     found = erase(database, lake, condition, reason=reason, days=days, tell=tell)
-    changed = {entry.day: entry for entry in lake.days() if entry.day is not None and entry.erased}
+    changed = {entry.day: entry for entry in lake.days() if entry.erased}
     unverified = [day for day, entry in changed.items() if entry.verified is None]
     verified = verify(spark, database, lake, days=unverified) if unverified else []
     # This roll-up has every day, and holds messages of jobs.
@@ -188,7 +188,6 @@ def erase(
         found = []
         with nullcontext(Size()) if dry_run else log_step(lake, "erase") as size:
             for entry in lake.days():
-                assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
                 if days is not None and entry.day not in days:
                     continue
                 rows = eraser.count(entry)
@@ -220,7 +219,6 @@ class _Eraser:
 
     def erase(self, entry: EndedDay) -> int:
         """Erase a day's jobs; returns how many were in the database."""
-        assert entry.day is not None  # noqa: S101 - as above
         self._require_unchanged(entry)
         there, written, removed = 0, [], []
         staying: list[pa.Table] = []

@@ -183,6 +183,7 @@ def test_jobs_of_a_limited_task_wait_in_their_lanes_though_no_worker_has_stored_
         "grant all on all tables in schema pgqueue to app_sink; revoke all on pgqueue.limits from app_sink",
     )
     ask(dsn, "grant all on all sequences in schema pgqueue to app_sink")
+    ask(dsn, "grant execute on function pgqueue.put_in_lanes(bigint[]) to app_sink")
 
     _write(frame, f"{dsn}&options=-crole%3Dapp_sink", app=name)
     without = ask(dsn, "select status, count(*) from pgqueue.jobs group by 1")

@@ -39,8 +39,6 @@ OVERLAP = timedelta(seconds=LONGEST_RUN)
 DEPLOY_EVERY = 6
 DEPLOY_HOUR = 11
 REFUSED, CANCELLED = 0.0012, 0.003
-BACKOFF = 15.0
-"""Seconds before the second attempt; doubled before each later one."""
 SLOTS = 16
 """The most slots of one worker."""
 

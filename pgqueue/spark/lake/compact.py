@@ -103,7 +103,6 @@ def _merge_files(lake: Lake, entry: EndedDay, group: Sequence[DataFile]) -> Writ
 
 
 def _compacted_day(entry: EndedDay, written: Sequence[WrittenFile], removed: Sequence[str]) -> CompactedDay:
-    assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     before = len(entry.files)
     return CompactedDay(
         day=entry.day,

@@ -212,7 +212,7 @@ class _Exporter:
         """
         self.database.run(extract.check_numbers(self.database.run(extract.look())))
         seen = self.database.run(plans.horizon(now=self.options.now))
-        self.former = {entry.day: entry for entry in self.lake.days() if entry.day is not None}
+        self.former = {entry.day: entry for entry in self.lake.days()}
         known = {day: entry.below for day, entry in self.former.items() if day not in self.options.again}
         there = self.database.run(plans.there(known, seen.xmax))
         self.rows = {one.day: one.waiting for one in there}

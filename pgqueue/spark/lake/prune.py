@@ -101,7 +101,7 @@ def prune(
         seen = database.run(plans.horizon(now=now))
         first_kept = (seen.at - keep).astimezone(UTC).date()
         entries = {entry.day: entry for entry in lake.days()}
-        below = {day: entry.below for day, entry in entries.items() if day is not None}
+        below = {day: entry.below for day, entry in entries.items()}
         for one in database.run(plans.there(below, seen.xmax)):
             if one.stands and (days is None or one.day in days):
                 reason = _reason_to_keep(one, entries.get(one.day), first_kept)
@@ -146,12 +146,11 @@ def drop(
         seen = database.run(plans.horizon(now=now))
         first_kept = (seen.at - length).astimezone(UTC).date()
         entries = lake.days()
-        known = {entry.day: entry.below for entry in entries if entry.day is not None}
+        known = {entry.day: entry.below for entry in entries}
         standing = {
             one.day for one in database.run(plans.there(known, seen.xmax)) if one.stands or one.waiting
         }
         for entry in entries:
-            assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
             if entry.day >= first_kept or (days is not None and entry.day not in days):
                 continue
             reason = _why_in_the_lake(database, entry, stands=entry.day in standing)
@@ -184,7 +183,6 @@ def _reason_to_keep(one: DatabaseDay, entry: EndedDay | None, first_kept: date) 
 
 
 def _prune_day(database: Database, lake: Lake, entry: EndedDay, lock_wait: timedelta) -> PrunedDay:
-    assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     day = entry.day
     try:
         _until(lock_wait, database.run, plans.gather(day))
@@ -242,7 +240,6 @@ def _until(lock_wait: timedelta, attempt: Callable[..., bool | None], *args: obj
 
 
 def _why_in_the_lake(database: Database, entry: EndedDay, *, stands: bool) -> str:
-    assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     if stands:
         return "the database has rows of it: run `pgqueue pipeline export`, `verify` and `prune`"
     dead = database.run(plans.counts(entry.day, below=entry.below)).dead

@@ -124,12 +124,14 @@ class EndedDay(DayRecord, frozen=True, kw_only=True):
     """A day of ended jobs.
 
     Attributes:
+        day: the UTC day.
         batches: what each export added: the first one, and one more for each time that late rows were found.
         verified: how all of it was verified; None: not since the last batch.
         erased: what was erased from it.
         dropped_at: when its rows were dropped from the lake; it has no batches then. None: they were not.
     """
 
+    day: date
     batches: tuple[ExportBatch, ...]
     verified: Verification | None = None
     erased: tuple[Erasure, ...] = ()

@@ -68,7 +68,7 @@ def status(
     """
     if lake.exists():
         lake.require(database.run(plans.origin(database.catalogue.schema)))
-    entries = {entry.day: entry for entry in lake.days() if entry.day is not None} if lake.exists() else {}
+    entries = {entry.day: entry for entry in lake.days()} if lake.exists() else {}
     seen = database.run(plans.horizon(now=now))
     there = {
         one.day: one

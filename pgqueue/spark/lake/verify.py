@@ -137,7 +137,7 @@ class _Verifier:
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
         entries = self.lake.days()
-        if missing := sorted(set(days or ()) - {entry.day for entry in entries if entry.day}):
+        if missing := sorted(set(days or ()) - {entry.day for entry in entries}):
             raise LakeError(
                 f"day {missing[0]} is not in {self.lake.uri}: export it first, or check the days given"
             )
@@ -157,9 +157,8 @@ class _Verifier:
 
         Called in the main thread: only there does an interrupt end Spark's work.
         """
-        day = _day_of(entry)
         try:
-            return of_frame(self.lake.ended(self.spark(), [day]), self._known(day).pruned_below)
+            return of_frame(self.lake.ended(self.spark(), [entry.day]), self._known(entry.day).pruned_below)
         except Exception as error:
             said = UNREADABLE.search(str(error))
             if said is None:
@@ -167,7 +166,7 @@ class _Verifier:
             return LakeError(f"a file cannot be read: {said[0]}")
 
     def verify(self, entry: EndedDay, held: Contents, read: InFiles | LakeError) -> VerifyResult:
-        day = _day_of(entry)
+        day = entry.day
         found, reason = _files(entry, read)
         gone = not held.history.rows and found.standing.rows > 0
         reason = reason or self._dead_differ(entry, held.dead, found.dead)
@@ -186,14 +185,14 @@ class _Verifier:
         )
 
     def _is_noted(self, entry: EndedDay) -> bool:
-        known = self._known(_day_of(entry))
+        known = self._known(entry.day)
         return entry.verified is not None and known.below == entry.below and known.lake == self.lake.uri
 
     def _known(self, day: date) -> VerifiedDay:
         return self.known.get(day, VerifiedDay(day, 0, 0, ""))
 
     def _database_contents(self, entry: EndedDay) -> Contents:
-        day = _day_of(entry)
+        day = entry.day
         return self.in_threads.run(
             plans.contents(
                 day,
@@ -206,7 +205,7 @@ class _Verifier:
 
     def _by_duckdb(self, entry: EndedDay) -> InFiles | LakeError:
         named = [file.path.removeprefix(f"{ENDED}/") for file in entry.files]
-        pruned_below = self._known(_day_of(entry)).pruned_below
+        pruned_below = self._known(entry.day).pruned_below
         try:
             return checksum.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, pruned_below)
         except LakeError as error:
@@ -218,7 +217,7 @@ class _Verifier:
             return ""
         from pgqueue.spark.lake.database_rows import dead  # noqa: PLC0415 - needs PySpark
 
-        day = _day_of(entry)
+        day = entry.day
         standing_dead = dead(self.spark(), self.database, day, below=entry.below, hidden=self.hidden)
         here = standing_dead.select("id", digest().alias("digest"))
         there = self.lake.ended(self.spark(), [day]).where(IS_DEAD).select("id", digest().alias("digest"))
@@ -240,7 +239,7 @@ class _Verifier:
         # In the lake first: the database's record allows the history to be dropped.
         self.lake.note(msgspec.structs.replace(entry, verified=verified))
         noted = plans.note_verified(
-            _day_of(entry), history=found.history, dead=found.dead, below=entry.below, lake=self.lake.uri
+            entry.day, history=found.history, dead=found.dead, below=entry.below, lake=self.lake.uri
         )
         self.database.run(noted)
         self.lake.passed("noted")
@@ -274,8 +273,3 @@ def _history_differs(exported: Checksum, held: Checksum) -> str:
 
 def _again(entry: EndedDay) -> str:
     return f"export it again while the database has it: `pgqueue pipeline export --again {entry.day}`"
-
-
-def _day_of(entry: EndedDay) -> date:
-    assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
-    return entry.day

@@ -108,7 +108,7 @@ class _RollupWork:
         self.lake = lake
         self.check = check
         self.config = config
-        self.ended = {entry.day: entry for entry in lake.days() if entry.day is not None}
+        self.ended = {entry.day: entry for entry in lake.days()}
         self.chosen = set(self.ended if days is None else days)
         if missing := sorted(self.chosen - self.ended.keys()):
             there = f"{min(self.ended)} to {max(self.ended)}" if self.ended else "none"

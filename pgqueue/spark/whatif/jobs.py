@@ -107,7 +107,7 @@ def read(lake: Lake, days: Sequence[date], settings: ReplaySettings) -> EndedJob
 
 
 def _check_days(lake: Lake, days: Sequence[date]) -> None:
-    known = [one.day for one in lake.days() if one.day is not None]
+    known = [one.day for one in lake.days()]
     if not known:
         raise InvalidOption(f"days: {lake.uri} has no days yet: run `pgqueue pipeline export` first")
     for day in days:
