@@ -125,7 +125,8 @@ def judge(
     read = _read(lines, names)
     seen += read.events
     exempt = jobs_in_spans(seen, forgotten) if forgotten else frozenset[JobName]()
-    lost = _acknowledged_jobs(seen) & exempt - set(names.values())
+    committed = {one.job for one in seen if isinstance(one, Enqueued) and one.commit == "acknowledged"}
+    lost = committed & exempt - set(names.values())
     if exempt:
         seen = [event for event in seen if getattr(event, "job", None) not in exempt]
     seen += _worker_ends(read.workers, left, seen)
@@ -157,10 +158,6 @@ def _read(lines: Iterable[LogLine], names: Mapping[int, str]) -> _ReadLog:
         if isinstance(event, Started):
             read.workers[event.worker] = process
     return read
-
-
-def _acknowledged_jobs(events: Iterable[Event]) -> set[JobName]:
-    return {one.job for one in events if isinstance(one, Enqueued) and one.commit == "acknowledged"}
 
 
 def _worker_ends(

@@ -14,7 +14,7 @@ from typing import LiteralString
 
 from psycopg.conninfo import make_conninfo
 
-from pgqueue.chaos.cluster import PostgresCluster, cluster
+from pgqueue.chaos.cluster import cluster
 from pgqueue.chaos.faults import DISK, REPLICA, Fault
 from pgqueue.chaos.faults_of_servers import APPLICATION
 from pgqueue.chaos.history.events import Effect, Enqueued, Event, Live, Recorded
@@ -77,7 +77,8 @@ def staged(
         folder = Path(tempfile.mkdtemp(prefix="pgqueue-chaos-"))
         opened.callback(_leave, folder, kept)
         if dsn is None:
-            own = opened.enter_context(_servers(faults))
+            needs = {need for fault in faults for need in fault.needs}
+            own = opened.enter_context(cluster(replica=REPLICA in needs, disks=DISK in needs))
             direct, addresses = own.dsn, own.addresses
         else:
             own, direct, addresses = None, dsn, addresses_of(dsn)
@@ -139,13 +140,6 @@ def count_uncoupled(connection: Connection) -> tuple[int, int]:
     """Orders without jobs, and jobs without orders: they commit together, so there must be none."""
     orders, jobs = connection.execute(COUPLED).fetchone() or (0, 0)
     return int(orders), int(jobs)
-
-
-@contextmanager
-def _servers(faults: Sequence[Fault]) -> Iterator[PostgresCluster]:
-    needs = {need for fault in faults for need in fault.needs}
-    with cluster(replica=REPLICA in needs, disks=DISK in needs) as made:
-        yield made
 
 
 def _words(lease: float) -> list[str]:
