@@ -99,7 +99,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         checked.set()
         return check(job_ids)
 
-    monkeypatch.setattr(job_end, "jobs/live_ids", checking)
+    monkeypatch.setattr(job_end, "live_ids", checking)
     return checked
 
 
@@ -351,7 +351,7 @@ def test_an_end_that_is_notified_while_other_jobs_are_being_marked_is_not_missed
                 assert [one.payload for one in ear.notifies(timeout=GUARD, stop_after=1)] == [str(first.id)]
             return await_ends(job_ids)
 
-        monkeypatch.setattr(job_end, "results/await_ends", after_an_end)
+        monkeypatch.setattr(job_end, "await_ends", after_an_end)
         monkeypatch.setattr(endwatch, "MARKED_AT_ONCE", 1)
         found = [ends.of(job.id) for job in (first, second)]  # both before the thread has connected
         assert found[0].result(GUARD) is not None

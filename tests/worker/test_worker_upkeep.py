@@ -146,7 +146,7 @@ async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
         looked.append(None)
         return note_unlisted_workers()
 
-    monkeypatch.setattr(upkeep, "workers/note_unlisted_workers", watched)
+    monkeypatch.setattr(upkeep, "note_unlisted_workers", watched)
 
     @queue.task
     def work() -> None: ...
