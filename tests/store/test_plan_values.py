@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, ParamSpec, TypeVar
 
 import psycopg
 import pytest
@@ -19,7 +19,6 @@ REFUSE_DEAD = """
 create function pgqueue.refuse() returns trigger language plpgsql as $$begin raise 'no'; end$$;
 create trigger refuse before insert on pgqueue.dead_jobs for each row execute function pgqueue.refuse();
 """
-STEP = get_args(Steps[int])[0]
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -150,7 +150,7 @@ def test_a_row_that_was_changed_by_hand_is_no_obstacle_to_the_pulse(
 
 
 def test_for_the_pulse_only_the_first_job_of_each_queue_and_priority_is_read(dsn: str) -> None:
-    look = catalogue_of("pgqueue")["health"].decode().replace("%(now)s", "null")
+    look = catalogue_of("pgqueue")["insight/health"].decode().replace("%(now)s", "null")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             "insert into pgqueue.jobs (queue, task, priority) "
@@ -173,7 +173,7 @@ def test_with_many_queues_the_pulse_reads_the_jobs_once_and_says_the_same(dsn: s
             "select 'tenant-' || n, 'task', timestamptz '2031-05-04 12:00+00' - n * interval '1 s' from generate_series(1, 2500) as n"
         )
         connection.execute("insert into pgqueue.queues (name, paused_at) values ('tenant-2500', now())")
-        look = catalogue_of("pgqueue")["health"].decode().replace("%(now)s", "null")
+        look = catalogue_of("pgqueue")["insight/health"].decode().replace("%(now)s", "null")
         (plan,) = connection.execute(f"explain (analyze, format json) {look}".encode()).fetchone() or (None,)
         leaps = [
             step["Actual Loops"] for step in _steps(plan[0]["Plan"]) if step.get("Index Name") == "jobs_ready"
