@@ -270,7 +270,7 @@ MUTANTS = [
     ),
     Mutant(
         "pgqueue/store/workers/upkeep.py",
-        'yield Statement("expire_workers", {"now": now})',
+        'yield Statement("workers/expire_workers", {"now": now})',
         "pass",
         "no sweeper deletes rows of lost workers",
     ),
