@@ -94,6 +94,28 @@ def test_the_architecture_shows_the_floors_that_are_linted() -> None:
     assert shown == [name for layer in layers for name in re.findall(r"\w+", layer)]
 
 
+def test_the_architecture_names_every_capability_that_a_floor_or_the_statements_have() -> None:
+    table = (
+        (ROOT / "docs/architecture.md").read_text().partition("## The capabilities")[2].partition("\n## ")[0]
+    )
+    named = {
+        name
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+    places = (ROOT / "sql", *(ROOT / "pgqueue" / floor for floor in ("values", "store", "app")))
+    folders = {
+        one.name
+        for place in places
+        for one in place.iterdir()
+        if one.is_dir() and not one.name.startswith("_")
+    }
+    assert folders <= named
+    kept = folders | {one.stem for place in places for one in place.glob("*.py")}
+    assert named - kept == set(), "named, and nowhere"
+
+
 @pytest.mark.parametrize("page", pages(), ids=page_id)
 def test_every_path_that_a_page_names_exists(page: Path) -> None:
     named = {
