@@ -186,6 +186,8 @@ def test_objectives_failures_costs_and_the_overview_add_up(
     first, *others = rows(lake, "failures")
     assert (first["reason"], first["news"]) == ("503 from ?", "new")
     assert {row["news"] for row in others} == {None}
+    (costs,) = (table for one in troubled[0].sections for table in one.tables if table.name == "costs")
+    assert "Cost, EUR" in [column.head for column in costs.columns]
     cost = rows(lake, "costs")
     assert [row["tenant"] for row in cost] == ["acme", "bolt", EVIL]
     assert sum(float(str(row["share"])) for row in cost) == pytest.approx(1)
