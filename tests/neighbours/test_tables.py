@@ -9,7 +9,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from docs.pages import DOCS, blocks
-from sqlalchemy import BigInteger, Column, Engine, MetaData, Table, create_engine, func, inspect, select
+from sqlalchemy import BigInteger, Column, Engine, MetaData, Table, create_engine, func, inspect, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -150,6 +150,7 @@ class _Order(_Users):
 
 def _proposed(engine: Engine, metadata: MetaData, **options: Any) -> list[Any]:
     with engine.connect() as connection:
+        connection.execute(text("drop schema watched cascade"))  # the tests' own; it is rolled back
         context = MigrationContext.configure(connection, opts={"include_schemas": True, **options})
         return list(compare_metadata(context, metadata))
 
