@@ -174,8 +174,9 @@ def _check(dsn: str | None, unique: Unique, history: list[tuple[str, Any]]) -> N
                 clock.travel(value * SECOND)
             elif what == "drain":
                 drain(queue, queues=[name])
-                for model in models:
+                for user, model in enumerate(models):
                     model.drain(clock.now)
+                    assert [text for one, text in ran if one == user] == model.ran
             else:
                 calls = [(user, str(next(numbers))) for user in value]
                 handles = (
@@ -185,8 +186,27 @@ def _check(dsn: str | None, unique: Unique, history: list[tuple[str, Any]]) -> N
                 )
                 expected = [models[user].enqueue(clock.now, text) for user, text in calls]
                 assert [one.outcome for one in handles] == expected
-        for user, model in enumerate(models):
-            assert [text for one, text in ran if one == user] == model.ran
+
+
+ENQUEUE, DRAIN = ("enqueue", [0]), ("drain", 0)
+TWICE = ("enqueue", [0, 0, 1, 0])
+STORIES = {
+    "debounced": (Debounce(5, by="user"), [ENQUEUE, ("wait", 4), TWICE, ("wait", 4), DRAIN, ("wait", 1), DRAIN]),
+    "an endless stream": (Debounce(5, most=12, by="user"), [ENQUEUE, DRAIN, ("wait", 1)] * 14),
+    "throttled": (Throttle(60, by="user"), [TWICE, DRAIN, ("wait", 59), ENQUEUE, DRAIN, ("wait", 1), TWICE, DRAIN]),
+    "a trailing job": (
+        Throttle(60, trailing=True, by="user"),
+        [ENQUEUE, DRAIN, ("wait", 10), ENQUEUE, TWICE, ("wait", 49), DRAIN, ("wait", 1), DRAIN, ("wait", 59), ENQUEUE, DRAIN],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("unique", "history"), STORIES.values(), ids=STORIES)
+@pytest.mark.parametrize("place", ["memory", "database"])
+def test_known_histories_are_as_the_model_says(
+    database: str, place: str, unique: Unique, history: list[tuple[str, Any]]
+) -> None:
+    _check(None if place == "memory" else database, unique, history)
 
 
 @given(POLICIES, HISTORIES)
