@@ -1,4 +1,4 @@
-"""The plans that write what happened to jobs over time. It is read in :mod:`pgqueue.store.insight.over_time`.
+"""The plans that write what happened to jobs over time, and how deep queues were; :mod:`pgqueue.store.insight.over_time` reads.
 
 The protocol. Each worker adds rows to ``series_written`` when a minute is over. Rows of minutes that ended a minute ago or
 earlier are moved to ``series_minutes`` by one worker at a time, which holds the row of ``series_state``; of full hours it
@@ -66,7 +66,7 @@ def move(*, now: datetime | None = None) -> Steps[int]:
 
 @plan
 def drop(*, now: datetime | None = None) -> Steps[int]:
-    """Delete minutes, hours and days that are older than they are kept; how many rows. So with depths (:mod:`pgqueue.store.insight.series`)."""
+    """Delete figures and depths that are older than they are kept; returns how many rows."""
     minutes = yield from _drop("insight/series_drop_minutes", now)
     hours = yield from _drop("insight/series_drop_hours", now)
     days = yield from _drop("insight/series_drop_days", now)
