@@ -223,8 +223,12 @@ def test_nothing_is_written_to_the_lake_of_another_database(queue: PgQueue, lake
 def test_a_log_that_cannot_be_written_stops_no_step(
     queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left on device")
+    write = lake_table.write_deltalake
+
+    def full(uri: str, *args: Any, **options: Any) -> None:
+        if uri.endswith("/steps"):
+            raise OSError("no space left on device")
+        write(uri, *args, **options)
 
     ended(dsn, DAY, 2)
     monkeypatch.setattr(lake_table, "write_deltalake", full)
