@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from cli.commands import pgqueue, printed
+from deltalake import write_deltalake
 from looking import ask
 from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids, no_session
 
@@ -223,12 +224,10 @@ def test_nothing_is_written_to_the_lake_of_another_database(queue: PgQueue, lake
 def test_a_log_that_cannot_be_written_stops_no_step(
     queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write = lake_table.write_deltalake
-
     def full(uri: str, *args: Any, **options: Any) -> None:
         if uri.endswith("/steps"):
             raise OSError("no space left on device")
-        write(uri, *args, **options)
+        write_deltalake(uri, *args, **options)
 
     ended(dsn, DAY, 2)
     monkeypatch.setattr(lake_table, "write_deltalake", full)
