@@ -110,7 +110,9 @@ def test_looks_are_answered_by_the_replica_and_what_was_just_committed_by_the_pr
     assert looked.job(old.id).state == new.status() == "ready", "a handle asks the primary"
     assert looked.job(new.id).id == new.id, "and the primary is asked for what the replica does not know"
     assert ask(looked, "select name from pgqueue.queues where paused_at is not null") == [("default",)]
-    assert not [one for one in looked.insight.queues() if one.paused_at], "the standby has not replayed the pause"
+    assert not [one for one in looked.insight.queues() if one.paused_at], (
+        "the standby has not replayed the pause"
+    )
     assert old.cancel() == old.status() == "cancelled"
     assert looked.job(old.id).state == "ready", "as the standby has it"
     wait_until(
