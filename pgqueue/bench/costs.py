@@ -16,8 +16,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import psycopg
-
 from pgqueue.app.task import Task
 from pgqueue.bench.bench_schema import COMMAND, SCHEMA
 from pgqueue.bench.contract import ContenderSettings, Meter
@@ -25,6 +23,7 @@ from pgqueue.bench.figures import Pair
 from pgqueue.bench.own_schema import Connection
 from pgqueue.bench.peer import register
 from pgqueue.bench.stage import FLOOR, OURS, BenchFailed, BenchStage, Contender, Process, Sizes, rate
+from pgqueue.store.connections.database import Database
 from pgqueue.worker.service import JITTER
 from pgqueue.worker.signals import IDLE_AFTER
 from pgqueue.worker.upkeep import LONG_READS_FIRST
@@ -218,7 +217,8 @@ def _late_task(stage: BenchStage) -> Iterator[Task[[], None]]:
 
 def _enqueued(stage: BenchStage, late: Task[[], None], opened: ExitStack) -> tuple[int, Connection]:
     """Enqueue a job in a transaction that stays open; return its id, and the connection."""
-    connection = opened.enter_context(psycopg.connect(stage.place.dsn))
+    connection = opened.enter_context(Database(stage.place.dsn).connect())
+    connection.autocommit = False
     return late.using(connection=connection).enqueue().id, connection
 
 

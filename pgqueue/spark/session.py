@@ -268,6 +268,19 @@ def in_a_line(error: BaseException) -> str:
     return said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
 
 
+def require_no_interrupt(error: BaseException) -> None:
+    """Raise KeyboardInterrupt if a Ctrl-C ended a call of Java: py4j may raise a network error while it handles the interrupt.
+
+    Raises:
+        KeyboardInterrupt: the error, or one that it replaced, is an interrupt.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        if isinstance(one, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        one = one.__context__
+
+
 def is_of_spark(error: BaseException) -> bool:
     """Whether Spark, or its Java process, raised an error."""
     return type(error).__module__.partition(".")[0] in {"pyspark", "py4j"}

@@ -30,9 +30,9 @@ def now(queue: PgQueue) -> list[float]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names = list[str]()
 
-    def noted(name: str, params: dict[str, object]) -> Statement:
+    def noted(name: str, params: dict[str, object], *, returns: bool = True) -> Statement:
         names.append(name)
-        return Statement(name, params)
+        return Statement(name, params, returns)
 
     monkeypatch.setattr(enqueue, "Statement", noted)
     monkeypatch.setattr(queues, "Statement", noted)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from looking import ask, wait_until
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids, no_session
 
 from pgqueue import PgQueue
@@ -283,6 +284,23 @@ def test_an_export_that_waits_for_a_lock(
             export(spark, queue.database, lake)
     monkeypatch.undo()
     assert [one.day for one in export(spark, queue.database, lake)] == [DAY, NEXT]
+
+
+def test_an_interrupt_that_ends_a_call_of_java_as_a_network_error_ends_the_export(
+    spark: "SparkSession", queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for the failure of one day: the export asked why, behind the lock for which Spark had waited."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        error = Py4JNetworkError("Answer from Java side is empty")
+        error.__context__ = KeyboardInterrupt()
+        raise error
+
+    ended(dsn, DAY, 2)
+    monkeypatch.setattr(database_rows, "MOST_ROWS", -1)
+    monkeypatch.setattr(database_rows, "arrange_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export(spark, queue.database, Lake(tmp_path / "lake"))
 
 
 def interrupt_another_thread() -> None:

@@ -32,7 +32,7 @@ from pgqueue.spark.lake.files import WrittenFile
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.records import EndedDay, ExportBatch
 from pgqueue.spark.lake.steps import WriterLock, log_step, writer_lock
-from pgqueue.spark.session import SessionOrStart, in_a_line, when_needed
+from pgqueue.spark.session import SessionOrStart, in_a_line, require_no_interrupt, when_needed
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
@@ -245,6 +245,7 @@ class _Exporter:
             made = make()
             exported = self._commit(day, made) if made and made.files else None
         except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
+            require_no_interrupt(error)
             _require_server(error, self.lock)
             self._note_failure(day, error)
             return True

@@ -29,7 +29,7 @@ from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.records import EndedDay, Verification
 from pgqueue.spark.lake.steps import WriterLock, lake_step
-from pgqueue.spark.session import SessionOrStart, when_needed
+from pgqueue.spark.session import SessionOrStart, require_no_interrupt, when_needed
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Checksum, Contents, VerifiedDay
@@ -160,6 +160,7 @@ class _Verifier:
         try:
             return of_frame(self.lake.ended(self.spark(), [entry.day]), self._known(entry.day).pruned_below)
         except Exception as error:
+            require_no_interrupt(error)
             said = UNREADABLE.search(str(error))
             if said is None:
                 raise

@@ -179,7 +179,7 @@ def _holds_naive(value: object) -> bool:
     return False
 
 
-PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parents[2])
 
 
 def caller() -> FrameType:
