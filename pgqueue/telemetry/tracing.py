@@ -49,7 +49,7 @@ class Tracing(Middleware):
         """
         try:
             from opentelemetry import trace  # noqa: PLC0415 - programs without it do not load it
-            from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415 - as above
+            from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415 - it belongs to the same package
         except ImportError as error:
             raise ConfigurationError(
                 "Tracing() needs the package opentelemetry-api: pip install 'pgqueue[otel]'"

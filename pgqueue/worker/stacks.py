@@ -86,7 +86,7 @@ def _frame(coroutine: Any) -> FrameType | None:  # noqa: ANN401 - a coroutine, a
     return None
 
 
-def _awaited_by(coroutine: Any) -> Any:  # noqa: ANN401 - as above
+def _awaited_by(coroutine: Any) -> Any:  # noqa: ANN401 - a coroutine, a generator, or any awaitable
     for name in ("cr_await", "gi_yieldfrom", "ag_await"):
         if (found := getattr(coroutine, name, None)) is not None:
             return found

@@ -9,7 +9,7 @@ Each kind says *when* it is written, compared with what it tells of, since the r
 kind           who writes it                                            when
 ============== ======================================================== ==========================================
 ``declared``   the program that declares the limits                     before the first job
-``due``        whoever knows a schedule                                 at any time
+``due``        a program that knows a schedule                          at any time
 ``enqueued``   the enqueuer                                             after the commit has answered, or failed
 ``claimed``    an observer of the worker                                after the claim has answered
 ``started``    the task                                                 as its first act

@@ -46,7 +46,7 @@ def compact(
     days: Collection[date] | None = None,
     tell: Callable[[CompactedDay], object] = lambda _: None,
 ) -> list[CompactedDay]:
-    """Merge files of the same day into files of up to so many rows. A killed call can be repeated.
+    """Merge files of the same day into files with a bounded number of rows. A killed call can be repeated.
 
     Args:
         database: the lake's.

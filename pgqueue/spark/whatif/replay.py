@@ -251,7 +251,7 @@ class _ReplayLanes:
         self.waiting += 1
 
     def take(self, room: int) -> list[int]:
-        """Up to so many jobs whose keys have free places; they take these places."""
+        """Up to a number of jobs whose keys have free places; the jobs take these places."""
         found: list[int] = []
         while self._turns and len(found) < room:
             lane = self._turns.popleft()

@@ -24,7 +24,7 @@ QUEUE, TASK = "queue:", "task:"
 
 @dataclass(frozen=True, slots=True)
 class ReplayLimit:
-    """At most so many jobs of a key run at once.
+    """A bound for the jobs of a key that run at once.
 
     Attributes:
         name: what is limited, in the words of ``pgqueue limits``: ``queue:mail``, ``task:send``, ``task:send:customer_id``, or
