@@ -144,6 +144,7 @@ class Fetcher:
             return
         self.asks += 1
         self.empty += not found
+        self.filled = len(found) >= room or self._queues.unfinished or self._lanes_unfinished
         if self._unhandled:
             self._unhandled = 0
             self._reminder.ended()
@@ -153,7 +154,6 @@ class Fetcher:
             self._signals.activity.touch()
             if self._idle and time.monotonic() - self._unbroken_since > BUSY_AFTER:
                 await self._set_idle(idle=False)
-        self.filled = len(found) >= room or self._queues.unfinished or self._lanes_unfinished
         if not self.filled:
             await self._rest(found=bool(found))
 

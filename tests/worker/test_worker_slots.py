@@ -204,7 +204,7 @@ async def test_a_worker_with_more_jobs_than_slots_measures_that(queue: PgQueue, 
     async with running(queue, concurrency=(2, 20)) as worker:
         measure = worker.parts.slots.measure
         worker.parts.slots.measure = lambda: WorkerLoad(busy=1)
-        await until(lambda: gate.inside == 2)
+        await until(lambda: gate.inside == 2 and measure().more)
         load = measure()
         assert (load.busy, load.more) == (2, True)
         assert load.cpu >= 0
