@@ -63,7 +63,7 @@ def require_faithful(
     """
     injected = object()
     task.signature = copy.copy(task.signature)  # the registered task's own, which goes on to warn
-    task.signature.watch = None  # its warnings are errors here
+    task.signature.warns = False  # its warnings are errors here
     data = task.signature.encode(args, kwargs, limit=queue.max_payload)
     seen_args, seen_kwargs = task.signature.decode(data, injected)
     whole = inspect.signature(task.function)

@@ -1,11 +1,12 @@
-"""Finds arguments that no job can carry, and warns of those that reach the worker as other values.
+"""Refuses arguments of which a part would not reach the worker, and warns of those that reach it as other values.
 
 The warning comes once for each task and parameter, and names the line of the user's code.
 
 A parameter without an annotation has no type to decode to: a ``datetime`` arrives as a string, a tuple as a list. A time
 without a zone arrives unchanged, but is another instant for a worker in another zone.
 
-A signature without such parameters has no watch, so its enqueues cost nothing more.
+Arguments that are equal to what arrives are compared no further: that is one comparison in C. A signature of text, numbers and
+lists of these has no check, so its enqueues cost nothing more.
 """
 
 import inspect
@@ -21,7 +22,8 @@ from typing import Any, get_args
 import msgspec
 from msgspec import inspect as types
 
-from pgqueue.errors import ConfigurationError, PgQueueWarning
+from pgqueue.errors import ConfigurationError, PayloadNotEncodable, PgQueueWarning
+from pgqueue.values.payloads.arrival import Change, changes, is_same
 
 _CONTAINERS = (
     types.ListType,
@@ -31,7 +33,7 @@ _CONTAINERS = (
     types.SetType,
     types.UnionType,
 )
-_PLAIN = (str, int, float, bool, type(None))
+_ROUND_TRIP = "an argument is stored as JSON, and the task gets what its annotation reads from that"
 _NAIVE = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?"')
 
 
@@ -56,33 +58,52 @@ class ArgumentCheck:
             encode: encodes types that msgspec does not know.
             starred: the parameter that collects positional arguments, if there is one.
         """
-        self._task = task
         self._starred = starred
-        self._untyped = set(untyped)
+        self._task = task
+        self._untyped = frozenset(untyped)
         self._timed = set(timed)
         self._encode = encode
+        self._warned: set[str] = set()
 
-    def look(self, given: msgspec.Struct, arrived: msgspec.Struct, data: bytes) -> None:
-        """Compare what was given with what will arrive, and warn."""
-        for name in tuple(self._untyped):
-            value = getattr(given, name)
-            if type(value) in _PLAIN:
-                continue
-            becomes = getattr(arrived, name)
-            found = _difference(name, list(value) if name == self._starred else value, becomes)
-            if found is not None:
-                self._warn_of_change(name, *found)
-        if self._timed and _NAIVE.search(data):
+    def look(self, given: msgspec.Struct, arrived: msgspec.Struct, data: bytes, *, warns: bool) -> None:
+        """Compare what was given with what will arrive.
+
+        Args:
+            given: the arguments.
+            arrived: the same, after JSON.
+            data: the JSON.
+            warns: whether to warn of what arrives as another value, and of times without a zone.
+
+        Raises:
+            PayloadNotEncodable: a part of an argument would be lost.
+        """
+        if not is_same(given, arrived):
+            self._compare(given, arrived, warns=warns)
+        if warns and self._timed and _NAIVE.search(data):
             self._look_for_naive(given)
 
-    def _warn_of_change(self, name: str, path: str, value: object, becomes: object) -> None:
+    def _compare(self, given: msgspec.Struct, arrived: msgspec.Struct, *, warns: bool) -> None:
+        found: dict[str, Change] = {}
+        for name in given.__struct_fields__:
+            value = getattr(given, name)
+            value = list(value) if name == self._starred else value
+            for change in changes(name, value, getattr(arrived, name), asked=name not in self._untyped):
+                if change.lost:
+                    raise PayloadNotEncodable(f"{self._task}: {change.said}; {_ROUND_TRIP}")
+                found.setdefault(name, change)
+        for name, change in found.items():
+            if warns and name not in self._warned:
+                self._warn_of_change(name, change)
+
+    def _warn_of_change(self, name: str, change: Change) -> None:
+        value, becomes = change.value, change.becomes
         warn_there(
-            f"task {self._task}: `{path}` is a {type(value).__qualname__}, {value!r:.60}, and arrives as a "
+            f"task {self._task}: `{change.path}` is a {type(value).__qualname__}, {value!r:.60}, and arrives as a "
             f"{type(becomes).__qualname__}, {becomes!r:.60}: JSON does not say what it was; annotate the parameter "
             f"{name!r} with its type, or convert it yourself",
             PgQueueWarning,
         )
-        self._untyped.discard(name)  # after the warning: one that is raised as an error is raised each time
+        self._warned.add(name)  # after the warning: one that is raised as an error is raised each time
 
     def _look_for_naive(self, given: msgspec.Struct) -> None:
         plain = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=self._encode)
@@ -102,19 +123,28 @@ def watch_over(
     parameters: Collection[inspect.Parameter],
     encode: Callable[[Any], Any],
 ) -> ArgumentCheck | None:
-    """The watch of a task's parameters; None if all of them have a type to decode to, and none holds times."""
+    """The check of a task's parameters; None if all are of types that arrive as they are, or not at all."""
     fields = _fields(struct)
     names = [parameter.name for parameter in parameters]
     untyped = [name for name in names if _is_open(fields[name])]
     timed = [name for name in names if _may_be_naive(fields[name], set())]
     kinds = {parameter.kind: parameter.name for parameter in parameters}
     starred = kinds.get(inspect.Parameter.VAR_POSITIONAL)
-    return ArgumentCheck(task, untyped, timed, encode, starred=starred) if untyped or timed else None
+    if all(_arrives(field) for field in fields.values()):
+        return None
+    return ArgumentCheck(task, untyped, timed, encode, starred=starred)
 
 
 def _fields(struct: type[msgspec.Struct]) -> Mapping[str, types.Type]:
     info = types.type_info(struct)
     return {field.name: field.type for field in info.fields} if isinstance(info, types.StructType) else {}
+
+
+def _arrives(kind: types.Type) -> bool:
+    """Whether a value of this type arrives as it is, or is refused: then it need not be compared."""
+    if isinstance(kind, types.ListType):
+        return _arrives(kind.item_type)
+    return isinstance(kind, types.StrType | types.IntType | types.FloatType | types.BoolType | types.NoneType)
 
 
 def _is_open(kind: object) -> bool:
@@ -141,31 +171,6 @@ def _parts(kind: object) -> list[object]:
         value = getattr(kind, name)
         found += value if isinstance(value, tuple) else (value,)
     return [one for one in found if isinstance(one, types.Type | types.Field)]
-
-
-def _equal(value: object, other: object) -> bool:
-    try:
-        return bool(value == other)
-    except Exception:  # noqa: BLE001 - a user's type may raise any error
-        return False
-
-
-def _difference(path: str, value: Any, other: Any) -> tuple[str, object, object] | None:  # noqa: ANN401 - any value
-    """Return the first part in which two values differ, with its path; None: all parts are as annotated."""
-    if _equal(value, other) or isinstance(value, msgspec.Raw):  # Raw is JSON that the user encoded
-        return None
-    if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
-        pairs = [(f"{path}[{key!r}]", value[key], other[key]) for key in value]
-    elif _came_as_asked(value, other) and len(value) == len(other):
-        pairs = [(f"{path}[{place}]", *pair) for place, pair in enumerate(zip(value, other, strict=True))]
-    else:
-        return path, value, other
-    return next((found for pair in pairs if (found := _difference(*pair))), None)
-
-
-def _came_as_asked(value: object, other: object) -> bool:
-    """Whether both are sequences, and the annotation decides which kind arrives."""
-    return isinstance(value, list | tuple) and (isinstance(other, tuple) or isinstance(value, type(other)))
 
 
 def _holds_naive(value: object) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable
-from pgqueue.values.payloads.signature import _decode_other, types_within
+from pgqueue.values.payloads.other_types import is_readable, read_other, types_within
 
 NOT_RETURNED: Final = b"null"
 """Stored as the result if the task completed its job before it returned; a returned None is stored as SQL null."""
@@ -55,7 +55,7 @@ class ReturnType:
                 f"{error}; annotate what it returns as a type that JSON can carry"
             ) from error
         for one in found:
-            if isinstance(one, inspect_types.CustomType) and not hasattr(one.cls, "model_validate"):
+            if isinstance(one, inspect_types.CustomType) and not is_readable(one.cls):
                 raise ConfigurationError(
                     f"a {one.cls.__module__}.{one.cls.__qualname__} cannot be read from JSON; "
                     "return a dataclass or plain values"
@@ -76,7 +76,7 @@ class ReturnType:
 
     @cached_property
     def _decoder(self) -> "msgspec.json.Decoder[Any]":
-        return msgspec.json.Decoder(self.annotation, dec_hook=_decode_other)
+        return msgspec.json.Decoder(self.annotation, dec_hook=read_other)
 
     @property
     def _said(self) -> str:

@@ -15,8 +15,9 @@ from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
 from pgqueue.values.hints import option_hint
-from pgqueue.values.payloads.argument_check import refuse_models, remedy_for, watch_over
+from pgqueue.values.payloads.argument_check import refuse_models, watch_over
 from pgqueue.values.payloads.codec import ENVELOPE
+from pgqueue.values.payloads.other_types import Unreadable, read_other, types_within, write_other
 from pgqueue.values.payloads.storable import (
     NUL,
     NULL,
@@ -42,7 +43,7 @@ class Signature:
     """The parameters of a task's function, read once.
 
     Attributes:
-        watch: warns of arguments that would arrive as other values; None: no parameter needs it.
+        warns: whether an enqueue warns of arguments that would arrive as other values, and of times without a zone.
     """
 
     def __init__(self, function: Callable[..., Any], injected: type, *, task: str | None = None) -> None:
@@ -58,19 +59,20 @@ class Signature:
         refuse_models(self._name, {parameter.name: parameter.annotation for parameter in payload})
         try:
             self._struct = _payload_struct(self._name, payload)
-            self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_decode_other)
+            self._decoder = msgspec.json.Decoder(self._struct, dec_hook=read_other)
         except TypeError as error:
             raise ConfigurationError(
                 f"task {self._name}: {error}; annotate it as a type that JSON can carry"
             ) from error
-        self._encoder = msgspec.json.Encoder(enc_hook=_encode_other)
+        self._encoder = msgspec.json.Encoder(enc_hook=write_other)
         kinds = {type(one) for one in types_within(inspect_types.type_info(self._struct))}
         self._holds_raw = inspect_types.RawType in kinds
         self._is_open = bool(kinds & _OPEN)
         # The struct binds as a plain call does; inspect binds the cases that it cannot tell apart.
         binds_itself = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in payload)
         self._signature = None if binds_itself else inspect.Signature(payload)
-        self.watch = watch_over(self._name, self._struct, payload, _encode_other)
+        self.warns = True
+        self._check = watch_over(self._name, self._struct, payload, write_other)
         self._is_plain = all(p.kind in _POSITIONAL for p in self._parameters)
         self._injected_at = [i for i, p in enumerate(self._parameters) if p.annotation is injected]
 
@@ -117,18 +119,18 @@ class Signature:
                 refuse_unstorable(data)
             arrived = self._decoder.decode(data)
             if data.find(NULL) >= 0:
-                refuse_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other))
+                refuse_non_finite(msgspec.to_builtins(payload, enc_hook=write_other))
         except Exception as error:  # a type's own __post_init__ or validator may raise any error
             raise PayloadNotEncodable(
-                f"{self._name}: {_at_argument(payload, error)}{_plain(error)}"
+                f"{self._name}: {_at_argument(payload, error)}{_plain(error)}{_written(error)}"
             ) from error
         if len(data) > limit:
             raise PayloadTooLarge(
                 f"{self._name}: the arguments take {len(data):,} bytes as JSON, over the limit of {limit:,}; "
                 "store them elsewhere and enqueue a reference, or raise PgQueue(max_payload=...)"
             )
-        if self.watch is not None:
-            self.watch.look(payload, arrived, data)
+        if self._check is not None:
+            self._check.look(payload, arrived, data, warns=self.warns)
         return data
 
     def decode(self, data: str | bytes, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -209,12 +211,12 @@ def encode_result(value: object) -> bytes | None:
     if value is None:
         return None
     try:
-        data = msgspec.json.encode(value, enc_hook=_encode_other)
+        data = msgspec.json.encode(value, enc_hook=write_other)
         if isinstance(value, msgspec.Raw):  # JSON as it came, which has no NaN
             data = storable_json(data)
         refuse_unstorable(data)
         if data.find(NULL) >= 0 and not isinstance(value, msgspec.Raw):
-            refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other))
+            refuse_non_finite(msgspec.to_builtins(value, enc_hook=write_other))
     except _OF_A_TYPE as error:
         raise PayloadNotEncodable(_plain(error)) from error
     return data
@@ -296,36 +298,11 @@ def _field(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - defstruct tak
     return parameter.name, parameter.annotation, default
 
 
-def _encode_other(value: object) -> object:
-    # This finds pydantic models without importing pydantic.
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(
-            f"a {type(value).__module__}.{type(value).__qualname__} has no JSON form: {value!r:.80}{remedy_for(value)}"
-        )
-    return dump(mode="json")
-
-
-def _decode_other(kind: type, value: object) -> object:
-    # This finds pydantic models without importing pydantic.
-    validate = getattr(kind, "model_validate", None)
-    if validate is not None:
-        return validate(value)
-    raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be read from JSON")
-
-
-def types_within(root: inspect_types.Type) -> list[inspect_types.Type]:
-    """A type, and the types in it, at any depth."""
-    found: dict[int, inspect_types.Type | inspect_types.Field] = {}
-    left: list[object] = [root]
-    while left:
-        one = left.pop()
-        if isinstance(one, tuple):
-            left += one
-        elif isinstance(one, inspect_types.Type | inspect_types.Field) and id(one) not in found:
-            found[id(one)] = one  # a type may be part of itself
-            left += [getattr(one, name) for name in one.__struct_fields__]
-    return [one for one in found.values() if isinstance(one, inspect_types.Type)]
+def _written(error: BaseException) -> str:
+    """The end of a message: who wrote the JSON that a model refuses."""
+    if not isinstance(error.__cause__, Unreadable):
+        return ""
+    return "; pgqueue wrote that: a model is written by the names of its fields, and read by its names and aliases"
 
 
 def _plain(error: BaseException) -> str:
