@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -32,7 +33,7 @@ from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.note import Progress, ProgressReport, StoredReport, check_step, encoded_report
 from pgqueue.values.payloads.codec import Codec, encoded_note, logged_error, note_text, opened_value
 from pgqueue.values.payloads.result import ReturnType, returned_by
-from pgqueue.values.payloads.signature import encode_result
+from pgqueue.values.payloads.signature import encode_plain
 from pgqueue.values.payloads.storable import UNREADABLE, value_of
 
 CHECKPOINT: NoteKey = ("checkpoint", "")
@@ -122,11 +123,11 @@ class Notes:
 
     def checkpoint(self, value: object) -> None:
         """Note a value in place of the former checkpoint."""
-        self._keep(CHECKPOINT, self._encoded("checkpoint", self._json("checkpoint", value)))
+        self._keep(CHECKPOINT, self._encoded("checkpoint", self._checkpoint(value)))
 
     async def acheckpoint(self, value: object) -> None:
         """As :meth:`checkpoint`, awaited."""
-        await self._akeep(CHECKPOINT, self._encoded("checkpoint", self._json("checkpoint", value)))
+        await self._akeep(CHECKPOINT, self._encoded("checkpoint", self._checkpoint(value)))
 
     def last_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
         """The last checkpoint of the job; None: there is none."""
@@ -208,7 +209,7 @@ class Notes:
     def _prepare(self, step: RunningStep, value: object) -> tuple[str, Any]:
         """Return a result as it is to be stored, and as this attempt and later ones get it."""
         what = _describe_key(step.key)
-        data = self._json(f"the result of {what}", value)
+        data = self._json(f"the result of {what}", partial(step.returns.encode, value))
         try:
             result = step.returns.decode(data)
         except PayloadNotDecodable as error:
@@ -217,9 +218,12 @@ class Notes:
             ) from error
         return self._encoded(f"the result of {what}", data), result
 
-    def _json(self, what: str, value: object) -> str:
+    def _checkpoint(self, value: object) -> str:
+        return self._json("checkpoint", partial(encode_plain, value, "checkpoint"))
+
+    def _json(self, what: str, encode: Callable[[], bytes | None]) -> str:
         try:
-            data = encode_result(value) or b"null"
+            data = encode() or b"null"
         except PayloadNotEncodable as error:
             raise PayloadNotEncodable(f"{what} cannot be recorded: {error}") from error
         if len(data) > self._keeps.max_payload:

@@ -52,7 +52,6 @@ from pgqueue.values.payloads.codec import (
     node_result_text,
 )
 from pgqueue.values.payloads.result import NOT_RETURNED
-from pgqueue.values.payloads.signature import encode_result
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import attempt_process, before_attempt, joblog
 from pgqueue.worker.attempt import Attempt, Stop, await_in_loop, rest, timed_out
@@ -349,7 +348,7 @@ class Executor:
     def success(self, claim: Claim, seconds: float, value: object) -> Succeeded:
         """The job succeeded even if its return value cannot be kept: then the verdict says why not."""
         try:
-            data = encode_result(value)
+            data = self._tasks[claim.task].returns.encode(value)
             if data is not None and len(data) > self.max_payload:
                 raise PayloadTooLarge(
                     f"it takes {len(data):,} bytes as JSON, over the limit of {self.max_payload:,}; store it "

@@ -275,7 +275,7 @@ TWICE = datetime(2031, 10, 26, 1, 30, tzinfo=LONDON, fold=1)
 
 ARRIVING: list[tuple[Any, object]] = [
     (str, SafeString("<b>")), (str, Markup("<b>")), (str, Name("ann")), (int, Count(3)), (float, Ratio(0.5)),
-    (Any, SafeString("<b>")), (dict[str, str], {Markup("k"): Markup("v")}), (list[str], [SafeString("a")]), (Name, Name("ann")),
+    (Any, SafeString("<b>")), (object, {"a": [1]}), (dict[str, str], {Markup("k"): Markup("v")}), (list[str], [SafeString("a")]), (Name, Name("ann")),
     (Count, Count(3)), (Ratio, Ratio(2)), (datetime, Moment(2031, 5, 4, tzinfo=UTC)), (Decimal, Money("1.10")),
     (Aliased, Aliased(userName="ann")), (Required, Required(userId=3)), (Validated, Validated(uid=3)),
     (Serialized, Serialized(user_id=3)), (ByAlias, ByAlias(uid=3)), (Computed, Computed(side=3)),
@@ -317,6 +317,8 @@ REFUSED: list[tuple[Any, object, str]] = [
 CHANGING: list[tuple[Any, object, str]] = [
     (Animal, Puppy(name="rex"), "`value` is a Puppy, .* arrives as a Animal"),
     (Holder, Holder({"at": [AT]}), r"`value.more\['at'\]\[0\]` is a datetime, .* arrives as a str"),
+    (object, AT, "`value` is a datetime, .* arrives as a str"),
+    (Any, AT, "`value` is a datetime, .* arrives as a str"),
     (dict[str, str], Animal(name="rex"), "`value` is a Animal, .* arrives as a dict"),
 ]
 """Annotations, values that arrive as another type, and the warning."""

@@ -13,7 +13,7 @@ from pgqueue.store import signals
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.payloads.codec import encoded_payload
-from pgqueue.values.payloads.signature import DEFAULT_LIMIT, encode_result
+from pgqueue.values.payloads.signature import DEFAULT_LIMIT, encode_plain
 from pgqueue.values.signals import check_signal, flow_target, job_target, key_target
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class SignalMethods(JobMethods):
         return await self.database.arun(plan, connection)
 
     def _payload(self, payload: object) -> str | None:
-        data = encode_result(payload)
+        data = encode_plain(payload, "payload")
         if data is None:
             return None
         if len(data) > self.max_payload:

@@ -33,7 +33,6 @@ _CONTAINERS = (
     types.SetType,
     types.UnionType,
 )
-_ROUND_TRIP = "an argument is stored as JSON, and the task gets what its annotation reads from that"
 _NAIVE = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?"')
 
 
@@ -89,21 +88,15 @@ class ArgumentCheck:
             value = list(value) if name == self._starred else value
             for change in changes(name, value, getattr(arrived, name), asked=name not in self._untyped):
                 if change.lost:
-                    raise PayloadNotEncodable(f"{self._task}: {change.said}; {_ROUND_TRIP}")
+                    raise PayloadNotEncodable(f"{self._task}: {change.said}")
                 found.setdefault(name, change)
         for name, change in found.items():
             if warns and name not in self._warned:
-                self._warn_of_change(name, change)
-
-    def _warn_of_change(self, name: str, change: Change) -> None:
-        value, becomes = change.value, change.becomes
-        warn_there(
-            f"task {self._task}: `{change.path}` is a {type(value).__qualname__}, {value!r:.60}, and arrives as a "
-            f"{type(becomes).__qualname__}, {becomes!r:.60}: JSON does not say what it was; annotate the parameter "
-            f"{name!r} with its type, or convert it yourself",
-            PgQueueWarning,
-        )
-        self._warned.add(name)  # after the warning: one that is raised as an error is raised each time
+                remedy = f"annotate the parameter {name!r} with its type, or convert it yourself"
+                warn_of_change(change, remedy, before=f"task {self._task}: ")
+                self._warned.add(
+                    name
+                )  # after the warning: one that is raised as an error is raised each time
 
     def _look_for_naive(self, given: msgspec.Struct) -> None:
         plain = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=self._encode)
@@ -149,7 +142,7 @@ def _arrives(kind: types.Type) -> bool:
 
 def _is_open(kind: object) -> bool:
     """Whether a type leaves a value's type open, or the types inside a container."""
-    if isinstance(kind, types.AnyType):
+    if isinstance(kind, types.AnyType) or (isinstance(kind, types.CustomType) and kind.cls is object):
         return True
     return isinstance(kind, _CONTAINERS) and any(map(_is_open, _parts(kind)))
 
@@ -205,6 +198,16 @@ def warn_there(message: str, category: type[Warning]) -> None:
         frame.f_lineno,
         module=frame.f_globals.get("__name__"),
         registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def warn_of_change(change: Change, remedy: str, *, before: str = "") -> None:
+    """Warn of a value that arrives as another one; ``before`` begins the message."""
+    value, becomes = change.value, change.becomes
+    warn_there(
+        f"{before}`{change.path}` is a {type(value).__qualname__}, {value!r:.60}, and arrives as a "
+        f"{type(becomes).__qualname__}, {becomes!r:.60}: JSON does not say what it was; {remedy}",
+        PgQueueWarning,
     )
 
 

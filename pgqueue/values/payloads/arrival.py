@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from pgqueue.errors import PayloadNotEncodable
+
 _PLAIN: Final = (str, int, float, bool, type(None), list, dict)
 """The types of JSON."""
 _LINES: Final = (list, tuple, set, frozenset)
@@ -50,9 +52,9 @@ class Change(NamedTuple):
         if self.becomes is ABSENT:
             return f"`{self.path}` is {kind}, and would not arrive{self.why}"
         if type(self.value) is type(self.becomes):
-            return f"`{self.path}` is {kind}, and would arrive with another value{_remedy(self.value)}"
+            return f"`{self.path}` is {kind}, and would arrive with another value{_reason(self.value)}"
         becomes = repr(self.becomes) if self.becomes is None else _article(self.becomes)
-        return f"`{self.path}` is {kind}, and would arrive as {becomes}"
+        return f"`{self.path}` is {kind}, and would arrive as {becomes}{_reason(self.value)}"
 
 
 def is_same(value: object, other: object) -> bool:
@@ -74,9 +76,20 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, Decimal) and value.is_nan()
 
 
-def lost_part(path: str, value: object, arrived: object) -> Change | None:
-    """The first part that is lost; None: there is none."""
-    return next((one for one in changes(path, value, arrived, asked=True) if one.lost), None)
+def require_whole(what: str, value: object, arrived: object) -> None:
+    """Refuse a value of which a part would be lost.
+
+    Args:
+        what: how messages call it.
+        value: the value.
+        arrived: the same, as it is read back from JSON.
+
+    Raises:
+        PayloadNotEncodable: a part would be lost.
+    """
+    for one in changes(what, value, arrived, asked=True):
+        if one.lost:
+            raise PayloadNotEncodable(one.said)
 
 
 def changes(path: str, value: Any, becomes: Any, *, asked: bool) -> Iterator[Change]:  # noqa: ANN401 - any value
@@ -97,7 +110,7 @@ def changes(path: str, value: Any, becomes: Any, *, asked: bool) -> Iterator[Cha
         yield from _changes_of_dict(path, value, becomes, asked=asked)
     elif isinstance(value, _LINES) and isinstance(becomes, _LINES):
         yield from _changes_of_line(path, value, becomes, asked=asked)
-    elif type(value) is type(becomes):
+    elif type(value) is type(becomes) or becomes is ABSENT or _is_secret(value):
         yield Change(path, value, becomes, lost=True)
     elif isinstance(value, _PLAIN) and not isinstance(becomes, _PLAIN):
         return  # such as a date, given as text
@@ -107,7 +120,10 @@ def changes(path: str, value: Any, becomes: Any, *, asked: bool) -> Iterator[Cha
 
 def _changes_of_object(path: str, value: Any, becomes: Any, fields: Sequence[str]) -> Iterator[Change]:  # noqa: ANN401 - any object
     arriving = _field_names(becomes)
-    if arriving is None:  # a dict
+    if arriving is None:  # a dict; of a model it has the fields, by name
+        is_model = hasattr(value, "model_fields_set") and isinstance(becomes, dict)
+        for name in [name for name in fields if is_model and name in becomes]:
+            yield from changes(f"{path}.{name}", getattr(value, name), becomes[name], asked=True)
         yield Change(path, value, becomes, lost=False)
         return
     for name in fields:
@@ -173,12 +189,16 @@ def _field_names(value: object) -> Sequence[str] | None:
     return None
 
 
+def _is_secret(value: object) -> bool:
+    return hasattr(value, "get_secret_value")  # pydantic's, which is not imported
+
+
 def _article(value: object) -> str:
     name = type(value).__qualname__
     return f"{'an' if name[0] in 'AEIOUaeio' else 'a'} {name}"
 
 
-def _remedy(value: object) -> str:
-    if hasattr(value, "get_secret_value"):
+def _reason(value: object) -> str:
+    if _is_secret(value):
         return ": the JSON of a secret is asterisks; send what the secret belongs to, and read it in the task"
-    return ""
+    return ": it is not the same when it is read back from its JSON"

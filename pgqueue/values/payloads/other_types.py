@@ -86,6 +86,8 @@ def read_other(kind: type, value: object) -> object:
         TypeError: nothing can be read as this type.
         Unreadable: a model refuses what it is given.
     """
+    if kind is object:
+        return value  # as it is for Any
     if not is_readable(kind):
         raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be read from JSON")
     if (base := _base_of(kind)) is not None:
@@ -104,7 +106,7 @@ def read_other(kind: type, value: object) -> object:
 
 def is_readable(kind: type) -> bool:
     """Whether :func:`read_other` knows how to make values of a type."""
-    return hasattr(kind, "model_validate_json") or _base_of(kind) is not None
+    return kind is object or hasattr(kind, "model_validate_json") or _base_of(kind) is not None
 
 
 def _base_of(kind: type) -> type | None:

@@ -9,10 +9,14 @@ import msgspec
 from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable
+from pgqueue.values.payloads.arrival import require_whole
 from pgqueue.values.payloads.other_types import is_readable, read_other, types_within
+from pgqueue.values.payloads.signature import encode_result
 
 NOT_RETURNED: Final = b"null"
 """Stored as the result if the task completed its job before it returned; a returned None is stored as SQL null."""
+_ARRIVING: Final = (str, int, float, bool)
+"""What is read as it was, or is no such type as the annotation says."""
 
 
 class ReturnType:
@@ -61,7 +65,7 @@ class ReturnType:
                     "return a dataclass or plain values"
                 )
 
-    def decode(self, data: str) -> Any:  # noqa: ANN401 - the function's own type
+    def decode(self, data: str | bytes) -> Any:  # noqa: ANN401 - the function's own type
         """A stored result, decoded to the annotated type.
 
         Raises:
@@ -73,6 +77,26 @@ class ReturnType:
             return self._decoder.decode(data)
         except Exception as error:  # an unsupported type, or an error of a type's own conversion
             raise PayloadNotDecodable(f"{error}, where it returns {self._said}") from error
+
+    def encode(self, value: object, what: str = "result") -> bytes | None:
+        """A value that the function returned, as JSON; None for None.
+
+        Args:
+            value: the value.
+            what: how messages call it.
+
+        Raises:
+            PayloadNotEncodable: it has no JSON form, or a part of it would be lost when it is read as annotated.
+        """
+        data = encode_result(value)
+        if data is None or isinstance(value, _ARRIVING):
+            return data
+        try:
+            arrived = self.decode(data)
+        except Exception:  # noqa: BLE001 - the caller that reads it is told, and plain JSON values can be had
+            return data
+        require_whole(what, value, arrived)
+        return data
 
     @cached_property
     def _decoder(self) -> "msgspec.json.Decoder[Any]":

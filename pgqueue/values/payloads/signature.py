@@ -15,7 +15,8 @@ from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
 from pgqueue.values.hints import option_hint
-from pgqueue.values.payloads.argument_check import refuse_models, watch_over
+from pgqueue.values.payloads.argument_check import refuse_models, warn_of_change, watch_over
+from pgqueue.values.payloads.arrival import changes, require_whole
 from pgqueue.values.payloads.codec import ENVELOPE
 from pgqueue.values.payloads.other_types import Unreadable, read_other, types_within, write_other
 from pgqueue.values.payloads.storable import (
@@ -219,6 +220,27 @@ def encode_result(value: object) -> bytes | None:
             refuse_non_finite(msgspec.to_builtins(value, enc_hook=write_other))
     except _OF_A_TYPE as error:
         raise PayloadNotEncodable(_plain(error)) from error
+    return data
+
+
+def encode_plain(value: object, what: str) -> bytes | None:
+    """As :func:`encode_result`, of a value that is read as plain JSON values: warn if it arrives as another value.
+
+    Args:
+        value: the value.
+        what: how messages call it.
+
+    Raises:
+        PayloadNotEncodable: as for :func:`encode_result`, or a part of it would be lost.
+    """
+    data = encode_result(value)
+    if data is None:
+        return None
+    arrived = msgspec.json.decode(data)
+    require_whole(what, value, arrived)
+    change = next(changes(what, value, arrived, asked=False), None)
+    if change is not None:
+        warn_of_change(change, "send plain values, and convert them where they are read")
     return data
 
 
