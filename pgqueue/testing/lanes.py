@@ -95,7 +95,7 @@ class LaneBook:
         for key, numbers in self.of(row):
             if numbers is not None and numbers.most is None:
                 tat = self._tat(key, now, numbers)
-                self.tats[key.text] = gcra.advance_tat(tat, _micros(now), numbers.rate, _cost(row))
+                self.tats[key.text] = gcra.advance_tat(tat, micros_of(now), numbers.rate, _cost(row))
 
     def let(self, row: JobRow, running: Mapping[str, int], now: datetime) -> bool:
         """Whether the limits of a job let it start now."""
@@ -106,8 +106,8 @@ class LaneBook:
                 if running.get(key.text, 0) >= numbers.most:
                     return False
             elif gcra.earliest(
-                self._tat(key, now, numbers), _micros(now), numbers.rate, _cost(row)
-            ) > _micros(now):
+                self._tat(key, now, numbers), micros_of(now), numbers.rate, _cost(row)
+            ) > micros_of(now):
                 return False
         return True
 
@@ -127,10 +127,14 @@ class LaneBook:
         ]
 
     def _tat(self, key: LimitKey, now: datetime, numbers: LimitNumbers) -> int:
-        return gcra.settle_tat(self.tats.get(key.text, 0), _micros(now), numbers.rate)
+        tat = gcra.settle_tat(self.tats.get(key.text, 0), micros_of(now), numbers.rate)
+        if key.text in self.tats:
+            self.tats[key.text] = tat
+        return tat
 
 
-def _micros(now: datetime) -> int:
+def micros_of(now: datetime) -> int:
+    """Microseconds since 1970."""
     return (now - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from pgqueue.store.limits.limit_control import next_start, refuse_other_kind, require_limit
+from pgqueue.testing.lanes import micros_of
 from pgqueue.testing.row import JobRow
 from pgqueue.testing.table import JobTable
+from pgqueue.values.limits.gcra import settle_tat
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers
 from pgqueue.values.limits.status import (
     LaneCount,
@@ -37,9 +39,9 @@ class LimitBook:
         """One limit, its keys, and the jobs that hold its places."""
         limit, counts = require_limit(name, self._known(declared)), self._counts(now)
         starts = {
-            key: next_start(tat, limit.numbers)
+            key: next_start(settle_tat(tat, micros_of(now), limit.numbers.rate), limit.numbers)
             for key, tat in self._lanes.tats.items()
-            if key.partition(" ")[0] == name
+            if key.partition(" ")[0] == name and limit.numbers.every is not None
         }
         holders = [
             LimitHolder(row.id, row.new.queue, row.new.lane or "", row.new.task, None, row.started_at)

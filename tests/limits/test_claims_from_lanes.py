@@ -589,7 +589,8 @@ def test_a_rate_of_a_year_and_a_clock_of_ten_years_ahead_or_behind(queue: PgQueu
     year = 365 * 86_400.0
     assert len(workers.claim(0, 9, 10 * year).claims) == 1  # the clock was wrong
     assert len(workers.claim(0, 9).claims) == 0
-    assert len(workers.claim(0, 9, year).claims) == 0
+    assert len(workers.claim(0, 9, year - 1).claims) == 0
+    assert len(workers.claim(0, 9, year + 1).claims) == 1  # a year after the clock was right again, not ten
     assert len(workers.claim(0, 9, 11 * year).claims) == 1
 
 

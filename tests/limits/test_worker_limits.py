@@ -17,9 +17,9 @@ from promises.processes import do
 from running import Running
 from worker.helping import FOR_EVER, dismantle, ended
 
-from pgqueue import Limit, PgQueue, Rate
+from pgqueue import Limit, PgQueue, Rate, Task
 from pgqueue.store.jobs import finish
-from pgqueue.store.limits import limits
+from pgqueue.store.limits import limit_control, limits
 from pgqueue.store.limits.served_lanes import START
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim
@@ -302,3 +302,52 @@ def test_lanes_of_a_queue_that_is_not_served_hide_no_lane_behind_them(queue: PgQ
     ask(queue, "update pgqueue.jobs set lane = chr(1114111) || lane where task = 'a'")
     found = do(queue, limits.find(["b"], START, 9))
     assert ([one.queue for one in found.lanes], found.looked_at) == (["b"], 2)
+
+
+@pytest.mark.parametrize("changed", ["by hand", "in the code"])
+async def test_a_rate_that_is_made_faster_holds_for_the_jobs_that_wait_and_for_new_ones(
+    queue: PgQueue, dsn: str, running: Running, changed: str
+) -> None:
+    """The state of the slow rate lies an hour ahead; read anew at each claim, it lay ahead of the clock for that hour."""
+
+    def task_of(queue: PgQueue, rate: Rate) -> Task[[], None]:
+        @queue.task(name="tick", limit=rate)
+        async def tick() -> None: ...
+
+        return tick
+
+    tick = task_of(queue, Rate(every=3_600))
+    jobs = [tick.enqueue() for _ in range(3)]
+    async with running(queue):
+        await ended(queue, jobs[0])
+        if changed == "by hand":
+            queue.control.limits.set("task:tick:per-interval", Rate(every=0.01), by="ann")
+            assert "opens in" not in (why := queue.why(jobs[1].id).sentence) or "opens in 0.1" in why
+            await ended(queue, *jobs, tick.enqueue())
+    if changed == "in the code":
+        later = PgQueue(dsn)
+        jobs.append(task_of(later, Rate(every=0.01)).enqueue())
+        async with running(later):
+            await ended(later, *jobs)
+        later.close()
+    (key,) = queue.insight.limit("task:tick:per-interval").keys
+    assert key.next_start is not None
+    assert key.next_start < datetime.now(UTC) + timedelta(seconds=60)
+
+
+def test_the_state_of_a_rate_that_reaches_too_far_is_stored_anew_by_the_first_claim(
+    queue: PgQueue, workers: Workers
+) -> None:
+    """So after a clock was set back, too."""
+
+    @queue.task(name="tick", limit=Rate(every=2))
+    def tick() -> None: ...
+
+    queue.enqueue_many([tick.call(), tick.call(), tick.call()])
+    assert workers.starts(0, 9, 0.0) == [0.0]
+    ask(queue, "update pgqueue.rates set tat = tat + 3600 * 1000000::bigint")
+    shown = queue.database.run(limit_control.show("task:tick:per-interval", queue.limits, now=NOON))
+    assert shown.keys[0].next_start == NOON + timedelta(seconds=2.1)
+    assert workers.starts(0, 9, 1.0) == []
+    assert workers.starts(0, 9, 3.0) == [3.1]
+    assert workers.starts(0, 9, 5.05) == [5.1]

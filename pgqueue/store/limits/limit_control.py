@@ -10,6 +10,7 @@ from pgqueue.store import audit
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.queues.queues import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.hints import did_you_mean
+from pgqueue.values.limits.gcra import LAST, reach
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers
 from pgqueue.values.limits.status import LimitDetail, LimitHolder, LimitStatus, key_statuses
 from pgqueue.values.queues.standing import WHOLE, share
@@ -62,7 +63,8 @@ def show(
     )
     starts: dict[str, datetime | None] = {}
     if limit.numbers.every is not None:
-        rows = yield Statement("limits/tats", {"name": name})
+        params = {"name": name, "reach": min(reach(limit.numbers.rate), LAST // 2), "now": now}
+        rows = yield Statement("limits/tats", params)
         starts = {key: next_start(tat, limit.numbers) for key, tat in rows}
     holders = [LimitHolder(*row) for row in (yield Statement("limits/holders", {"name": name}))]
     return LimitDetail(limit, key_statuses(counts, starts), holders)

@@ -335,10 +335,12 @@ def _state(
             if queue is not None:
                 state.count(QUEUE + queue, count)
     if any(one.every is not None for one in said.values()):
-        keys = {key.text for line in lines for key in line.keys if said[key.limit].every is not None}
-        rows = yield Statement("limits/arrivals", {"keys": texts(sorted(keys)), "now": now})
+        rates = {key.text: key for line in lines for key in line.keys if said[key.limit].every is not None}
+        rows = yield Statement("limits/arrivals", {"keys": texts(sorted(rates)), "now": now})
         state.now = rows[0][0]
-        state.tats = {key: tat for _, key, tat in rows if key is not None}
+        for _, key, tat in rows:
+            if key is not None:
+                state.learn(rates[key], tat)
     return state
 
 

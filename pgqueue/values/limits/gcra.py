@@ -24,11 +24,17 @@ LAST = 2**63 - 1
 def settle_tat(tat: int, now: int, rate: tuple[int, int]) -> int:
     """A stored tat as it counts now.
 
-    No claim leaves a tat later than ``now + HORIZON + burst * every``. A later one was stored before the clock was set back,
-    or before an operator made the rate faster; it would stop all starts for that long.
+    No claim leaves a tat later than ``now`` and the reach of the rate. A later one was stored before the clock was set back,
+    or before the rate was made faster; it would stop all starts for that long. A claim that finds such a one stores what this
+    returns: what is only read anew each time would always lie ahead of the clock.
     """
+    return min(tat, now + reach(rate))
+
+
+def reach(rate: tuple[int, int]) -> int:
+    """How many microseconds after now the state of a rate lies, at most."""
     every, burst = rate
-    return min(tat, now + HORIZON + burst * every)
+    return HORIZON + burst * every
 
 
 def earliest(tat: int, now: int, rate: tuple[int, int], cost: int = 1) -> int:

@@ -73,7 +73,7 @@ class LimitState:
         now: the database's time, in microseconds since 1970.
         running: how many jobs run, by key.
         tats: the states of rates, by key.
-        advanced: the keys of rates under which a job was claimed.
+        advanced: the keys of rates whose state is to be stored: a job was claimed under them, or what was stored counts no more.
         has_rates: whether one of the limits is a rate.
     """
 
@@ -88,6 +88,13 @@ class LimitState:
     def __post_init__(self) -> None:
         # Looked up once: most limits are no rates, and a start then has no instant to look for.
         self.has_rates = any(one.every is not None for one in self.said.values())
+
+    def learn(self, key: LimitKey, tat: int) -> None:
+        """Take note of the stored state of a rate. One that is too late is stored anew: else it would stay as late for ever."""
+        kept = gcra.settle_tat(tat, self.now, self.said[key.limit].rate)
+        self.tats[key.text] = kept
+        if kept != tat:
+            self.advanced.add(key.text)
 
     def count(self, key: str, running: int) -> None:
         """Take note of jobs that run under a key."""
@@ -122,7 +129,7 @@ class LimitState:
             if one.every is None:
                 self.count(key.text, 1)
             else:
-                self.tats[key.text] = gcra.advance_tat(self._tat(key.text, one), at, one.rate, cost)
+                self.tats[key.text] = gcra.advance_tat(self.tats.get(key.text, 0), at, one.rate, cost)
                 self.advanced.add(key.text)
         return at
 
@@ -134,15 +141,12 @@ class LimitState:
         return min((pause / 1_000_000 for pause in found if pause > 0), default=None)
 
     def _free_of_rate(self, text: str, said: LimitNumbers, cost: int) -> int:
-        return gcra.count(self._tat(text, said), self.now, said.rate, cost=cost, horizon=self.horizon)
-
-    def _tat(self, text: str, said: LimitNumbers) -> int:
-        return gcra.settle_tat(self.tats.get(text, 0), self.now, said.rate)
+        return gcra.count(self.tats.get(text, 0), self.now, said.rate, cost=cost, horizon=self.horizon)
 
     def _start(self, line: LaneLine, cost: int) -> int:
         at = self.now
         for key in line.keys:
             one = self.said[key.limit]
             if one.every is not None:
-                at = max(at, gcra.earliest(self._tat(key.text, one), self.now, one.rate, cost))
+                at = max(at, gcra.earliest(self.tats.get(key.text, 0), self.now, one.rate, cost))
         return at
