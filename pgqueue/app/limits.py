@@ -10,7 +10,7 @@ from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.options import check_number, check_one_queue, check_text
 from pgqueue.values.limits.limit import QUEUE, Limit, LimitNumbers, Rate
-from pgqueue.values.limits.status import LimitStatus
+from pgqueue.values.limits.status import LaneChange, LimitStatus
 from pgqueue.values.limits.task_limits import share_key
 from pgqueue.values.payloads.codec import Codec
 from pgqueue.values.queues.served_queues import WEIGHTS
@@ -33,7 +33,7 @@ class LimitsQueue(Protocol):
 
 
 class LimitControl:
-    """Changes the numbers of limits; workers keep the new ones from their next claim on.
+    """Changes the numbers of limits, and takes jobs out of them; workers keep new numbers from their next claim on.
 
     Each method has an awaited twin with an ``a`` before its name. All raise ``InvalidOption`` for a name that no limit has.
     """
@@ -68,6 +68,43 @@ class LimitControl:
         """As :meth:`unset`, awaited."""
         await self._queue.database.arun(limit_control.unset(name, self._queue.limits, by=operator_name(by)))
 
+    def delete(self, name: str, *, by: str | None = None) -> LaneChange:
+        """Forget a limit that no code declares any more, and free the jobs that have it in their lane.
+
+        A job that no other limit holds is ready; the others wait for those they have. Jobs are changed in short transactions.
+
+        Args:
+            name: of the limit; it need not be stored, if jobs have it.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            How many jobs were freed, and how many were left since other transactions had them locked.
+        """
+        return self._queue.database.run(self._delete(name, by))
+
+    async def adelete(self, name: str, *, by: str | None = None) -> LaneChange:
+        """As :meth:`delete`, awaited."""
+        return await self._queue.database.arun(self._delete(name, by))
+
+    def move(self, name: str, to: str | None, *, by: str | None = None) -> LaneChange:
+        """Put the jobs that have a limit in their lane under another limit, or under none. The limit itself stays.
+
+        The key of a job keeps its values, so both limits must be by the same arguments.
+
+        Args:
+            name: of the limit; it need not be stored, if jobs have it.
+            to: the name of the other limit; None: none.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            How many jobs were moved, and how many were left since other transactions had them locked.
+        """
+        return self._queue.database.run(self._move(name, to, by))
+
+    async def amove(self, name: str, to: str | None, *, by: str | None = None) -> LaneChange:
+        """As :meth:`move`, awaited."""
+        return await self._queue.database.arun(self._move(name, to, by))
+
     def weigh(self, share: Mapping[str, object], weight: int | None, *, by: str | None = None) -> None:
         """Have more or fewer jobs of a share start than of others. Workers keep to it within a second.
 
@@ -81,6 +118,13 @@ class LimitControl:
     async def aweigh(self, share: Mapping[str, object], weight: int | None, *, by: str | None = None) -> None:
         """As :meth:`weigh`, awaited."""
         await self._queue.database.arun(self._weigh(share, weight, by))
+
+    def _delete(self, name: str, by: str | None) -> Plan[LaneChange]:
+        return limit_control.delete(check_text("limit", name), self._queue.limits, by=operator_name(by))
+
+    def _move(self, name: str, to: str | None, by: str | None) -> Plan[LaneChange]:
+        names = check_text("limit", name), None if to is None else check_text("to", to)
+        return limit_control.move(*names, self._queue.limits, by=operator_name(by))
 
     def _weigh(self, share: Mapping[str, object], weight: int | None, by: str | None) -> Plan[None]:
         if weight is not None:

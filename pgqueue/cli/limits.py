@@ -1,6 +1,8 @@
 """``pgqueue limits``: look at limits, see which jobs hold their places, and change their numbers."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -10,12 +12,26 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import by_option, json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import Length
 from pgqueue.cli.verbs import VerbGroup
+from pgqueue.store.limits import limit_control
 from pgqueue.values.limits.limit import Limit, Rate
+from pgqueue.values.limits.status import LaneChange
 
+F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = 200
 """Keys, and jobs that hold places, which are shown to people: to print 100,000 rows takes a minute."""
 LOST = 1
 """The exit code of a recount that found places which lost workers hold."""
+
+
+def _asking(verb: F) -> F:
+    """The options of a verb that changes many jobs."""
+    for option in (
+        by_option,
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
+    ):
+        verb = option(verb)
+    return verb
 
 
 @click.group(cls=VerbGroup)
@@ -84,7 +100,6 @@ def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
 @click.option("--rate", metavar="N/minute", help="How many start per second, minute, hour, day, or 30s, 15m.")
 @click.option("--every", type=Length(above_zero=True), help="The exact time between two starts.")
 @click.option("--burst", type=int, metavar="N", help="How many start at once after a pause, of a rate.")
-@click.option("--unset", is_flag=True, help="What the code says; a limit of a queue as a whole is removed.")
 @by_option
 @with_queue
 def set_limit(
@@ -96,22 +111,54 @@ def set_limit(
     rate: str | None,
     every: timedelta | None,
     burst: int | None,
-    unset: bool,
     by: str | None,
 ) -> None:
     """Change the numbers of a limit; queue:NAME limits a queue as a whole. Workers keep them from their next claim on."""
-    if [most, rate, every].count(None) + (not unset) != 3:  # noqa: PLR2004 - one of four
-        raise click.UsageError("give one of --most, --rate, --every and --unset")
+    if [most, rate, every].count(None) != 2:  # noqa: PLR2004 - one of three
+        raise click.UsageError("give one of --most, --rate and --every")
     if burst is not None and rate is None:
         raise click.UsageError("--burst belongs to --rate")
-    if unset:
-        queue.control.limits.unset(limit, by=by)
-        click.echo(spelled_out(f"{limit}: as the code says"))
-        return
     numbers = (
         Limit(most) if most is not None else Rate(rate, every=every, burst=1 if burst is None else burst)
     )
     click.echo(spelled_out(f"{limit}: {queue.control.limits.set(limit, numbers, by=by).numbers.said}"))
+
+
+@limits.command()
+@click.argument("limit")
+@by_option
+@with_queue
+def unset(queue: PgQueue, /, *, limit: str, by: str | None) -> None:
+    """Have a limit say again what the code says; one that no code declares, such as queue:NAME, is removed."""
+    queue.control.limits.unset(limit, by=by)
+    click.echo(spelled_out(f"{limit}: as the code says"))
+
+
+@limits.command()
+@click.argument("limit")
+@_asking
+@with_queue
+def delete(queue: PgQueue, /, *, limit: str, by: str | None, dry_run: bool, yes: bool) -> None:
+    """Forget a limit that no code declares any more, and free the jobs that have it in their lane."""
+    if _asks(queue, limit, f"free {{}} and forget limit {limit}", dry_run=dry_run, yes=yes):
+        _echo_change(queue.control.limits.delete(limit, by=by), f"freed; {limit} is forgotten")
+
+
+@limits.command()
+@click.argument("limit")
+@click.option("--to", metavar="LIMIT", help="Under which other limit; it must be by the same arguments.")
+@click.option("--to-none", is_flag=True, help="Under none: they need not wait for this limit.")
+@_asking
+@with_queue
+def move(
+    queue: PgQueue, /, *, limit: str, to: str | None, to_none: bool, by: str | None, dry_run: bool, yes: bool
+) -> None:
+    """Put the jobs that have a limit in their lane under another limit, or under none; the limit stays."""
+    if (to is None) is not to_none:
+        raise click.UsageError("give one of --to and --to-none")
+    where = "none" if to is None else to
+    if _asks(queue, limit, f"move {{}} from limit {limit} to {where}", dry_run=dry_run, yes=yes):
+        _echo_change(queue.control.limits.move(limit, to, by=by), f"moved to {where}")
 
 
 @limits.command()
@@ -153,3 +200,25 @@ def weigh(queue: PgQueue, /, *, share: str, weight: int | None) -> None:
 def _echo_left(count: int, what: str) -> None:
     if count > SHOWN:
         click.echo(f"and {count - SHOWN:,} more {what}; --json shows all", err=True)
+
+
+def _asks(queue: PgQueue, limit: str, what: str, *, dry_run: bool, yes: bool) -> bool:
+    """Say what would be done, and ask; False: it is not to be done."""
+    if yes and not dry_run:
+        return True
+    found = queue.database.run(limit_control.named(limit))
+    has = "job has" if found.jobs == 1 else "jobs have"
+    said = f"{found.jobs:,} {has} limit {limit} in their lane, {found.waiting:,} of them wait there now"
+    tasks = f"; tasks have it, as their workers last said: {', '.join(found.tasks)}" if found.tasks else ""
+    click.echo(spelled_out(f"{said}{tasks}"), err=not dry_run)
+    click.echo(spelled_out(f"this will {what.format('them')}"), err=not dry_run)
+    if not dry_run:
+        click.confirm("Continue?", abort=True, err=True)
+    return not dry_run
+
+
+def _echo_change(done: LaneChange, what: str) -> None:
+    click.echo(spelled_out(f"{done.jobs:,} {what}"))
+    if done.locked:
+        left = f"{done.locked:,} were left: other transactions had them locked; run the command again"
+        click.echo(left, err=True)

@@ -6,15 +6,26 @@ How limits bind jobs in memory is decided in :mod:`pgqueue.testing.lanes`.
 from collections.abc import Mapping
 from datetime import datetime
 
-from pgqueue.store.limits.limit_control import next_start, refuse_other_kind, require_limit
+import msgspec
+
+from pgqueue.store.limits.limit_control import (
+    check_move,
+    next_start,
+    refuse_declared,
+    refuse_forgetting,
+    refuse_other_kind,
+    require_limit,
+)
 from pgqueue.testing.lanes import micros_of
 from pgqueue.testing.row import JobRow
 from pgqueue.testing.table import JobTable
 from pgqueue.values.limits.gcra import settle_tat
-from pgqueue.values.limits.limit import QUEUE, LimitNumbers
+from pgqueue.values.limits.limit import QUEUE, LimitNumbers, keys_of, relaned
 from pgqueue.values.limits.status import (
+    LaneChange,
     LaneCount,
     LimitDetail,
+    LimitedJobs,
     LimitHolder,
     LimitStatus,
     count_limits,
@@ -70,7 +81,50 @@ class LimitBook:
     def unset(self, name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) -> None:  # noqa: ARG002 - for the audit
         """Have a limit say again what the code says."""
         require_limit(name, self._known(declared))
+        if name not in declared:
+            refuse_forgetting(name, self.named(name))
         self._lanes.said.pop(name, None)
+
+    def delete(self, name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) -> LaneChange:  # noqa: ARG002 - for the audit
+        """Take a limit that no code declares out of the lanes of all jobs, and forget it."""
+        refuse_declared(name, declared)
+        if not self.named(name).jobs:
+            require_limit(name, self._known({}))
+        changed = self._relane(name, None)
+        self._lanes.said.pop(name, None)
+        return changed
+
+    def move(
+        self,
+        name: str,
+        to: str | None,
+        declared: Mapping[str, LimitNumbers],
+        *,
+        by: str | None,  # noqa: ARG002 - for the audit
+    ) -> LaneChange:
+        """Put the jobs of a limit under another one, or under none."""
+        known = self._known(declared)
+        if not self.named(name).jobs:
+            require_limit(name, known)
+        check_move(name, to, known)
+        return self._relane(name, to)
+
+    def named(self, name: str) -> LimitedJobs:
+        """The jobs that have a limit in their lane; other programs, whose tasks may have it, do not see this memory."""
+        rows = self._of(name)
+        return LimitedJobs(len(rows), sum(row.is_ready for row in rows), ())
+
+    def _of(self, name: str) -> list[JobRow]:
+        rows = self._table.rows()
+        return [row for row in rows if any(key.limit == name for key in keys_of(row.new.lane or ""))]
+
+    def _relane(self, name: str, to: str | None) -> LaneChange:
+        rows = self._of(name)
+        for row in rows:
+            row.new = msgspec.structs.replace(row.new, lane=relaned(row.new.lane or "", name, to))
+            if row.new.lane is None:
+                row.place_at = None
+        return LaneChange(len(rows))
 
     def weigh(self, share: str, weight: int | None, *, by: str | None, now: datetime) -> None:  # noqa: ARG002 - for the audit
         """Give a share another weight."""

@@ -52,7 +52,7 @@ ANSWERED: Mapping[str, Mapping[str, str]] = {
         "schedules": "put apply listed dated pause resume remove",
         "ticks": "fire_due fire backfill runs",
     },
-    "limits": {"limit_control": "listed show change unset weigh weights"},
+    "limits": {"limit_control": "listed show change unset delete move named weigh weights"},
     "operations": {"bulk": "preview begin", "bulk_jobs": "find change note", "audit": "listed"},
     "insight": {"insight": "running errors schedules", "searching": "search"},
     "alerts": {"alerts": "apply remove listed silence due look fail"},

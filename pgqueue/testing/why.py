@@ -12,7 +12,7 @@ from pgqueue.testing.row import JobRow
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.insight.why_facts import MOST_NAMED, HeldPlace, LimitFacts, NodeFacts, WhyFacts, opens_in
 from pgqueue.values.jobs.job import JobFlags, JobState
-from pgqueue.values.limits.limit import keys_of
+from pgqueue.values.limits.limit import QUEUE, keys_of
 from pgqueue.values.limits.status import keys_under
 
 
@@ -92,6 +92,7 @@ def _limits(around: QueueState, row: JobRow, now: datetime) -> list[LimitFacts]:
             None
             if numbers is None or numbers.every is None
             else opens_in(numbers.rate, around.lanes.tats.get(key.text, 0), now, row.new.cost or 1),
+            key.limit.startswith(QUEUE) or key.limit in around.lanes.declared(),
         )
         for key, numbers in around.lanes.of(row)
     ]

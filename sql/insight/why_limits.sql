@@ -25,6 +25,8 @@ held as (
     where place_at is not null and string_to_array(lane, E'\n') && array(select text from key)
 )
 select named.name, named.text, named.most, named.every, named.burst, mine.cost, named.tat, counted.running, counted.ids, counted.workers,
+       starts_with(named.name, 'queue:')
+       or exists (select from pgqueue.limited_tasks where keys @> jsonb_build_array(jsonb_build_object('limit', named.name))),
        case when mine.in_lane then (
            select count(*) from (
                select from pgqueue.jobs as other

@@ -11,6 +11,7 @@ from looking import ask
 from pgqueue import Limit, PgQueue, Rate
 from pgqueue.cli.limits import SHOWN
 from pgqueue.errors import InvalidOption
+from pgqueue.store.limits import limit_control
 from pgqueue.testing import drain
 
 
@@ -45,6 +46,7 @@ def limited(queue: PgQueue, dsn: str) -> PgQueue:
 
 
 BY_CUSTOMER = "task:send:customer"
+HOURLY = "task:send:customer:per-hour"
 
 
 def test_list_counts_running_waiting_and_lost_jobs(limited: PgQueue) -> None:
@@ -97,7 +99,7 @@ def test_a_rate_shows_when_its_next_job_may_start(queue: PgQueue) -> None:
     call.enqueue(2)
     now = datetime(2031, 5, 4, 12, tzinfo=UTC)
     drain(queue, now=now)
-    (key,) = queue.insight.limit("task:call:per-interval").keys
+    (key,) = queue.database.run(limit_control.show("task:call:per-interval", queue.limits, now=now)).keys
     assert (key.waiting, key.next_start) == (1, now + timedelta(minutes=1))
 
 
@@ -153,7 +155,7 @@ def test_the_command_lists_shows_sets_and_recounts(dsn: str) -> None:
         ["--rate", "x"],
     ):
         assert pgqueue("limits", "set", "queue:mail", *wrong, dsn=dsn).exit_code == 2
-    pgqueue("limits", "set", "queue:mail", "--unset", dsn=dsn)
+    pgqueue("limits", "unset", "queue:mail", dsn=dsn)
     assert ask(dsn, "select name from pgqueue.limits where name = 'queue:mail'") == []
 
 
@@ -174,3 +176,35 @@ def test_a_share_is_weighed_and_what_is_no_share_or_weight_is_refused(dsn: str) 
     assert queue.insight.weights() == {}
     assert ask(dsn, "select action from pgqueue.audit order by id") == [("share weighed",)] * 2
     queue.close()
+
+
+def test_the_jobs_of_a_limit_are_moved_and_freed_after_a_question(queue: PgQueue, dsn: str) -> None:
+    @queue.task(name="send", limit=Rate("1/hour", by="customer"))
+    def send(customer: int) -> None: ...
+
+    for customer in (7, 7, 8):
+        send.enqueue(customer)
+    queue.control.limits.set(HOURLY, Rate("2/hour"))  # stored, so that commands without the app know both
+    ask(
+        dsn,
+        "insert into pgqueue.limits select 'task:send:customer:per-day', most, every, burst, declared from pgqueue.limits",
+    )
+    lanes = "select lane from pgqueue.jobs order by id"
+    before = ask(dsn, lanes)
+    for verb in (["delete", HOURLY], ["move", HOURLY, "--to-none"]):
+        said = pgqueue("limits", *verb, "--dry-run", dsn=dsn)
+        assert f"3 jobs have limit {HOURLY} in their lane, 3 of them wait there now" in said.stdout
+        assert pgqueue("limits", *verb, dsn=dsn, answer="n\n").exit_code == 1
+    for wrong in ([], ["--to", "x", "--to-none"], ["--to", "nothing"]):
+        assert pgqueue("limits", "move", HOURLY, *wrong, "--yes", dsn=dsn).exit_code == 2
+    assert ask(dsn, lanes) == before
+    moved = pgqueue(
+        "limits", "move", HOURLY, "--to", "task:send:customer:per-day", "--yes", "--by", "ann", dsn=dsn
+    )
+    assert moved.stdout == "3 moved to task:send:customer:per-day\n"
+    freed = pgqueue("limits", "delete", "task:send:customer:per-day", dsn=dsn, answer="y\n")
+    assert freed.stdout == "3 freed; task:send:customer:per-day is forgotten\n"
+    assert ask(dsn, "select distinct lane, in_lane, status from pgqueue.jobs") == [(None, None, "ready")]
+    assert ask(dsn, "select name from pgqueue.limits") == [(HOURLY,)]
+    noted = ask(dsn, "select action, target from pgqueue.audit order by id")
+    assert noted[1:] == [("limit moved", HOURLY), ("limit deleted", "task:send:customer:per-day")]

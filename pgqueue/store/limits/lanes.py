@@ -8,7 +8,13 @@ from pgqueue.store.jobs.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.limits.limit import keys_of
+from pgqueue.values.limits.status import LaneChange
 from pgqueue.values.limits.task_limits import limit_reached
+
+AT_ONCE = 1_000
+"""How many jobs are put into other lanes in one transaction."""
+ROUNDS, PAUSE = 10, 0.5
+"""How often jobs that others had locked are tried again, and how many seconds before each time."""
 
 
 @plan(transaction=True)
@@ -53,3 +59,25 @@ def require_place(job: NewJob, *, now: datetime | None = None) -> Steps[EnqueueA
     if waiting:
         yield from cancel_waiting(waiting, now=now)
     return None
+
+
+@plan
+def relane(name: str, to: str | None) -> Steps[LaneChange]:
+    """Put the jobs of a limit into other lanes, in short transactions, whether they wait in theirs or not.
+
+    Args:
+        name: the limit that they have.
+        to: the limit that they get, by the same values; None: none.
+    """
+    jobs = 0
+    for round_ in range(ROUNDS + 1):
+        after: int | None = 0
+        locked = 0
+        while after is not None:
+            params = {"name": name, "to": to, "after": after, "limit": AT_ONCE}
+            ((changed, after, held),) = yield Statement("limits/relane", params)
+            jobs, locked = jobs + changed, locked + held
+        if not locked or round_ == ROUNDS:
+            break
+        yield Statement("bulk/wait", {"seconds": PAUSE})
+    return LaneChange(jobs, locked)

@@ -7,12 +7,20 @@ from msgspec.structs import replace
 
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
+from pgqueue.store.limits.lanes import relane
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.queues.queues import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.hints import did_you_mean
 from pgqueue.values.limits.gcra import LAST, reach
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers
-from pgqueue.values.limits.status import LimitDetail, LimitHolder, LimitStatus, key_statuses
+from pgqueue.values.limits.status import (
+    LaneChange,
+    LimitDetail,
+    LimitedJobs,
+    LimitHolder,
+    LimitStatus,
+    key_statuses,
+)
 from pgqueue.values.queues.standing import WHOLE, share
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -104,14 +112,55 @@ def unset(name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) ->
     """Have a limit say again what the code says; one that no code declares is forgotten.
 
     Raises:
-        InvalidOption: there is none of this name.
+        InvalidOption: there is none of this name, or no code declares it and jobs wait for it.
     """
     require_limit(name, (yield from _known_limits(declared)))
     if name in declared:
         yield from _set(name, declared[name], declared, by=None, now=None, as_declared=True)
     else:
+        refuse_forgetting(name, (yield from named(name)))
         yield Statement("limits/remove", {"name": name}, returns=False)
     yield from audit.note("limit unset", name, by=by)
+
+
+@plan
+def delete(name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) -> Steps[LaneChange]:
+    """Take a limit that no code declares out of the lanes of all jobs, and forget it.
+
+    Raises:
+        InvalidOption: this program's code declares it, or there is none of this name, nor a job that has it.
+    """
+    refuse_declared(name, declared)
+    if not (yield from named(name)).jobs:
+        require_limit(name, (yield from _known_limits({})))
+    yield from audit.note("limit deleted", name, by=by)
+    changed = yield from relane(name, None)
+    yield Statement("limits/remove", {"name": name}, returns=False)
+    return changed
+
+
+@plan
+def move(
+    name: str, to: str | None, declared: Mapping[str, LimitNumbers], *, by: str | None
+) -> Steps[LaneChange]:
+    """Put the jobs of a limit under another one, by the same values, or under none; the limit stays.
+
+    Raises:
+        InvalidOption: there is no limit of one of the names, it is of a queue as a whole, or the two are by other arguments.
+    """
+    known = yield from _known_limits(declared)
+    if not (yield from named(name)).jobs:
+        require_limit(name, known)
+    check_move(name, to, known)
+    yield from audit.note("limit moved", name, by=by, to=to)
+    return (yield from relane(name, to))
+
+
+@plan
+def named(name: str) -> Steps[LimitedJobs]:
+    """The jobs that have a limit in their lane, and the tasks that have it."""
+    ((jobs, waiting, tasks),) = yield Statement("limits/named", {"name": name})
+    return LimitedJobs(jobs, waiting, tasks)
 
 
 @plan(transaction=True)
@@ -211,3 +260,63 @@ def refuse_other_kind(known: LimitStatus, numbers: LimitNumbers) -> None:
             else ("a limit of concurrency", "Limit(...)")
         )
         raise InvalidOption(f"limit {known.name!r} is {kind}; give {other}")
+
+
+def refuse_declared(name: str, declared: Mapping[str, LimitNumbers]) -> None:
+    """Refuse to delete a limit of this program's code.
+
+    Raises:
+        InvalidOption: the code declares it.
+    """
+    if name in declared:
+        raise InvalidOption(
+            f"limit {name!r}: the code declares it, so a worker would store it again; take it out of the code first. "
+            "`pgqueue limits set` changes its numbers, and `pgqueue limits move` takes waiting jobs out of it"
+        )
+
+
+def refuse_forgetting(name: str, found: LimitedJobs) -> None:
+    """Refuse to forget a limit for which jobs would then wait for ever.
+
+    Raises:
+        InvalidOption: jobs have it, and no task does.
+    """
+    if found.jobs and not found.tasks:
+        raise InvalidOption(
+            f"limit {name!r}: no task declares it, and {found.jobs:,} jobs have it; `pgqueue limits delete` frees them and "
+            "forgets it"
+        )
+
+
+def check_move(name: str, to: str | None, known: Mapping[str, LimitStatus]) -> None:
+    """Refuse to put jobs under a limit that cannot hold for them.
+
+    Args:
+        name: the limit that they have.
+        to: the limit that they are to get; None: none.
+        known: the limits.
+
+    Raises:
+        InvalidOption: as for :func:`move`.
+    """
+    for one in (name, to or ""):
+        if one.startswith(QUEUE):
+            raise InvalidOption(
+                f"limit {one!r} is of a queue as a whole: no lane has it; jobs move with their queue"
+            )
+    if to is None:
+        return
+    other = require_limit(to, known)
+    if name == to:
+        raise InvalidOption(f"limit {name!r}: name another limit to move to")
+    if name in known and (mine := _by(known[name])) != (others := _by(other)) and None not in (mine, others):
+        raise InvalidOption(
+            f"limit {name!r} is by {mine or 'no argument'}, and {to!r} by {others or 'no argument'}: jobs keep the values that their "
+            "key has; move them to none"
+        )
+
+
+def _by(limit: LimitStatus) -> str | None:
+    """The arguments that a limit is by, as the code said them; None: no code did."""
+    said = limit.numbers.declared
+    return said.partition(" by ")[2] if said else None

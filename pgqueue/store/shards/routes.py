@@ -25,6 +25,7 @@ from pgqueue.store.shards.shard_databases import Route, ShardDatabases, ShardPla
 from pgqueue.values.flows.flow import NewFlow
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 from pgqueue.values.jobs.options import is_pattern
+from pgqueue.values.limits.status import LaneChange
 from pgqueue.values.shards import ShardState, home_of, key_of, require_movable, shard_of_id
 from pgqueue.values.signals import id_of_target, id_of_token
 
@@ -114,7 +115,10 @@ def _everywhere(places: ShardDatabases, plan: Plan[Any]) -> Route[Any]:
         plan = plan.but(also=(yield from _names(places, pattern)))
     answer: Any = None
     for said in (yield from _of_each(places, plan)):
-        answer = sorted({*(answer or ()), *said}) if isinstance(said, list) else answer or said
+        if isinstance(said, LaneChange):
+            answer = said + (answer or LaneChange(0))
+        else:
+            answer = sorted({*(answer or ()), *said}) if isinstance(said, list) else answer or said
     return answer
 
 
@@ -307,6 +311,8 @@ EVERYWHERE = frozenset(
         "queues.change",
         "limit_control.change",
         "limit_control.unset",
+        "limit_control.delete",
+        "limit_control.move",
         "limit_control.weigh",
     }
 )

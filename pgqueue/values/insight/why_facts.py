@@ -42,6 +42,7 @@ class LimitFacts(msgspec.Struct, frozen=True):
         running: how many jobs of the key run, or keep their place.
         held_by: the first of them.
         opens_in: of a rate, in how many seconds the job's start is allowed.
+        declared: whether a task has it, as far as workers have said at their start, or it is of the queue as a whole.
     """
 
     name: str
@@ -52,6 +53,7 @@ class LimitFacts(msgspec.Struct, frozen=True):
     running: int = 0
     held_by: list[HeldPlace] = []
     opens_in: float | None = None
+    declared: bool = True
 
     @property
     def is_unknown(self) -> bool:

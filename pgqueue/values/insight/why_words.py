@@ -145,13 +145,15 @@ def _unable(facts: WhyFacts) -> Cause:
 
 def _limits(facts: WhyFacts) -> Iterator[Cause]:
     for one in facts.limits:
-        if one.is_unknown:
+        if one.is_unknown and one.declared:
             yield Cause(
                 "limit unknown",
                 f"no numbers of limit {one.name!r} are stored: a worker whose code has it stores them as it claims",
             )
+        elif one.is_unknown:
+            yield Cause("limit unknown", f"no numbers of limit {one.name!r} are stored{_undeclared(one)}")
         elif one.is_full:
-            yield Cause("limit full", _full(one))
+            yield Cause("limit full", f"{_full(one)}{_undeclared(one)}")
     closed = max(
         (one for one in facts.limits if one.is_closed), key=lambda one: one.opens_in or 0.0, default=None
     )
@@ -159,9 +161,17 @@ def _limits(facts: WhyFacts) -> Iterator[Cause]:
         seconds = closed.opens_in or 0.0
         opens = f"rate {closed.name!r} opens in {duration_text(seconds)}, at {facts.instant(seconds)}"
         first = f", for {_jobs(facts.ahead_in_lane)} of its lane first" if facts.ahead_in_lane else ""
-        yield Cause("rate", f"{opens}{first}")
+        yield Cause("rate", f"{opens}{first}{_undeclared(closed)}")
     if facts.in_lane and (facts.ahead_in_lane or facts.in_other_lanes):
         yield Cause("turn", _turn(facts))
+
+
+def _undeclared(limit: LimitFacts) -> str:
+    if limit.declared:
+        return ""
+    return (
+        f"; no task declares this limit any more: `pgqueue limits delete {quote(limit.name)}` frees its jobs"
+    )
 
 
 def _full(limit: LimitFacts) -> str:

@@ -46,6 +46,30 @@ class LimitStatus(msgspec.Struct, frozen=True):
     estimated: bool = False
 
 
+class LimitedJobs(msgspec.Struct, frozen=True):
+    """The jobs that have a limit in their lane.
+
+    Attributes:
+        jobs: how many.
+        waiting: how many of them wait in the lane now; the others run, or are scheduled, or wait for something else.
+        tasks: the tasks that had the limit when a worker that knows them last started.
+    """
+
+    jobs: int
+    waiting: int
+    tasks: Sequence[str]
+
+
+class LaneChange(msgspec.Struct, frozen=True):
+    """What became of jobs that were to leave a lane: how many did, and how many other transactions had locked."""
+
+    jobs: int
+    locked: int = 0
+
+    def __add__(self, other: "LaneChange") -> "LaneChange":
+        return LaneChange(self.jobs + other.jobs, self.locked + other.locked)
+
+
 class KeyStatus(msgspec.Struct, frozen=True, gc=False):
     """One key of a limit: how many jobs of it run and wait, and from when on the next may start, of a rate."""
 
