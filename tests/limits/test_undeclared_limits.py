@@ -56,8 +56,10 @@ def test_why_names_the_limit_that_no_task_declares_and_how_its_jobs_are_freed(qu
     ask(queue, "update pgqueue.limits set most = 0")
     assert queue.why(job).sentence.endswith(frees)
     queue.control.limits.set("queue:default", Limit(1))
+    ask(queue, "update pgqueue.limits set most = 0")
     ask(queue, "update pgqueue.jobs set lane = null, in_lane = null, status = 'ready'")
-    assert "no task declares" not in queue.why(job).sentence
+    assert "limit 'queue:default' is 0" in (said := queue.why(job).sentence)
+    assert "no task declares" not in said
 
 
 def test_why_of_a_rate_that_no_task_declares(queue: PgQueue) -> None:

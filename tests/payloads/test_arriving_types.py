@@ -10,6 +10,8 @@ from uuid import UUID
 
 import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from payloads import arriving
 from payloads.arriving import ARRIVING, CHANGING, REFUSED
 from values.shapes import Injected, there_and_back
@@ -33,6 +35,20 @@ def test_a_value_arrives_as_it_was_sent(kind: Any, value: object) -> None:
     (inner,) = there_and_back(taking(list[kind]), [value])
     assert is_same(inner, value)
     assert is_same(there_and_back(taking(dict[str, kind]), {"a": value})["a"], value)
+
+
+@given(st.lists(st.sampled_from(ARRIVING), min_size=1, max_size=4))
+def test_values_arrive_inside_each_other_too(rows: list[tuple[Any, object]]) -> None:
+    made = dataclasses.make_dataclass(
+        "Made", [(f"field{place}", kind) for place, (kind, _) in enumerate(rows)]
+    )
+    values = [value for _, value in rows]
+    line: Any = tuple.__class_getitem__(tuple(kind for kind, _ in rows))
+    kind = tuple.__class_getitem__((made, list.__class_getitem__(line)))
+    back, many = there_and_back(taking(kind), (made(*values), [tuple(values)]))
+    for place, value in enumerate(values):
+        assert is_same(getattr(back, f"field{place}"), value)
+        assert is_same(many[0][place], value)
 
 
 @pytest.mark.parametrize(("kind", "value", "words"), REFUSED, ids=lambda one: getattr(one, "__name__", None))
