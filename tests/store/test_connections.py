@@ -11,6 +11,7 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
+    suppress,
 )
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from store.samples import adding, new_job
 
 import pgqueue
 from pgqueue import PgQueue
-from pgqueue.errors import ConnectionFailed, SchemaMissing
+from pgqueue.errors import ConnectionFailed, JobNotDone, SchemaMissing
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.session import OWN, settings_after
 from pgqueue.store.plan import Steps, plan
@@ -82,6 +83,45 @@ async def test_a_pool_that_no_call_has_used_is_closed_with_its_connection(
     await queue.aclose()
     queue.close()
     assert [connection.closed for connection in opened] == [True, True]
+
+
+def test_loops_that_have_ended_leave_no_connection_open(queue: PgQueue, opened: list[Any]) -> None:
+    """As Flask's ``async def`` views do: each runs in a loop of its own, and nothing is closed at its end."""
+
+    async def two() -> None:
+        async with queue.database.apooled(), queue.database.apooled():
+            pass
+
+    for _ in range(3):
+        asyncio.run(two())
+    assert [connection.closed for connection in opened] == [True] * 4 + [False] * 2
+
+
+@pytest.mark.parametrize("calls", ["enqueue", "result", "take", "transaction"])
+def test_an_app_of_short_loops_holds_no_more_connections_after_many_than_after_a_few(
+    queue: PgQueue, opened: list[Any], calls: str
+) -> None:
+    @queue.task
+    def note() -> None: ...
+
+    async def call() -> None:
+        if calls == "enqueue":
+            await note.aenqueue()
+        elif calls == "result":
+            with suppress(JobNotDone):
+                await (await note.aenqueue()).aresult(timeout=0.01)
+        elif calls == "take":
+            async with queue.atake(1, timeout=0.01):
+                pass
+        else:
+            async with queue.database.atransaction():
+                pass
+
+    open_after = []
+    for _ in range(6):
+        asyncio.run(call())
+        open_after.append(sum(not connection.closed for connection in opened))
+    assert len(set(open_after[2:])) == 1
 
 
 async def test_a_database_without_the_tables_is_left_without_a_connection(

@@ -17,6 +17,7 @@ from contextlib import (
 )
 from functools import partial
 from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncTransaction, Rollback, Transaction
@@ -210,10 +211,14 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
         conninfo: str = "",
         *,
         made: list[Self] | None = None,
+        opened: WeakSet[Self] | None = None,
         **options: Any,  # noqa: ANN401 - psycopg's
     ) -> Self:
-        """As :meth:`OwnConnection.connect`, awaited."""
-        return _pop(made) or await super().connect(conninfo, **options)
+        """As :meth:`OwnConnection.connect`, awaited; the connection is added to ``opened``."""
+        connection = _pop(made) or await super().connect(conninfo, **options)
+        if opened is not None:
+            opened.add(connection)
+        return connection
 
     @asynccontextmanager
     async def transaction(

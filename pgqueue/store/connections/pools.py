@@ -2,6 +2,9 @@
 
 A pool opens connections when they are needed, up to its size; its first is the one on which the schema was checked. When
 a caller takes a connection that the server has closed, the pool replaces it: the caller's statement was not sent yet.
+
+A pool can only be closed in its own loop. Programs that run each call in a new loop (``asyncio.run``, Flask's ``async def`` views)
+close no pool, so a new loop's first call closes the connections of the loops that have ended.
 """
 
 import asyncio
@@ -9,17 +12,14 @@ import atexit
 import os
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.session import POOLED
 
-AwaitablePools: TypeAlias = WeakKeyDictionary[
-    asyncio.AbstractEventLoop, AsyncConnectionPool[OwnAsyncConnection]
-]
 SPARE = 4
 """How many connections a pool may open besides one for each job that a worker runs at a time."""
 
@@ -47,6 +47,13 @@ class PoolSource(Protocol):
         """As :meth:`verified`, awaited."""
 
 
+class _LoopPool(NamedTuple):
+    """One loop's pool, and the connections that it has opened and that live."""
+
+    pool: AsyncConnectionPool[OwnAsyncConnection]
+    opened: WeakSet[OwnAsyncConnection]
+
+
 class Pools:
     """The pools of one database. Safe to use from any thread.
 
@@ -62,7 +69,7 @@ class Pools:
         self._source = source
         self._lock = threading.Lock()
         self._pool: ConnectionPool[OwnConnection] | None = None
-        self._pools: AwaitablePools = WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
         _all.add(self)
 
     def hurry(self, seconds: float) -> None:
@@ -96,25 +103,34 @@ class Pools:
     async def awaitable(self) -> AsyncConnectionPool[OwnAsyncConnection]:
         """The running loop's pool."""
         loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            first = await self._source.averified()
-            if (pool := self._pools.get(loop)) is not None:  # another task of the loop made it meanwhile
-                await first.close()
-                return pool
-            dsn = self._source.dsn
-            pool = self._pools[loop] = AsyncConnectionPool(
-                dsn,
-                connection_class=OwnAsyncConnection,
-                kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first]},
-                min_size=0,
-                max_size=self.size,
-                timeout=self._wait,
-                reconnect_timeout=self._reconnect,
-                open=False,
-            )
-            await pool.open()
+        if (made := self._pools.get(loop)) is not None:
+            return made.pool
+        self._close_ended_loops()
+        first = await self._source.averified()
+        if (made := self._pools.get(loop)) is not None:  # another task of the loop made it meanwhile
+            await first.close()
+            return made.pool
+        dsn = self._source.dsn
+        opened = WeakSet([first])
+        pool = AsyncConnectionPool(
+            dsn,
+            connection_class=OwnAsyncConnection,
+            kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first], "opened": opened},
+            min_size=0,
+            max_size=self.size,
+            timeout=self._wait,
+            reconnect_timeout=self._reconnect,
+            open=False,
+        )
+        self._pools[loop] = _LoopPool(pool, opened)
+        await pool.open()
         return pool
+
+    def _close_ended_loops(self) -> None:
+        for loop in [loop for loop in tuple(self._pools) if loop.is_closed()]:
+            ended = self._pools.pop(loop, None)
+            for connection in tuple(ended.opened) if ended is not None else ():
+                connection.pgconn.finish()  # close() would be awaited in the loop that has ended
 
     async def fit(self, jobs: int) -> None:
         """Resize the pools so that every running job can hold a connection, with :data:`SPARE` in addition.
@@ -127,9 +143,9 @@ class Pools:
             self.size = max(self.least, self._jobs + SPARE if self._jobs else 0)
             if self._pool is not None:
                 self._pool.resize(0, self.size)
-        pool = self._pools.get(asyncio.get_running_loop())
-        if pool is not None:
-            await pool.resize(0, self.size)
+        made = self._pools.get(asyncio.get_running_loop())
+        if made is not None:
+            await made.pool.resize(0, self.size)
 
     def close(self) -> None:
         """Close the blocking pool."""
@@ -142,17 +158,17 @@ class Pools:
 
     async def aclose(self) -> None:
         """Close the running loop's pool."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.close()
-            for unused in _unused_connections(pool):
+        made = self._pools.pop(asyncio.get_running_loop(), None)
+        if made is not None:
+            await made.pool.close()
+            for unused in _unused_connections(made.pool):
                 await unused.close()
 
     def forget(self) -> None:
         """Start again without pools: in a forked child, whose parent owns the sockets that it inherited."""
         self._lock = threading.Lock()
         self._pool = None
-        self._pools = WeakKeyDictionary()
+        self._pools = {}
 
 
 def _unused_connections(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of either kind
