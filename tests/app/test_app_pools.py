@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import psycopg
@@ -365,6 +365,31 @@ def test_nobody_listens_through_a_pooler_but_past_it(monkeypatch: pytest.MonkeyP
     assert PgQueue(pooled, behind_pooler=True, direct_dsn=direct).database.listen_dsn == direct
     monkeypatch.setenv("PGQUEUE_DIRECT_DSN", direct)
     assert PgQueue(pooled, behind_pooler=True).database.listen_dsn == direct
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (
+            "postgresql://shop:secret@localhost/shop?schema=public",
+            "libpq does not know, 'schema': leave it out",
+        ),
+        ("postgresql://localhost/shop?ssl=require", "does not know, 'ssl'; did you mean 'sslmode'"),
+        ("host=localhost pool_size=5", "does not know, 'pool_size'"),
+        ("'postgresql://localhost/shop'", "begins with a quotation mark"),
+        ("postgresql://shop:se/s?cr=et@localhost/shop", "cannot be read; write"),
+    ],
+)
+def test_a_dsn_that_libpq_refuses_is_refused_by_what_is_wrong_with_it(written: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as refusal:
+        PgQueue(written).insight.counts()
+    assert not {"secret", "cr=et", "'cr'"} & set(re.split(r"[ :@?]", str(refusal.value)))
+
+
+def test_white_space_around_a_dsn_is_not_part_of_it(dsn: str) -> None:
+    with closing(PgQueue(f" {dsn}\n")) as queue:
+        assert count(queue) == 0
+        assert queue.insight.search().jobs == ()
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,20 @@ from typing import Any
 import psycopg
 import pytest
 from programs import Program
+from psycopg.conninfo import make_conninfo
 from schema.migrating import begun, consists_of
 from store.crowd import until_statements_wait
 from store.samples import LEASE, NOON, adding, new_job, worker_info
 
 from pgqueue import PgQueue
-from pgqueue.errors import ConfigurationError, InvalidOption, SchemaMissing, SchemaTooNew, SchemaTooOld
+from pgqueue.errors import (
+    ConfigurationError,
+    DatabaseError,
+    InvalidOption,
+    SchemaMissing,
+    SchemaTooNew,
+    SchemaTooOld,
+)
 from pgqueue.store import catalogue
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
@@ -47,6 +55,24 @@ def test_down_removes_what_was_added_since(empty_dsn: str) -> None:
     schema.migrate(empty_dsn, revision="base")
 
     assert not any("job" in row for row in consists_of(empty_dsn)["partitions"])
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP"])
+def test_a_database_that_cannot_hold_all_texts_is_refused_before_anything_is_made(
+    empty_dsn: str, encoding: str
+) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as server:
+        server.execute(
+            f"create database other_texts encoding '{encoding}' template template0 locale 'C'".encode()
+        )
+        try:
+            other = make_conninfo(empty_dsn, dbname="other_texts")
+            with pytest.raises(DatabaseError, match=f'"other_texts" has the encoding {encoding}.*UTF8'):
+                schema.migrate(other)
+            with psycopg.connect(other) as inside:
+                assert inside.execute("select to_regnamespace('pgqueue') is null").fetchall() == [(True,)]
+        finally:
+            server.execute("drop database other_texts with (force)")
 
 
 def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:

@@ -14,7 +14,9 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
 
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import psycopg
@@ -25,8 +27,11 @@ from django.conf import settings
 from django.db import connections, transaction
 from django.db.utils import ConnectionHandler
 from django.utils.functional import empty
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
+from psycopg.types.json import JsonbDumper
 from servers import on_the_oldest
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -128,6 +133,39 @@ def _async_psycopg(**options: Any) -> Callable[[str], Manager]:
     return opened
 
 
+READ_BY_STATEMENTS = (
+    "text",
+    "int2",
+    "int4",
+    "int8",
+    "bool",
+    "timestamptz",
+    "interval",
+    "uuid",
+    "json",
+    "jsonb",
+)
+"""Types for which the connections of some kinds have adapters or codecs of the user's, with which no statement works."""
+
+
+@asynccontextmanager
+async def _async_psycopg_with_adapters(dsn: str) -> AsyncIterator[Any]:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        adapters = connection.adapters
+        for kind in READ_BY_STATEMENTS:
+            adapters.register_loader(kind, Unwanted)
+        for given in (str, int, bool, datetime, list, dict, UUID, timedelta):
+            adapters.register_dumper(given, JsonbDumper)
+        yield connection
+
+
+class Unwanted(Loader):
+    """Reads what no statement of pgqueue's may get."""
+
+    def load(self, data: Buffer) -> object:
+        return Unwanted, data
+
+
 def sqlalchemy_url(dsn: str, driver: str = "psycopg") -> str:
     """The DSN as SQLAlchemy writes it."""
     return dsn.replace("postgresql://", f"postgresql+{driver}://")
@@ -175,8 +213,16 @@ async def asyncpg_connection(dsn: str, **options: Any) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def _asyncpg_of_a_pool(dsn: str) -> AsyncIterator[Any]:
-    async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool, pool.acquire() as connection:
+    async with (
+        asyncpg.create_pool(dsn, min_size=1, max_size=1, init=_with_codecs) as pool,
+        pool.acquire() as connection,
+    ):
         yield connection
+
+
+async def _with_codecs(connection: Any) -> None:
+    for kind in READ_BY_STATEMENTS:
+        await connection.set_type_codec(kind, schema="pg_catalog", encoder=repr, decoder=repr, format="text")
 
 
 @contextmanager
@@ -250,7 +296,7 @@ KINDS = (
     _kind("psycopg-ClientCursor", _psycopg(cursor_factory=psycopg.ClientCursor)),
     _autocommit_kind("psycopg-autocommit", _psycopg(autocommit=True)),
     _kind("psycopg-async-dict_row", _async_psycopg(row_factory=dict_row), awaits=True),
-    _autocommit_kind("psycopg-async-autocommit", _async_psycopg(autocommit=True), awaits=True),
+    _autocommit_kind("psycopg-async-autocommit", _async_psycopg_with_adapters, awaits=True),
     _sqlalchemy_kind("sqlalchemy-Connection", _sqlalchemy_connection),
     _sqlalchemy_kind("sqlalchemy-Session", _session),
     _sqlalchemy_kind("sqlalchemy-scoped_session", _scoped_session),

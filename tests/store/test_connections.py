@@ -10,6 +10,7 @@ from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
+    closing,
     contextmanager,
     suppress,
 )
@@ -20,13 +21,14 @@ import psycopg
 import pytest
 from cutter import Cutter, tell_the_truth
 from looking import ask
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from store.drivers import KINDS, Ask, Kind, _entered
 from store.samples import adding, new_job
 
 import pgqueue
 from pgqueue import PgQueue
-from pgqueue.errors import ConnectionFailed, JobNotDone, SchemaMissing
+from pgqueue.errors import ConnectionFailed, JobNotDone, SchemaMissing, UnsupportedConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.session import OWN, settings_after
 from pgqueue.store.plan import Steps, plan
@@ -83,6 +85,30 @@ async def test_a_pool_that_no_call_has_used_is_closed_with_its_connection(
     await queue.aclose()
     queue.close()
     assert [connection.closed for connection in opened] == [True, True]
+
+
+def test_texts_of_all_languages_can_be_sent_whatever_the_client_is_set_to(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with closing(PgQueue(make_conninfo(dsn, client_encoding="LATIN1"))) as queue:
+
+        @queue.task
+        def note(text: str) -> None: ...
+
+        assert queue.job(note.enqueue("日本").id).args == {"text": "日本"}
+
+
+def test_several_jobs_in_pipeline_mode_are_refused_with_what_to_do(
+    queue: PgQueue, connection: psycopg.Connection[Any]
+) -> None:
+    @queue.task
+    def note() -> None: ...
+
+    with connection.pipeline():
+        note.using(connection=connection).enqueue()
+        with pytest.raises(UnsupportedConnection, match=r"leave connection.pipeline\(\)"):
+            queue.enqueue_many([note.call(), note.call()], connection=connection)
 
 
 def test_loops_that_have_ended_leave_no_connection_open(queue: PgQueue, opened: list[Any]) -> None:

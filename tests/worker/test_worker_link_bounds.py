@@ -65,23 +65,35 @@ async def test_a_role_that_sets_timeouts_of_its_own_does_not_set_the_workers(
     """M3, M4: these ended or stalled workers."""
     with psycopg.connect(dsn, autocommit=True) as own:
         (name,) = own.execute("select current_database()").fetchone() or ("",)
-        for theirs in ("statement_timeout = '30ms'", "lock_timeout = '30ms'", "search_path = public"):
+        for theirs in (
+            "statement_timeout = '30ms'",
+            "lock_timeout = '30ms'",
+            "search_path = public",
+            "default_transaction_isolation = serializable",
+        ):
             own.execute(f'alter database "{name}" set {theirs}'.encode())
     parts = Worker(asked).parts.connections
     links = (parts.claiming, parts.finishing, parts.upkeep)
     found = {
         link.name: [
             await link.run(setting(name))
-            for name in ("statement_timeout", "lock_timeout", "search_path", "enable_seqscan")
+            for name in (
+                "statement_timeout",
+                "lock_timeout",
+                "search_path",
+                "enable_seqscan",
+                "default_transaction_isolation",
+            )
         ]
         for link in links
     }
     for link in links:
         await link.close()
+    assert asked.database.run(setting("default_transaction_isolation")) == "read committed"
     assert found == {
-        "claims": ["0", "7500ms", "pg_catalog", "off"],
-        "finishes": ["0", "100ms", "pg_catalog", "off"],
-        "upkeep": ["0", "7500ms", "pg_catalog", "off"],
+        "claims": ["0", "7500ms", "pg_catalog", "off", "read committed"],
+        "finishes": ["0", "100ms", "pg_catalog", "off", "read committed"],
+        "upkeep": ["0", "7500ms", "pg_catalog", "off", "read committed"],
     }
 
 

@@ -2,8 +2,8 @@
 
 The statements of ``sql/`` are written once for all drivers and rewritten here once a process: ``%(name)s::type``
 becomes ``$1::text::type``. Each parameter travels as text, as PostgreSQL itself would write it, and the cast in the
-statement makes of it what it is to be. So no codec that the user may have set for a type has a say in it. What comes
-back is of types that asyncpg and psycopg read in the same way; JSON, which they do not, is cast to text, by the statement or here.
+statement makes of it what it is to be. What comes back is of types that asyncpg and psycopg read in the same way; JSON,
+which they do not, is cast to text, by the statement or here. Codecs that the user has set for a type are not used.
 """
 
 import asyncio
@@ -40,9 +40,6 @@ class AsyncpgConnection(Protocol):
     async def execute(self, query: str, /) -> str:
         """Run a statement that returns nothing."""
 
-    async def fetch(self, query: str, /, *args: object) -> Sequence[Iterable[object]]:
-        """Run a statement, prepared if the connection caches statements, and return its rows."""
-
     async def copy_to_table(
         self,
         table_name: str,
@@ -75,7 +72,7 @@ class AsyncpgStepRunner:
                 await self._copy(copy_target(sql), step.chunks)
                 return ()
             query, names = rewritten(sql)
-            rows = await self._connection.fetch(query, *_in_order(names, step.params))
+            rows = await _fetch(self._connection, query, _in_order(names, step.params))
             return [tuple(row) for row in rows] if step.returns else ()
         except Exception as error:
             if (state := getattr(error, "sqlstate", None)) in NOT_THERE_STATES:
@@ -112,6 +109,17 @@ class AsyncpgStepRunner:
             format="text",
             encoding="utf8",
         )
+
+
+async def _fetch(
+    connection: AsyncpgConnection, query: str, params: Sequence[str | None]
+) -> Sequence[Iterable[object]]:
+    """As the connection's ``fetch``, without the codecs of the user's. asyncpg can do so and offers no public way."""
+    private: Any = connection
+    rows: Sequence[Iterable[object]] = await private._execute(  # noqa: SLF001 - see above
+        query, params, 0, None, ignore_custom_codec=True
+    )
+    return rows
 
 
 @cache

@@ -21,11 +21,14 @@ from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncTransaction, Rollback, Transaction
-from psycopg.pq import TransactionStatus
+from psycopg.adapt import AdaptersMap
+from psycopg.postgres import register_default_adapters
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.types.array import register_all_arrays
 from psycopg.types.string import TextBinaryLoader
 
-from pgqueue.errors import SchemaMissing
+from pgqueue.errors import SchemaMissing, UnsupportedConnection
 from pgqueue.store.catalogue import Catalogue
 from pgqueue.store.plan import Copy, Row, Step
 
@@ -46,6 +49,37 @@ BEGIN = "select"
 CLEAN = "reset session authorization; reset all; discard temp; unlisten *; select pg_catalog.pg_advisory_unlock_all()"
 
 
+def _adapters() -> AdaptersMap:
+    adapters = AdaptersMap(types=psycopg.adapters.types)
+    register_default_adapters(adapters)
+    register_all_arrays(adapters)
+    # The queue decodes JSON by the task's annotations.
+    adapters.register_loader("json", TextBinaryLoader)
+    return adapters
+
+
+ADAPTERS = _adapters()
+"""How values travel in pgqueue's statements, whatever the user has registered on a connection or for all of them."""
+
+
+class StepCursor(psycopg.Cursor[Row]):
+    """A cursor with pgqueue's own adapters."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """:data:`ADAPTERS`."""
+        return ADAPTERS
+
+
+class AsyncStepCursor(psycopg.AsyncCursor[Row]):
+    """As :class:`StepCursor`, awaited."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """:data:`ADAPTERS`."""
+        return ADAPTERS
+
+
 class StepRunner:
     """Runs steps on a psycopg connection, one after the other, on one cursor: to make one costs 10 µs and more."""
 
@@ -62,6 +96,7 @@ class StepRunner:
         sql, cursor = self.catalogue[step.name], self._cursor
         try:
             if isinstance(step, Copy):
+                _require_no_pipeline(self._connection)
                 with cursor.copy(sql) as copy:
                     for chunk in step.chunks:
                         copy.write(chunk)
@@ -86,8 +121,7 @@ class StepRunner:
         return rows
 
     def _renew_cursor(self) -> None:
-        self._cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
-        _with_json_as_text(self._cursor)
+        self._cursor = StepCursor(self._connection, row_factory=tuple_row)
 
 
 class OwnConnection(psycopg.Connection[Any]):
@@ -171,6 +205,7 @@ class AsyncStepRunner:
         sql, cursor = self.catalogue[step.name], self._cursor
         try:
             if isinstance(step, Copy):
+                _require_no_pipeline(self._connection)
                 async with cursor.copy(sql) as copy:
                     for chunk in step.chunks:
                         await copy.write(chunk)
@@ -195,8 +230,7 @@ class AsyncStepRunner:
         return rows
 
     def _renew_cursor(self) -> None:
-        self._cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
-        _with_json_as_text(self._cursor)
+        self._cursor = AsyncStepCursor(self._connection, row_factory=tuple_row)
 
 
 class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
@@ -283,17 +317,20 @@ def _is_as_new(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any
     return connection.info.transaction_status == TransactionStatus.IDLE
 
 
+def _require_no_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        raise UnsupportedConnection(
+            "the connection is in psycopg's pipeline mode, in which the server takes no COPY: "
+            "leave connection.pipeline() before you enqueue several jobs at once"
+        )
+
+
 def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether the user's transaction would begin with the next statement.
 
     Were that psycopg's ``transaction()`` block, the block would commit it, too, and not the user.
     """
     return not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
-
-
-def _with_json_as_text(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
-    # This also overrides another loader of the user's: the queue decodes JSON by the task's annotations.
-    cursor.adapters.register_loader("json", TextBinaryLoader)
 
 
 NOT_COMMITTED = "the connection was lost before the commit: nothing was committed"

@@ -356,6 +356,8 @@ class Database:
         known = {name: value for name, value in settings.items() if name not in self._unknown_settings}
         if known and (not self.behind_pooler or dsn == self._direct_dsn):
             options["options"] = startup_options(dsn, known)
+        # In UTF8, all texts can be sent, whatever the DSN or PGCLIENTENCODING says.
+        options["client_encoding"] = "UTF8"
         return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **options}
 
     def _learns_unknown(

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
 REPLICA_SETTING = "PGQUEUE_REPLICA_DSN"
 FORM = "postgresql://user:password@host:port/name"
 # libpq marks secrets by the display character "*", but not all of them, and an older libpq does not know all names.
+PARAMETERS = [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()]
 SECRETS = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"} | {
     option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults() if option.dispchar == b"*"
 }
@@ -39,6 +41,7 @@ LEAST_PATIENCE = 2
 """Seconds; libpq takes less for this."""
 _URI = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9.-]*)(?:\+[A-Za-z0-9_]+)?://")
 _NO_DATABASE = re.compile(r'FATAL: +database "(?P<name>.+)" does not exist')
+_PARAMETER = re.compile(r'invalid (?:URI query parameter:|connection option) "(\w+)"')
 _QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
 
 
@@ -64,11 +67,14 @@ def connect_within(dsn: str, seconds: int) -> str:
 
 
 def for_libpq(dsn: str) -> str:
-    """The DSN without SQLAlchemy's driver name.
+    """The DSN without SQLAlchemy's driver name, and without the white space around it that a file of settings leaves.
 
     Raises:
-        ConfigurationError: the DSN is the address of another kind of database.
+        ConfigurationError: the DSN is the address of another kind of database, or is in quotation marks.
     """
+    dsn = dsn.strip()
+    if dsn[:1] in {"'", '"'}:
+        raise ConfigurationError("the database's DSN begins with a quotation mark: write it without")
     uri = _URI.match(dsn)
     if uri is None:
         return dsn
@@ -142,8 +148,10 @@ def connection_errors(dsn: str, settings: str) -> Iterator[None]:
         if tails and "@" in str(conninfo_to_dict(dsn).get("host")):
             raise _not_readable()
         yield
-    except psycopg.ProgrammingError:
-        raise _not_readable() from None  # libpq's message repeats the DSN, password included
+    except psycopg.ProgrammingError as error:
+        raise _not_readable(
+            _unknown_parameter(dsn, error)
+        ) from None  # libpq's message may repeat the password
     except psycopg.OperationalError as error:
         if tails:
             raise _not_readable() from None
@@ -152,10 +160,24 @@ def connection_errors(dsn: str, settings: str) -> Iterator[None]:
         ) from error
 
 
-def _not_readable() -> ConfigurationError:
+def _not_readable(parameter: str | None = None) -> ConfigurationError:
+    if parameter is not None:
+        near = (
+            "sslmode" if parameter == "ssl" else next(iter(get_close_matches(parameter, PARAMETERS, 1)), None)
+        )
+        hint = f"; did you mean {near!r}?" if near else ": leave it out"
+        return ConfigurationError(
+            f"the database's DSN has a parameter that libpq does not know, {parameter!r}{hint}"
+        )
     return ConfigurationError(
         f"the database's DSN cannot be read; write {FORM}, with %25 for %, %40 for @ and %2F for / in a password"
     )
+
+
+def _unknown_parameter(dsn: str, error: psycopg.ProgrammingError) -> str | None:
+    """The parameter that libpq refuses, unless it may be a part of a password."""
+    found = _PARAMETER.search(str(error))
+    return found[1] if found and "@" not in dsn[dsn.find(found[1]) :] else None
 
 
 def failure(error: psycopg.OperationalError) -> DatabaseError:
@@ -171,6 +193,11 @@ def failure(error: psycopg.OperationalError) -> DatabaseError:
         )
         lost.maybe_done = True
         return lost
+    if error.sqlstate == psycopg.errors.SerializationFailure.sqlstate:
+        return DatabaseError(
+            f"the database could not do it: {_reason(error)}; behind a pooler, pgqueue cannot choose the isolation of its "
+            "transactions: set default_transaction_isolation to 'read committed' for its role"
+        )
     return DatabaseError(f"the database could not do it: {_reason(error)}")
 
 

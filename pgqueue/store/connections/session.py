@@ -24,6 +24,7 @@ T = TypeVar("T")
 # A server that does not know a setting says so, and the connection is made without it (see Database).
 OWN: Mapping[str, str] = {
     "search_path": "pg_catalog",
+    "default_transaction_isolation": "read committed",
     "statement_timeout": "0",
     "lock_timeout": "0",
     "transaction_timeout": "0",
@@ -52,10 +53,11 @@ PLANNER: Mapping[str, str] = {
 }
 """Additional settings of a worker's connections."""
 
-POOLED: Mapping[str, str] = {"jit": "off"}
+POOLED: Mapping[str, str] = {"jit": "off", "default_transaction_isolation": "read committed"}
 """The settings of a pool's connections, which may run other statements, too: those of ``ctx.transaction()``.
 
-Our statements end within milliseconds. To compile one takes the server 25 ms, and it compiles each one whose estimated cost is
+Our statements skip rows that another transaction has locked, and read again those that it has changed: a stricter isolation would
+refuse them for that. They end within milliseconds. To compile one takes the server 25 ms, and it compiles each one whose estimated cost is
 high, as it is for tables without statistics. A pooler that does not know startup options gets none.
 """
 _OF_POOLERS = ("startup parameter", "command-line options")

@@ -72,11 +72,13 @@ def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str 
         revision: a revision, or ``head``.
 
     Raises:
+        DatabaseError: the database's encoding is not UTF8.
         SchemaTooNew: a later release has upgraded the schema. For ``head`` that is no error if the schema allows this release:
             then nothing is done.
     """
     from alembic import command  # noqa: PLC0415 - heavy, and workers never migrate
 
+    _require_utf8(connection)
     newer = _newer(connection, schema)
     if newer is not None and revision == "head" and newer.allows_this:
         return
@@ -84,6 +86,19 @@ def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str 
         raise newer.refusal(schema)
     with _beside_another_migration():
         command.upgrade(_config(schema, connection), revision)
+
+
+def _require_utf8(connection: "Connection") -> None:
+    from sqlalchemy import text  # noqa: PLC0415 - only migrations need it
+
+    # As a JSON text: on SQL_ASCII, psycopg reads texts as bytes.
+    query = "select to_json(array[current_database()::text, current_setting('server_encoding')])"
+    name, encoding = connection.execute(text(query)).scalar_one()
+    if encoding != "UTF8":
+        raise DatabaseError(
+            f'database "{name}" has the encoding {encoding}, and jobs may hold any text: make one that has UTF8 '
+            f"(`createdb --encoding UTF8 --template template0 NAME`). Nothing was changed"
+        )
 
 
 def run_script(connection: "Connection", script: str) -> None:
@@ -174,7 +189,7 @@ def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> Non
     from sqlalchemy import create_engine  # noqa: PLC0415 - only migrations need it
     from sqlalchemy.pool import NullPool  # noqa: PLC0415 - only migrations need it
 
-    with psycopg.connect(dsn) as driver, _errors_in_words(revision):
+    with psycopg.connect(dsn, client_encoding="UTF8") as driver, _errors_in_words(revision):
         if (newest := REVISION if revision == "head" else revision) in KNOWN:
             build_ahead.prepare(driver, schema=check_schema(schema), newest=newest)
         engine = create_engine("postgresql+psycopg://", creator=lambda: driver, poolclass=NullPool)
