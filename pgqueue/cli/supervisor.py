@@ -65,7 +65,7 @@ class Supervisor:
             The exit code: 0 after a stop; after giving up, that of the last child to die.
         """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in stop_signals():
             loop.add_signal_handler(number, self.stop)
         await asyncio.gather(*(self._keep(slot) for slot in range(len(self._early_deaths))))
         return (self._last_code or GAVE_UP) if self._gives_up() else 0
@@ -122,6 +122,12 @@ class Supervisor:
     def _gives_up(self) -> bool:
         kept = [deaths for slot, deaths in enumerate(self._early_deaths) if slot not in self._ended]
         return bool(kept) and min(kept) >= MOST_EARLY_DEATHS
+
+
+def stop_signals() -> list[signal.Signals]:
+    """The signals that stop a worker; not SIGHUP where it is ignored, as under ``nohup``."""
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hangup]
 
 
 def _signal(child: Process, number: signal.Signals) -> None:

@@ -1,7 +1,8 @@
 """``pgqueue worker``: one process that runs jobs, or a supervisor of several (:mod:`pgqueue.cli.supervisor`).
 
-Signals: the first SIGTERM or SIGINT lets running jobs finish within the grace period, the second ends it at once. In
-both cases jobs that do not finish go back to their queue, and the exit code is 0.
+Signals: the first SIGTERM, SIGINT or SIGHUP lets running jobs finish within the grace period, the second ends it at once. In
+both cases jobs that do not finish go back to their queue, and the exit code is 0. While the app is imported, the first one
+ends the process: the kernel drops a signal to the first process of a container that has no handler for it.
 """
 
 import asyncio
@@ -9,8 +10,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -21,7 +24,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.metrics import LOOPBACK, require
-from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor
+from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor, stop_signals
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.values.queues.served_queues import ORDERS
 from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
@@ -34,6 +37,8 @@ LEVELS = ("debug", "info", "warning", "error")
 PARENT_CHECK_EVERY = 1.0
 """Seconds."""
 LAST_PORT = 65_535
+LONG_LOADING = 30.0
+"""Seconds after which a worker that still imports the app says so."""
 CANCEL_TIMEOUT = 2.0
 """Seconds that the app's asyncio tasks have to end after they were cancelled."""
 
@@ -136,7 +141,8 @@ def worker(
     os.environ[logs.VARIABLE] = log_format
     if not log_jobs:
         logging.getLogger("pgqueue.jobs").setLevel(logging.WARNING)
-    queue = settings.app_queue()
+    with _loading(settings.app):
+        queue = settings.app_queue()
     if supervisor is None:
         log.info("app loaded", extra={"app": settings.app, "processes": processes})
     if metrics_port is not None:
@@ -154,6 +160,35 @@ def worker(
         [*command, "--supervisor", str(os.getpid())], processes, added=partial(_port_of, metrics_port)
     )
     click.get_current_context().exit(asyncio.run(supervising.run()))
+
+
+@contextmanager
+def _loading(app: str | None) -> Iterator[None]:
+    """The import of the app: a signal ends it, and with it the process; a long one is logged."""
+    on_close = click.get_current_context().call_on_close
+    for number in stop_signals():
+        on_close(partial(signal.signal, number, signal.signal(number, _end_before_start)))
+    telling = threading.Timer(LONG_LOADING, _tell_of_loading, [app, threading.get_ident()])
+    telling.daemon = True
+    telling.start()
+    try:
+        yield
+    finally:
+        telling.cancel()
+
+
+def _end_before_start(number: int, _: object) -> None:
+    log.info("stopped before it began", extra={"signal": signal.Signals(number).name})
+    logging.shutdown()
+    os._exit(0)  # an exception could be caught by what is being imported
+
+
+def _tell_of_loading(app: str | None, thread: int) -> None:
+    stack = "".join(traceback.format_stack(sys._current_frames().get(thread), limit=10))  # noqa: SLF001 - the only way
+    log.warning(
+        "the app is still being imported: this process serves no jobs yet",
+        extra={"app": app, "seconds": LONG_LOADING, "stack": stack},
+    )
 
 
 def _require_ports(first: int, processes: int) -> None:
@@ -214,8 +249,8 @@ def handle_signals(stop: Callable[[], object], *, supervised: bool) -> None:
     """
     loop = asyncio.get_running_loop()
     if not supervised:
-        loop.add_signal_handler(signal.SIGTERM, stop)
-        loop.add_signal_handler(signal.SIGINT, stop)
+        for number in stop_signals():
+            loop.add_signal_handler(number, stop)
         return
 
     stopping = asyncio.Event()

@@ -115,11 +115,13 @@ class Process:
 
 
 @contextmanager
-def started(*words: str, dsn: str, folder: Path, stderr: int = subprocess.PIPE) -> Iterator[Process]:
-    """Start the command in a folder where ``shop.py`` is; it is ended with the block."""
+def started(
+    *words: str, dsn: str, folder: Path, stderr: int = subprocess.PIPE, app: str = SHOP
+) -> Iterator[Process]:
+    """Start the command in a folder where ``shop.py`` is the app; it is ended with the block."""
     command = ["-m", "pgqueue", "--app", "shop:queue", *words]
     env = os.environ | {"PGQUEUE_DSN": dsn}
-    (folder / "shop.py").write_text(SHOP)
+    (folder / "shop.py").write_text(app)
     with Program(command, cwd=folder, env=env, stderr=stderr) as popen:
         try:
             yield Process(popen)

@@ -3,21 +3,26 @@
 import asyncio
 import inspect
 import json
+import logging
 import os
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 from cli.commands import Process, only_row, pgqueue, started
 from psycopg_pool import AsyncConnectionPool
 
 from pgqueue import JobState, PgQueue
-from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
-from pgqueue.cli.worker import exit_despite_tasks, handle_signals, worker
+from pgqueue.cli.app import find
+from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor, stop_signals
+from pgqueue.cli.worker import _loading, exit_despite_tasks, handle_signals, worker
 from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.worker.worker import Worker
 
@@ -109,6 +114,102 @@ def test_the_second_signal_ends_it_at_once_and_the_job_is_ready_again(
         worker.until("worker stopped")
         assert worker.ended() == 0
     assert only_row(dsn, ONE_JOB) == ("ready", 0)
+
+
+SLOW_APP = """
+import signal, sys
+print("importing", file=sys.stderr, flush=True)
+while True:
+    try:
+        signal.pause()
+    except BaseException:
+        pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_signal_that_comes_while_the_app_is_imported_ends_the_worker(
+    number: signal.Signals, processes: str, dsn: str, tmp_path: Path
+) -> None:
+    with started("worker", "--processes", processes, dsn=dsn, folder=tmp_path, app=SLOW_APP) as worker:
+        worker.until("importing")
+        worker.signal(number)
+        assert f"stopped before it began signal={number.name}" in worker.until("stopped before")
+        assert worker.ended() == 0
+
+
+def test_the_first_process_of_a_container_obeys_a_signal_while_it_imports_the_app(
+    dsn: str, tmp_path: Path
+) -> None:
+    """The kernel drops a signal without a handler for such a process."""
+    (tmp_path / "shop.py").write_text(SLOW_APP)
+    command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    with subprocess.Popen(  # noqa: S603 - our own words
+        [*command, sys.executable, "-m", "pgqueue", "--app", "shop:queue", "worker"],
+        cwd=tmp_path,
+        env={**os.environ, "PGQUEUE_DSN": dsn},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as outer:
+        assert outer.stderr is not None
+        try:
+            if "importing" not in (said := outer.stderr.readline()):
+                pytest.skip(f"this system makes no container: {said}")
+            (inner,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+            os.kill(int(inner), signal.SIGTERM)
+            assert outer.wait(20) == 0
+        finally:
+            outer.kill()
+
+
+def test_a_long_import_of_the_app_is_logged_with_where_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = threading.Event()
+    monkeypatch.setattr("pgqueue.cli.worker.LONG_LOADING", 0.01)
+    monkeypatch.setattr("pgqueue.cli.worker.TOLD", told, raising=False)
+    (tmp_path / "slow_shop.py").write_text(
+        "from pgqueue.cli import worker\n"
+        "worker.TOLD.wait(20)\n"
+        "from pgqueue import PgQueue\n"
+        "queue = PgQueue()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def tell(_: logging.LogRecord) -> bool:
+        told.set()
+        return True
+
+    caplog.handler.addFilter(tell)
+    with click.Context(worker), _loading("slow_shop:queue"):
+        find("slow_shop:queue")
+    (record,) = caplog.records
+    assert "still being imported" in record.getMessage()
+    assert "slow_shop.py" in vars(record)["stack"]
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_hangup_lets_a_running_job_finish(processes: str, dsn: str, shop: Path, queue: PgQueue) -> None:
+    pipe = shop / "pipe"
+    os.mkfifo(pipe)
+    enqueue(dsn, "shop.read_pipe", f'{{"path": "{pipe}"}}')
+    with started("worker", "--processes", processes, *FOR_EVER, dsn=dsn, folder=shop) as worker:
+        worker.until("begun")
+        worker.signal(signal.SIGHUP)
+        worker.until("stopping")
+        pipe.write_bytes(b"go on")
+        assert worker.ended() == 0
+    assert queue.job(1).state is JobState.SUCCEEDED
+
+
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert stop_signals() == [signal.SIGTERM, signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert signal.SIGHUP in stop_signals()
 
 
 def test_a_task_that_refuses_to_be_cancelled_does_not_keep_the_process(dsn: str, shop: Path) -> None:
