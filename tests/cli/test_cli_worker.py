@@ -13,6 +13,7 @@ import threading
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 import click
 import pytest
@@ -24,6 +25,7 @@ from pgqueue.cli.app import find
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor, stop_signals
 from pgqueue.cli.worker import _loading, exit_despite_tasks, handle_signals, worker
 from pgqueue.store.connections.connection import OwnAsyncConnection
+from pgqueue.store.connections.pools import _LoopPool
 from pgqueue.worker.worker import Worker
 
 ONE_JOB = "select status, attempts from pgqueue.jobs"
@@ -230,8 +232,10 @@ def test_a_pool_that_connects_anew_when_the_worker_stops_does_not_keep_the_proce
     async def stopping(server: socket.socket) -> None:
         dsn = f"postgresql://shop@127.0.0.1:{server.getsockname()[1]}/shop"
         queue = PgQueue(dsn)
-        pool = AsyncConnectionPool(dsn, connection_class=OwnAsyncConnection, min_size=1, open=False)
-        vars(queue.database.pools)["_pools"][asyncio.get_running_loop()] = pool
+        pool = AsyncConnectionPool(
+            dsn, connection_class=OwnAsyncConnection, kwargs={"made": []}, min_size=1, open=False
+        )
+        vars(queue.database.pools)["_pools"][asyncio.get_running_loop()] = _LoopPool(pool, WeakSet())
         await pool.open()
         with (await asyncio.get_running_loop().sock_accept(server))[0]:
             await exit_despite_tasks(1, queue)
