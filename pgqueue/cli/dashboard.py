@@ -18,6 +18,9 @@ from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.store.shards.sharded import ShardedDatabase
 
 THREADS: Final = 8
+CONNECTIONS: Final = 1_000
+IDLE_FOR: Final = 10
+"""Seconds after which a connection without a request is closed, so that connections of nobody do not keep others out."""
 PORT: Final = 8765
 CLOSES_IN: Final = 5.0
 """Seconds that a server in a thread has to end."""
@@ -147,7 +150,16 @@ def _server(app: Any, address: str, port: int) -> Any:  # noqa: ANN401 - Waitres
 
     try:
         return create_server(
-            app, host=address, port=port, threads=THREADS, ident=None, clear_untrusted_proxy_headers=False
+            app,
+            host=address,
+            port=port,
+            threads=THREADS,
+            connection_limit=CONNECTIONS,
+            channel_timeout=IDLE_FOR,
+            cleanup_interval=IDLE_FOR // 2,
+            asyncore_use_poll=True,
+            ident=None,
+            clear_untrusted_proxy_headers=False,
         )
     except OSError as error:
         raise ConfigurationError(f"--host {address} --port {port}: {error.strerror or error}") from error

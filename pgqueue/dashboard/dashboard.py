@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from functools import cached_property
 from http import HTTPStatus
@@ -66,6 +67,7 @@ LONGEST_NAME: Final = 80
 SAID: Final = "pgqueue_said"
 """The cookie with what an action said, until the next page shows it."""
 KINDS: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_PREFIX: Final = re.compile(r"(/[\w.~-]+)*/?", re.ASCII)
 NAVIGATION: Final = sorted((one for one in PAGES if one.place is not None), key=lambda one: one.place or 0)
 STATIC: Final = files("pgqueue.dashboard") / "static"
 
@@ -121,11 +123,20 @@ class Dashboard:
         self.urls = Map([*self._rules()], strict_slashes=False)
         self._app: WSGIApplication = self._respond
         if trust_proxy:
-            self._app = ProxyFix(self._respond, x_for=1, x_proto=1, x_host=1, x_prefix=1)
+            self._app = ProxyFix(self._respond_under_prefix, x_for=1, x_proto=1, x_host=1, x_prefix=1)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         """Answer a request, as WSGI has it."""
         return self._app(environ, start_response)
+
+    def _respond_under_prefix(
+        self, environ: "WSGIEnvironment", start_response: "StartResponse"
+    ) -> Iterable[bytes]:
+        if not _PREFIX.fullmatch(environ.get("SCRIPT_NAME", "")):
+            environ["SCRIPT_NAME"] = (
+                ""  # a client's own, which the proxy has passed on: "//evil" would be another site
+            )
+        return self._respond(environ, start_response)
 
     @cached_property
     def asgi(self) -> AsgiApplication:

@@ -21,7 +21,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.middleware import Middleware
 from pgqueue.errors import ConfigurationError, InvalidOption, Snooze, Superseded, Waiting
 from pgqueue.values.jobs.job import Claim, NewJob
-from pgqueue.values.payloads.storable import encode_meta
+from pgqueue.values.payloads.storable import encode_meta, object_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, TracerProvider
@@ -161,8 +161,7 @@ def _attributes(job: NewJob | Claim, name: str, kind: str) -> dict[str, str | in
 def _carried_headers(claim: Claim) -> dict[str, str]:
     if claim.meta is None or "traceparent" not in claim.meta:
         return {}
-    meta = msgspec.json.decode(claim.meta)
-    # A program may have put anything there.
+    meta = object_of(claim.meta)  # a program may have put anything there
     return {name: meta[name] for name in ("traceparent", "tracestate") if isinstance(meta.get(name), str)}
 
 

@@ -5,12 +5,15 @@ The dashboard in other programs: WSGI and ASGI apps mount it in a line, and the 
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from threading import current_thread
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -425,6 +428,12 @@ def test_under_a_prefix_and_behind_a_proxy_addresses_lead_back(queue: PgQueue) -
     answer = trusting.get("/jobs", headers=forwarded)
     assert 'href="/ops/dead"' in answer.text
     assert "Secure" in answer.headers["Set-Cookie"]
+    for evil in ("//evil.example", "/\\evil.example", "https://evil.example", "/a//b", "/ops\tx"):
+        home = trusting.get("/", headers={**forwarded, "X-Forwarded-Prefix": evil})
+        assert urlsplit(home.headers["Location"])[:3] in {
+            ("", "", "/overview"),
+            ("https", "jobs.example", "/overview"),
+        }, evil
 
 
 @pytest.mark.usefixtures("world")
@@ -534,7 +543,12 @@ def test_the_command_serves_until_it_is_interrupted(dsn: str) -> None:
         assert program.stdout is not None
         line = program.stdout.readline()
         address = line.split()[2].rstrip(";")
+        where = urlsplit(address)
         try:
+            with ExitStack() as idle:  # connections of nobody do not keep others out
+                for _ in range(300):
+                    idle.enter_context(socket.create_connection((where.hostname or "", where.port or 0)))
+                assert urllib.request.urlopen(f"{address}jobs", timeout=30).status == 200  # noqa: S310 - on this machine
             with urllib.request.urlopen(f"{address}jobs", timeout=30) as page:  # noqa: S310 - on this machine
                 assert (page.status, b"No job matches." in page.read()) == (200, True)
         finally:

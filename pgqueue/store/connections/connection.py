@@ -21,15 +21,12 @@ from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncTransaction, Rollback, Transaction
-from psycopg.adapt import AdaptersMap
-from psycopg.postgres import register_default_adapters
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg.types.array import register_all_arrays
-from psycopg.types.string import TextBinaryLoader
 
 from pgqueue.errors import SchemaMissing, UnsupportedConnection
 from pgqueue.store.catalogue import Catalogue
+from pgqueue.store.connections.adapters import AsyncStepCursor, StepCursor
 from pgqueue.store.plan import Copy, Row, Step
 
 T = TypeVar("T")
@@ -47,37 +44,6 @@ FEW = 100
 BEGIN = "select"
 # What a session can keep beyond its transactions; not DISCARD ALL, which would forget our prepared statements, too.
 CLEAN = "reset session authorization; reset all; discard temp; unlisten *; select pg_catalog.pg_advisory_unlock_all()"
-
-
-def _adapters() -> AdaptersMap:
-    adapters = AdaptersMap(types=psycopg.adapters.types)
-    register_default_adapters(adapters)
-    register_all_arrays(adapters)
-    # The queue decodes JSON by the task's annotations.
-    adapters.register_loader("json", TextBinaryLoader)
-    return adapters
-
-
-ADAPTERS = _adapters()
-"""How values travel in pgqueue's statements, whatever the user has registered on a connection or for all of them."""
-
-
-class StepCursor(psycopg.Cursor[Row]):
-    """A cursor with pgqueue's own adapters."""
-
-    @property
-    def adapters(self) -> AdaptersMap:
-        """:data:`ADAPTERS`."""
-        return ADAPTERS
-
-
-class AsyncStepCursor(psycopg.AsyncCursor[Row]):
-    """As :class:`StepCursor`, awaited."""
-
-    @property
-    def adapters(self) -> AdaptersMap:
-        """:data:`ADAPTERS`."""
-        return ADAPTERS
 
 
 class StepRunner:

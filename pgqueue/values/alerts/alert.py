@@ -301,7 +301,7 @@ def decode_condition(stored: str) -> Rule:
     """
     try:
         rule: Rule = _DECODER.decode(stored)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidOption(f"the stored condition {stored:.200} cannot be read: {error}") from error
     return rule
 
