@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any
 
 import psycopg
@@ -18,6 +17,7 @@ from psycopg_pool import PoolTimeout
 from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
 from pgqueue.store.connections.session import refused_by_pooler
 from pgqueue.store.jobs.refusals import in_one_line
+from pgqueue.values.hints import did_you_mean
 
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
