@@ -162,12 +162,9 @@ def connection_errors(dsn: str, settings: str) -> Iterator[None]:
 
 def _not_readable(parameter: str | None = None) -> ConfigurationError:
     if parameter is not None:
-        near = (
-            "sslmode" if parameter == "ssl" else next(iter(get_close_matches(parameter, PARAMETERS, 1)), None)
-        )
-        hint = f"; did you mean {near!r}?" if near else ": leave it out"
+        hint = "; did you mean 'sslmode'?" if parameter == "ssl" else did_you_mean(parameter, PARAMETERS)
         return ConfigurationError(
-            f"the database's DSN has a parameter that libpq does not know, {parameter!r}{hint}"
+            f"the database's DSN has a parameter that libpq does not know, {parameter!r}{hint or ': leave it out'}"
         )
     return ConfigurationError(
         f"the database's DSN cannot be read; write {FORM}, with %25 for %, %40 for @ and %2F for / in a password"
