@@ -17,7 +17,7 @@ from uuid import UUID
 
 from pgqueue.store.arrays import texts
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connections.connection import NOT_THERE, schema_missing
+from pgqueue.store.connections.connection import NOT_THERE, check_texts, schema_missing
 from pgqueue.store.plan import Copy, Row, Step
 
 NOT_THERE_STATES = frozenset(error.sqlstate for error in NOT_THERE)
@@ -75,6 +75,7 @@ class AsyncpgStepRunner:
             rows = await _fetch(self._connection, query, _in_order(names, step.params))
             return [tuple(row) for row in rows] if step.returns else ()
         except Exception as error:
+            check_texts(step)
             if (state := getattr(error, "sqlstate", None)) in NOT_THERE_STATES:
                 raise schema_missing(self._catalogue, state, getattr(error, "message", None)) from error
             raise

@@ -27,7 +27,8 @@ from psycopg.rows import tuple_row
 from pgqueue.errors import SchemaMissing, UnsupportedConnection
 from pgqueue.store.catalogue import Catalogue
 from pgqueue.store.connections.adapters import AsyncStepCursor, StepCursor
-from pgqueue.store.plan import Copy, Row, Step
+from pgqueue.store.plan import Copy, Row, Statement, Step
+from pgqueue.values.jobs.options import check_text
 
 T = TypeVar("T")
 NOT_THERE = (
@@ -71,6 +72,9 @@ class StepRunner:
             return self._rows() if step.returns else ()
         except NOT_THERE as error:
             raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
+        except (UnicodeEncodeError, psycopg.DataError):
+            check_texts(step)
+            raise
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -180,6 +184,9 @@ class AsyncStepRunner:
             return await self._rows() if step.returns else ()
         except NOT_THERE as error:
             raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
+        except (UnicodeEncodeError, psycopg.DataError):
+            check_texts(step)
+            raise
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -281,6 +288,19 @@ def _is_as_new(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any
     if connection.closed or not connection.autocommit:
         return False
     return connection.info.transaction_status == TransactionStatus.IDLE
+
+
+def check_texts(step: Step) -> None:
+    """Refuse the text that PostgreSQL cannot hold, if one is why a step could not be sent.
+
+    Raises:
+        InvalidOption: it has NUL or half a surrogate pair in it.
+    """
+    if isinstance(step, Statement):
+        for name, value in step.params.items():
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str):
+                    check_text(name, text)
 
 
 def _require_no_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
