@@ -3,6 +3,7 @@
 import os
 import pkgutil
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("pgqueue_dsn", f"the server, as --pgqueue-dsn; it has precedence over {SERVER_SETTING}")
     parser.addini("pgqueue_app", f"your PgQueue, as module:attribute (default: {APP_SETTING})")
+
+
+def pytest_configure() -> None:
+    """Let pgqueue and its pools have the clock that runs, where freezegun stops all others: their waits would not end."""
+    if find_spec("freezegun") is not None:
+        import freezegun  # noqa: PLC0415 - not every suite has it
+
+        freezegun.configure(extend_ignore_list=["pgqueue", "psycopg_pool"])
 
 
 @pytest.hookimpl(tryfirst=True)

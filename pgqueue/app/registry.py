@@ -3,6 +3,7 @@
 What can be a task is decided in :mod:`pgqueue.app.naming`; what becomes of its calls, in :mod:`pgqueue.app.task`.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -330,6 +331,8 @@ class Registry(EnqueueMethods):
         name = name_of(function, name)
         refuse_models(name, getattr(item or function, "__annotations__", {}))
         names = (name, *aliases)
+        if hasattr(sys, "ps1"):
+            self._forget_former(name, function)
         self._require_free(names, function)
         task = Task[..., Any](
             function,
@@ -350,6 +353,14 @@ class Registry(EnqueueMethods):
             self._batch_tasks.update(names)
         self._tasks.update(dict.fromkeys(names, task))
         return task
+
+    def _forget_former(self, name: str, function: Callable[..., Any]) -> None:
+        """In a notebook or at the prompt, a cell or module that runs again defines its functions again."""
+        former = self._tasks.get(name)
+        defined = (function.__module__, function.__qualname__)
+        if former is not None and (former.function.__module__, former.function.__qualname__) == defined:
+            for one in (former.name, *former.aliases):
+                del self._tasks[one]
 
     def _require_free(self, names: tuple[str, ...], function: Callable[..., Any]) -> None:
         name = names[0]

@@ -10,7 +10,7 @@ from pgqueue.testing.asserting import (
 from pgqueue.testing.attempts import Ran
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.databases import Databases, databases
-from pgqueue.testing.draining import adrain, drain, replay
+from pgqueue.testing.draining import adrain, drain, empty, replay
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.modes import eager, every_queue, in_database, in_memory, in_transaction
 from pgqueue.testing.trouble import Trouble, WorkerDied, dying, failing
@@ -32,6 +32,7 @@ __all__ = [
     "drain",
     "dying",
     "eager",
+    "empty",
     "every_queue",
     "failing",
     "in_database",

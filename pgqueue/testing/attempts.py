@@ -5,9 +5,11 @@
 
 import asyncio
 import contextvars
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pgqueue.app.context import Context
@@ -286,12 +288,21 @@ async def arun(executor: Executor, attempt: Attempt) -> list[Verdict]:
     assert me is not None  # noqa: S101 - for the type checker
     asked_before = me.cancelling()
     if attempt.plain:
-        verdicts = await asyncio.to_thread(run_plain, executor, attempt, loop)
+        verdicts = await _in_thread(partial(run_plain, executor, attempt, loop))
     else:  # what it sets in context variables stays in its task
         verdicts = await asyncio.create_task(_run(executor, attempt))
     if me.cancelling() > asked_before:
         raise asyncio.CancelledError
     return verdicts
+
+
+async def _in_thread(call: Callable[[], list[Verdict]]) -> list[Verdict]:
+    """In the thread in which Django's own asynchronous code calls plain functions: there is the connection of its test."""
+    if "django.db" in sys.modules:
+        from asgiref.sync import sync_to_async  # noqa: PLC0415 - Django has it
+
+        return await sync_to_async(call)()
+    return await asyncio.to_thread(call)
 
 
 def run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> list[Verdict]:

@@ -16,6 +16,7 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.jobs import control, enqueue, notes
 from pgqueue.store.jobs.sweep import arun_sweep, reclaim, run_sweep
 from pgqueue.store.schedules import ticks
@@ -89,7 +90,7 @@ async def adrain(
     """As :func:`drain`, awaited: ``async def`` tasks run in this loop, plain functions in a thread."""
     shift = DrainState(queue, queues, order, raises=raises, limit=limit)
     if not allow_real and not isinstance(queue.database, Memory):
-        _require_for_tests(await queue.database.arun(control.database_name()))
+        _require_for_tests(await queue.database.arun(control.database_name()), *DRAIN)
     if now is None and _clock_of(queue) is None:
         now = await queue.database.arun(control.clock())
     with _at(queue, now), queue.hooks.at_once():
@@ -152,17 +153,41 @@ def replay(
         raise ran.error or AssertionError(f"the job of {task} is {ran.outcome}")
 
 
+def empty(queue: PgQueue, *, allow_real: bool = False) -> None:
+    """Delete all jobs, ended and dead ones too, with all that belongs to them: flows, schedules, limits, workers, figures.
+
+    For tests that commit, and so leave their jobs to the next one. In memory it is ``clear`` of the memory.
+
+    Args:
+        queue: which.
+        allow_real: empty any database.
+
+    Raises:
+        ConfigurationError: the database may be in use: its name has no word test.
+    """
+    if isinstance(queue.database, Memory):
+        queue.database.clear()
+        return
+    if not allow_real:
+        _require_for_tests(queue.database.run(control.database_name()), *EMPTY)
+    queue.database.run(control.empty(), OWN_CONNECTION)
+
+
 def is_for_tests(database: str) -> bool:
     """Whether a database's name contains the word test: ``test_shop``, ``shop-tests``, ``pgqueue_test_gw0_4``."""
     return any(map(WORD.fullmatch, re.split(r"[\W_]+", database.lower())))
 
 
-def _require_for_tests(database: str) -> None:
+DRAIN = "drain would run the jobs", "drain(queue, allow_real=True)"
+EMPTY = "empty would delete the jobs", "empty(queue, allow_real=True)"
+
+
+def _require_for_tests(database: str, deed: str, anyway: str) -> None:
     if not is_for_tests(database):
         raise ConfigurationError(
-            f"drain would run the jobs that wait in the database {database!r}, which may be in use: its name has no "
+            f"{deed} that wait in the database {database!r}, which may be in use: its name has no "
             "word test. Keep the queue's jobs in memory (fixture pgqueue_memory, or in_memory(queue)) or in a database "
-            "for tests (fixture pgqueue_queue); to run these all the same, drain(queue, allow_real=True)"
+            f"for tests (fixture pgqueue_queue); to do it all the same, {anyway}"
         )
 
 
@@ -170,7 +195,7 @@ def _drain(
     queue: PgQueue, shift: DrainState, now: datetime | None, *, allow_real: bool, only_one: bool = False
 ) -> list[Ran]:
     if not allow_real and not isinstance(queue.database, Memory):
-        _require_for_tests(queue.database.run(control.database_name()))
+        _require_for_tests(queue.database.run(control.database_name()), *DRAIN)
     if now is None and _clock_of(queue) is None:
         now = queue.database.run(control.clock())
     loop = Loop(queue.aclose)

@@ -19,7 +19,7 @@ from looking import ask, until
 from running import Running
 from tenacity import stop_after_attempt
 
-from pgqueue import JobState, Limit, PgQueue, Retry, Unique, Worker, chain
+from pgqueue import JobState, Limit, PgQueue, Retry, Task, Unique, Worker, chain
 from pgqueue.app import enqueue_methods
 from pgqueue.errors import DuplicateTask, InvalidOption, JobNotFound
 from pgqueue.testing import in_memory
@@ -490,3 +490,24 @@ def test_two_tasks_that_claim_one_name_are_refused_with_both_places(
 def test_aliases_that_are_no_former_names_are_refused(queue: PgQueue, aliases: Any) -> None:
     with pytest.raises(InvalidOption, match="alias"):
         queue.task(name="bill", aliases=aliases)(lambda: None)
+
+
+def test_a_cell_that_runs_again_defines_its_tasks_again(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cell(times: int) -> "Task[[], int]":
+        @queue.task(limit=Limit(times), aliases=["former"])
+        def count() -> int:
+            return times
+
+        return count
+
+    first = cell(1)
+    with pytest.raises(DuplicateTask):
+        cell(2)
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    second = cell(2)
+    assert first is not second
+    assert queue.tasks[second.name] is queue.tasks["former"] is second
+    with pytest.raises(DuplicateTask):
+        queue.task(name=second.name)(lambda: None)

@@ -55,6 +55,13 @@ class InATestCase(TestCase):
         await order.arefresh_from_db()
         assert order.note == "confirmed"
 
+    async def test_plain_tasks_see_them_there_too(self) -> None:
+        order = await Order.objects.acreate()
+        await confirm.aenqueue(order.pk)
+        await adrain(queue)
+        await order.arefresh_from_db()
+        assert order.note == "confirmed"
+
     def test_a_tasks_transaction_completes_its_job(self) -> None:
         paid, unpaid = Order.objects.create(), Order.objects.create()
         handles = [bill.enqueue(paid.pk), bill.using(max_attempts=1).enqueue(unpaid.pk, fail=True)]

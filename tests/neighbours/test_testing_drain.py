@@ -6,12 +6,14 @@ Batch tasks in tests: a drain runs what is due in batches, in memory as on Postg
 
 import asyncio
 import contextvars
+import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import freezegun
 import psycopg
 import pytest
 from documents import Document
@@ -19,8 +21,8 @@ from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, e
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tenacity import wait_fixed
 
-from pgqueue import Batch, Context, JobState, PgQueue, Retry
-from pgqueue.errors import ConfigurationError, InvalidOption, JobError
+from pgqueue import Batch, Context, JobState, Limit, PgQueue, Retry, chain
+from pgqueue.errors import ConfigurationError, InvalidOption, JobError, JobNotDone, TimedOut
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import claim
 from pgqueue.store.workers import leases
@@ -30,6 +32,7 @@ from pgqueue.testing import (
     drain,
     dying,
     eager,
+    empty,
     failing,
     in_database,
     in_memory,
@@ -557,3 +560,78 @@ def test_eager_runs_a_batch_of_one(calls: list[list[int]]) -> None:
         index.enqueue(1)
         queue.enqueue_many([index.call(2), index.call(3)])
     assert calls == [[1], [2, 3]]
+
+
+def test_an_emptied_database_is_as_a_new_one(real_queue: PgQueue) -> None:
+    @real_queue.task(name="shop.work", max_attempts=1, limit=Limit(5))
+    def work(*, fails: bool) -> None:
+        if fails:
+            raise ValueError
+
+    for fails in (True, False):
+        work.enqueue(fails=fails)
+    chain(work.call(fails=False), work.call(fails=False)).enqueue()
+    real_queue.schedules.add("nightly", work.call(fails=False), every=timedelta(hours=1))
+    drain(real_queue, raises=False)
+    empty(real_queue)
+    with real_queue.database.pooled() as connection:
+        tables = connection.execute("select relname from pg_stat_user_tables where schemaname = 'pgqueue'")
+        filled = [
+            name
+            for (name,) in tables.fetchall()
+            if connection.execute(f"select from pgqueue.{name} limit 1".encode()).fetchone() is not None
+        ]
+    assert sorted(filled) == [
+        "alembic_version",
+        "callback_key",
+        "compatibility",
+        "retention",
+        "series_state",
+    ]
+    work.enqueue(fails=False)
+    assert [ran.outcome for ran in drain(real_queue)] == ["succeeded"]
+
+
+def test_a_database_that_may_be_in_use_is_not_emptied(
+    real_queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgqueue.testing.draining.WORD", re.compile("never"))
+    with pytest.raises(ConfigurationError, match=r"empty would delete the jobs.*allow_real=True"):
+        empty(real_queue)
+    empty(real_queue, allow_real=True)
+
+
+def test_jobs_in_memory_are_emptied_too(memory_queue: PgQueue) -> None:
+    @memory_queue.task
+    def note() -> None: ...
+
+    note.enqueue()
+    empty(memory_queue)
+    assert memory_queue.insight.search().jobs == ()
+
+
+def test_what_waits_ends_in_time_where_freezegun_stops_the_clock(real_queue: PgQueue) -> None:
+    @real_queue.task(name="shop.work", timeout=0.05)
+    def work(ctx: Context) -> None:
+        while not ctx.cancelled:
+            threading.Event().wait(0.001)
+
+    with freezegun.freeze_time("2026-01-01"):
+        handle = work.enqueue()
+        with pytest.raises(JobNotDone):
+            handle.result(timeout=0.01)
+        (ran,) = drain(real_queue, raises=False)
+    assert isinstance(ran.error, TimedOut)
+
+
+async def test_what_is_awaited_ends_there_too(real_queue: PgQueue) -> None:
+    @real_queue.task(name="shop.work", timeout=0.05)
+    async def work() -> None:
+        await asyncio.sleep(3600)
+
+    with freezegun.freeze_time("2026-01-01", real_asyncio=True):
+        handle = await work.aenqueue()
+        with pytest.raises(JobNotDone):
+            await handle.aresult(timeout=0.01)
+        (ran,) = await adrain(real_queue, raises=False)
+    assert isinstance(ran.error, TimedOut)

@@ -163,6 +163,12 @@ def database_name() -> Steps[str]:
     return name
 
 
+@plan
+def empty() -> Steps[None]:
+    """Delete all jobs and what belongs to them."""
+    yield Statement("connections/empty", {}, returns=False)
+
+
 @plan(reads=True)
 def counts() -> Steps[tuple[list[QueueCount], list[str]]]:
     """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
