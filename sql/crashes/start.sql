@@ -5,7 +5,7 @@
 -- why: no row: the attempt no longer holds its job. Each attempt since the last revival left one error, so of the errors the
 --      last ones count, one less than there were attempts
 with held as (
-    select id, fence, attempts,
+    select id, worker_id, fence, attempts,
            case when pg_catalog.jsonb_typeof(errors) = 'array' then errors else '[]' end as errors
     from pgqueue.jobs
     where id = %(id)s::bigint and worker_id = %(worker)s::uuid and status = 'running' and fence = %(fence)s::integer
@@ -13,7 +13,7 @@ with held as (
 ),
 noted as (
     insert into pgqueue.notes (job_id, kind, name, value, at)
-    select id, 'start', '', pg_catalog.json_build_object('fence', fence),
+    select id, 'start', '', pg_catalog.json_build_object('worker', worker_id, 'fence', fence),
            coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())
     from held
     on conflict (job_id, kind, name) do update set value = excluded.value, at = excluded.at

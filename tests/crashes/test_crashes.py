@@ -4,6 +4,7 @@ The policy for jobs that kill their workers: its bounds, and what is recorded.
 """
 
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -81,6 +82,17 @@ def test_an_attempt_that_raised_is_no_crash(queue: PgQueue, work: Task[[], None]
     ask(queue, "update pgqueue.jobs set status = 'ready'")
     lose(queue, starts=True)
     assert begun(queue) == CrashCount(2)
+
+
+def test_the_start_that_another_worker_noted_under_the_same_number_is_not_this_workers(
+    queue: PgQueue, work: Task[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worker process counts its claims from 1."""
+    handle = work.enqueue()
+    for starts in (False, True, False):
+        monkeypatch.setattr(claim, "_fences", count(1))
+        assert lose(queue, starts=starts).fence == 1
+    assert crashed(queue, handle) == [True, True, False]
 
 
 def test_the_count_begins_again_when_the_job_is_revived(queue: PgQueue, work: Task[[], None]) -> None:

@@ -212,7 +212,8 @@ def read_only(error: psycopg.Error) -> ConnectionFailed:
     """The error for a server that takes no writes: after a failover, the former primary."""
     said = in_one_line(error)
     return ConnectionFailed(
-        f"the server takes no writes ({said}), so nothing was done: it is a standby, or the former primary. Name all servers in the "
+        f"the server takes no writes ({said}), so nothing was done: it is a standby, the former primary, or "
+        "a role or database with default_transaction_read_only. Name all servers in the "
         "DSN, with target_session_attrs=read-write: the next call connects to the one that takes writes"
     )
 
