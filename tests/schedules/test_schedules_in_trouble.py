@@ -109,6 +109,23 @@ def test_a_key_that_an_open_transaction_holds_keeps_no_other_schedule_back_and_l
     assert [run.at for run in ask(own, ticks.runs("keyed"))] == [NOON + MINUTE]
 
 
+def test_a_hundred_keys_that_one_transaction_holds_are_waited_for_as_a_few(
+    own: psycopg.Connection[Any], dsn: str
+) -> None:
+    """The wait for each of them would end the statement at its timeout; for four of them it takes 0.5 s."""
+    keys = [f"key {number:03}" for number in range(99)]
+    add(own, *(every_minute(key, job=new_job(unique_key=key)) for key in keys), every_minute("zz"))
+    with psycopg.connect(dsn) as holder:
+        for key in keys:
+            ask(holder, adding(new_job(unique_key=key)))
+        own.execute("set statement_timeout = '4s'")
+        (job,) = ask(own, ticks.fire_due(now=NOON + MINUTE)).jobs
+        own.execute("reset statement_timeout")
+        holder.rollback()
+    assert ask(own, shown(job)).unique_key is None
+    assert len(ask(own, ticks.fire_due(now=NOON + MINUTE + 5 * SECOND)).jobs) == 99
+
+
 def test_a_clock_that_was_years_ahead_for_a_moment_stops_a_schedule_only_until_it_is_resumed(
     own: psycopg.Connection[Any],
 ) -> None:
