@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 import psycopg
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential, wait_random
 
-from pgqueue.errors import ConnectionFailed
+from pgqueue.errors import ConnectionFailed, SchemaMissing
 from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import LEAST_PATIENCE, hosts_of
@@ -34,8 +34,8 @@ from pgqueue.worker.troubles import KEEPS_CONNECTION, NoAnswer, Troubles
 T = TypeVar("T")
 log = worker_log()
 
-AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed)
-"""What a lost connection raises."""
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed, SchemaMissing)
+"""What a lost connection raises; and tables that are away, as while an operator makes them again."""
 LATER = ("08", "25006", "25P03", "25P04", "40", "55", "57", "53", "58")
 """SQLSTATEs after which the same statement may succeed later: connection, read-only server, our transaction timed out,
 serialization, object in use, operator intervention, out of resources, system error. Not so 54, a limit of the program:
@@ -126,7 +126,7 @@ class WorkerConnection:
         """
         try:
             return await self.once(plan, then, bound=bound)
-        except (psycopg.Error, ConnectionFailed) as error:
+        except (psycopg.Error, ConnectionFailed, SchemaMissing) as error:
             if not self._tries_again(error) or isinstance(error, told):
                 raise
             self._troubles.failed(error)

@@ -247,3 +247,20 @@ async def test_a_link_interrupted_while_it_is_made_ready_is_closed(queue: PgQueu
         warnings.simplefilter("always")
         gc.collect()  # a connection left open warns here
     assert told == []
+
+
+async def test_a_worker_goes_on_when_its_tables_were_dropped_and_made_again(
+    queue: PgQueue, dsn: str, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.task
+    async def rest() -> None: ...
+
+    async with running(queue, lease=2.0) as worker:
+        await ended(queue, await rest.aenqueue())
+        before = worker.id
+        await asyncio.to_thread(ask, dsn, "drop schema pgqueue cascade")
+        await until(lambda: any("migrate" in str(vars(one).get("error")) for one in caplog.records))
+        await asyncio.to_thread(schema.migrate, dsn)
+        (job,) = await ended(queue, await rest.aenqueue())
+    assert job.state == "succeeded"
+    assert worker.id != before
