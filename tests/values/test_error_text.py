@@ -124,8 +124,8 @@ class OddClass(type):
         raise OSError
 
 
-def _error_of_a_long_name(length: int) -> BaseException:
-    kind = type("E" * length, (ValueError,), {})
+def _error_of_a_name(name: str) -> BaseException:
+    kind = type(name, (ValueError,), {})
     found: BaseException = kind("no")
     return found
 
@@ -193,7 +193,8 @@ LONG: dict[str, Callable[[int], BaseException]] = {
     "key": lambda length: KeyError("x" * length),
     "notes": lambda length: _with_notes(["\n" * length]),
     "many notes": lambda length: _with_notes(["x"] * length),
-    "name": _error_of_a_long_name,
+    "name": lambda length: _error_of_a_name("E" * length),
+    "name of lines": lambda length: _error_of_a_name("\n" * length),
     "chain": lambda length: _chain(length // 1_000),
     "group": lambda length: ExceptionGroup("g", [ValueError(one) for one in range(length // 10)]),
     "deep group": lambda length: _nested(length // 10_000),

@@ -55,7 +55,7 @@ def _explain(error: BaseException, seen: set[int]) -> traceback.TracebackExcepti
     """What Python prints of an error and of those that it holds, without those that were seen or are too many."""
     seen.add(id(error))
     shown = traceback.TracebackException(
-        type(error), _stand_in(error), frames_of(error), limit=-(MOST_FRAMES // len(seen))
+        _short_named(type(error)), _stand_in(error), frames_of(error), limit=-(MOST_FRAMES // len(seen))
     )
     shown.stack[:] = map(_short, shown.stack)
     shown.__suppress_context__ = _own(BaseException, "__suppress_context__", error)
@@ -139,6 +139,12 @@ def _notes(error: BaseException) -> str:
 
 def _end_of(note: object) -> str:
     return _cut(str(note), slice(-LONGEST_NOTES, None))
+
+
+def _short_named(kind: type[BaseException]) -> type[BaseException]:
+    """The class, or one of a short name in place of it."""
+    name = _name(kind)
+    return kind if len(name) < LONGEST_TYPE else type(name, (Exception,), {"__module__": "builtins"})
 
 
 def _short(frame: traceback.FrameSummary) -> traceback.FrameSummary:
