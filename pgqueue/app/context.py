@@ -25,6 +25,7 @@ import psycopg
 
 from pgqueue.app.flows.nodes import FlowInside
 from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.logger import bounded_logger
 from pgqueue.app.notes import Board, NoteHost, Notes
 from pgqueue.app.signals.waits import CanWait
 from pgqueue.errors import InvalidOption, JobError, Superseded
@@ -49,7 +50,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
-logger = logging.getLogger("pgqueue.task")
+logger = bounded_logger("pgqueue.task")
 
 
 class AttemptHost(NoteHost, Protocol):

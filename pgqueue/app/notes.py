@@ -9,7 +9,6 @@ runs it again. What happens with an attempt that fails is decided by the worker,
 
 import asyncio
 import inspect
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from pgqueue.app.logger import bounded_logger
 from pgqueue.errors import (
     ConfigurationError,
     InvalidOption,
@@ -253,7 +253,7 @@ def _not_awaited(step: RunningStep, value: Awaitable[Any]) -> InvalidOption:
     )
 
 
-log = logging.getLogger("pgqueue.task")
+log = bounded_logger("pgqueue.task")
 
 
 TRIES = 10

@@ -31,7 +31,7 @@ from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import check_number, check_queues
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.payloads.codec import Codec, checked_codec
-from pgqueue.values.payloads.signature import DEFAULT_LIMIT
+from pgqueue.values.payloads.signature import DEFAULT_LIMIT, HIGHEST_LIMIT
 from pgqueue.values.queues.served_queues import Order, parse_served
 from pgqueue.values.workers.lease import LEASE
 
@@ -65,7 +65,7 @@ class QueueOptions(NamedTuple):
         Raises:
             InvalidOption: one of them is out of its range.
         """
-        check_number("max_payload", max_payload, range(1, 2**31))
+        check_number("max_payload", max_payload, range(1, HIGHEST_LIMIT + 1))
         if history_args is not None:
             check_number("history_args", history_args, range(2**31))
         return cls(

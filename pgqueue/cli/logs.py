@@ -4,6 +4,9 @@ A traceback follows on indented lines, so that every line that begins with a tim
 programs: a line per record, with its traceback as a field. In each, a record's ``extra`` fields are fields, and so are those of
 the attempt that writes it (:class:`pgqueue.middleware.LoggingContext`).
 
+Every text is cut before it is worked on, and a character that a terminal obeys is written as an escape: an error's message is
+whatever a job makes of it, and the line is made in the thread that logs it, which may be the event loop's.
+
 A program's field of the name ``time``, ``level``, ``logger`` or ``traceback`` is written as ``field_time``, and so on.
 """
 
@@ -19,10 +22,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from pgqueue.cli.output import spelled_out
 from pgqueue.middleware import add_fields
+from pgqueue.values.jobs.error_text import traceback_of
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+LONGEST = 16_000
+"""Characters of a message, a field or a traceback; the rest is left out."""
 MOST = 10_000
 """Lines that wait; the next ones are dropped."""
 FLUSHED_WITHIN = 2.0
@@ -42,14 +49,14 @@ class LineFormatter(logging.Formatter):
             self.formatTime(record),
             record.levelname.lower(),
             record.name,
-            _one_line(record.getMessage()),
+            spelled_out(_cut(record.getMessage())),
         ]
         words += [f"{key}={_value(value)}" for key, value in vars(record).items() if key not in _ORDINARY]
         line = " ".join(words)
         if not record.exc_info:
             return line
-        trace = self.formatException(record.exc_info)
-        return "\n    ".join([line, *trace.splitlines()])
+        trace = spelled_out(_traceback(record), keep="\n")
+        return "\n    ".join([line, *trace.split("\n")])
 
 
 class FieldFormatter(LineFormatter):
@@ -65,19 +72,19 @@ class FieldFormatter(LineFormatter):
             "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _cut(record.getMessage()),
         }
         for key, value in vars(record).items():
             if key not in _ORDINARY:
                 fields[f"field_{key}" if key in OWN else key] = value
         if record.exc_info:
-            fields["traceback"] = self.formatException(record.exc_info)
+            fields["traceback"] = _traceback(record)
         return self._write(fields)
 
 
 def as_json(fields: dict[str, object]) -> str:
     """One object in one line. What has no JSON form is written as text; numbers that JSON lacks are, too."""
-    return json.dumps({key: _plain(value) for key, value in fields.items()}, default=str, ensure_ascii=True)
+    return json.dumps({key: _plain(value) for key, value in fields.items()}, ensure_ascii=True)
 
 
 def as_logfmt(fields: dict[str, object]) -> str:
@@ -131,25 +138,29 @@ def _add_trace(record: logging.LogRecord) -> bool:
 
 
 def _plain(value: object) -> object:
-    if (
-        value is None
-        or isinstance(value, str | bool | int)
-        or (isinstance(value, float) and math.isfinite(value))
-    ):
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    return str(value)
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+    return _cut(str(value))
 
 
 def _value(value: object) -> str:
-    text = str(value)
+    text = _cut(str(value))
     plain = text and text.isprintable() and not any(char.isspace() or char in '"=' for char in text)
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    return text if plain else spelled_out(json.dumps(text, ensure_ascii=False))
+
+
+def _cut(text: str) -> str:
+    left_out = len(text) - LONGEST
+    return text if left_out <= 0 else f"{text[:LONGEST]}… ({left_out:,} more characters)"
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    """Return the traceback that the record has, or make one of bounded length."""
+    error = record.exc_info[1] if record.exc_info else None
+    made = record.exc_text or ("" if error is None else traceback_of(error).rstrip("\n"))
+    return made[-LONGEST:]
 
 
 class LogWriter(logging.Handler):
@@ -205,13 +216,14 @@ class LogWriter(logging.Handler):
 
     def _written(self, line: bytes) -> bytes:
         """Write what needs no waiting; return the rest."""
-        while line and self._poll.poll(0):
+        begin = 0
+        while begin < len(line) and self._poll.poll(0):
             try:
                 # Where poll says so, a pipe has room for PIPE_BUF bytes.
-                line = line[os.write(self._descriptor, line[: select.PIPE_BUF]) :]
+                begin += os.write(self._descriptor, line[begin : begin + select.PIPE_BUF])
             except OSError:  # no program can read it any more, or the disk is full
                 return b""
-        return line
+        return line[begin:]
 
     def _keep(self, line: bytes) -> None:
         if len(self._left) >= MOST:
@@ -239,9 +251,10 @@ class LogWriter(logging.Handler):
                 self._changed.notify_all()
 
     def _write(self, line: bytes) -> None:
+        left = memoryview(line)  # else each part that a pipe takes would copy the rest
         try:
-            while line:
-                line = line[os.write(self._descriptor, line) :]
+            while left:
+                left = left[os.write(self._descriptor, left) :]
         except OSError:  # as in _written
             return
 

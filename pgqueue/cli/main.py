@@ -69,7 +69,9 @@ class ErrorLine(click.ClickException):
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - click's signature
         """Print it."""
-        click.echo(f"pgqueue: error: {' '.join(self.message.split())}", file=file or sys.stderr)
+        from pgqueue.cli.output import spelled_out  # noqa: PLC0415 - for errors only
+
+        click.echo(f"pgqueue: error: {spelled_out(' '.join(self.message.split()))}", file=file or sys.stderr)
 
 
 class Root(LazyGroup):

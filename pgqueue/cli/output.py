@@ -4,6 +4,8 @@ Stored text may have any characters; control characters are shown as escapes, so
 terminal.
 """
 
+import json
+import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -34,8 +36,21 @@ LONGEST_NAME = 40
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; times are ISO 8601."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    """Print a value as JSON; times are ISO 8601. What a terminal would obey is written as JSON's escapes."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    # Outside of its strings, JSON has printable characters and line ends only; inside, any character may be an escape.
+    click.echo(
+        "\n".join(
+            line if line.isprintable() else _UNPRINTABLE.sub(_as_json, line) for line in text.split("\n")
+        )
+    )
+
+
+_UNPRINTABLE = re.compile(r"[^ -~]")
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def print_table(
@@ -68,6 +83,8 @@ def print_table(
 
 def spelled_out(text: str, *, keep: str = "") -> str:
     """Text with its control characters written as escapes, except those in ``keep``."""
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
         for char in text

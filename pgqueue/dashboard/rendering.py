@@ -44,29 +44,33 @@ def as_json(value: Any) -> bytes:  # noqa: ANN401 - any value of a page
     return msgspec.json.encode(exact(value))
 
 
-def pretty(value: object) -> str:
-    """A value as JSON for people, with all its digits."""
+def pretty(value: object, longest: int = LONGEST) -> str:
+    """The begin of a value as JSON for people, with all its digits; of a longer one a character more than that is made."""
+    text = ""
     try:
-        return spelled_out(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+        for part in json.JSONEncoder(indent=2, ensure_ascii=False, default=str).iterencode(value):
+            text += part[: longest + 1]
+            if len(text) > longest:
+                return f"{spelled_out(text[:longest])}\n… and more"
     except (RecursionError, ValueError):
         return "(it cannot be shown)"
+    return spelled_out(text)
 
 
 def brief(value: object, longest: int = 120) -> str:
     """A value as JSON in one line, cut where it is long."""
     try:
-        text = spelled_out(json.dumps(value, ensure_ascii=False, default=str, separators=(", ", ": ")))
+        text = json.dumps(value, ensure_ascii=False, default=str, separators=(", ", ": "))
     except (RecursionError, ValueError):
         return "(it cannot be shown)"
-    return text if len(text) <= longest else f"{text[:longest]}…"
+    return spelled_out(text) if len(text) <= longest else f"{spelled_out(text[:longest])}…"
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
     """Text, cut where it is long, with what is left out."""
-    text = spelled_out(text)
     if len(text) <= longest:
-        return text
-    return f"{text[:longest]}\n… and {len(text) - longest:,} more characters"
+        return spelled_out(text)
+    return f"{spelled_out(text[:longest])}\n… and {len(text) - longest:,} more characters"
 
 
 def moment(at: datetime | None) -> Markup | str:
@@ -90,7 +94,7 @@ def breakable(name: str) -> Markup:
     """A name that may be broken behind its dots, slashes and hyphens."""
     return Markup("").join(
         Markup("{}<wbr>").format(part) if part[-1] in "._/-:" else part
-        for part in re.findall(r"[^._/:-]*[._/:-]|[^._/:-]+", spelled_out(name))
+        for part in re.findall(r"[^._/:-]++[._/:-]?|[._/:-]", spelled_out(name))
     )
 
 

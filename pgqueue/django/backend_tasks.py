@@ -35,10 +35,11 @@ from pgqueue.django.backend_api import (
 from pgqueue.django.backend_results import DjangoCall, result_of, task_error
 from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask, as_limit
 from pgqueue.values.hints import remedy
+from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.options import JobOptions
 from pgqueue.values.jobs.retry import Retry
-from pgqueue.values.jobs.verdict import describe, note_logged
+from pgqueue.values.jobs.verdict import note_logged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

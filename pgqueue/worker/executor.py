@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import AsyncGeneratorType, GeneratorType
-from typing import Any
+from typing import Any, cast
 
 from pgqueue.app.context import Context
 from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.logger import TRACEBACK
 from pgqueue.app.notes import Board
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
@@ -28,8 +29,8 @@ from pgqueue.errors import (
     UnknownTask,
 )
 from pgqueue.values.hints import nearest
-from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.jobs.error_text import describe
+from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.verdict import (
     Again,
     Cancelled,
@@ -38,10 +39,10 @@ from pgqueue.values.jobs.verdict import (
     Succeeded,
     Unknown,
     Verdict,
-    describe,
     error_to_log,
     expired_verdict,
     judge,
+    judge_by_default,
     without_result,
 )
 from pgqueue.values.payloads.codec import (
@@ -218,17 +219,13 @@ class Executor:
         task = self._tasks[ctx.job.task]
         try:
             return judge(ctx.job, error, retry=task.retry, seconds=ctx.seconds)
-        except (
-            Exception,
-            asyncio.CancelledError,
-            SystemExit,
-        ) as failure:  # each of these would end the runner
+        except BaseException as failure:  # a policy may raise anything, and it would end the runner
             log.error(  # noqa: TRY400 - a codec may hide what it says
                 "retry policy failed; the default one decides",
                 extra={"task": task.name},
                 exc_info=logged_error(self.codec, failure),
             )
-            return judge(ctx.job, error, retry=Retry(), seconds=ctx.seconds)
+            return judge_by_default(ctx.job, error, seconds=ctx.seconds)
 
     def _returned(self, task: Task[..., Any], attempt: Attempt, value: object) -> Verdict | None:
         if attempt.context.completed:
@@ -244,9 +241,10 @@ class Executor:
         self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
     ) -> Verdict | None:
         """The verdict on an attempt that ended with an error; ``logged``: its traceback has been logged."""
-        if isinstance(error, _UndecodableArguments):
-            return self.undecodable(attempt.claim, error.why)
-        if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
+        kind = type(error)  # isinstance would ask the error itself, which may raise
+        if issubclass(kind, _UndecodableArguments):
+            return self.undecodable(attempt.claim, cast("_UndecodableArguments", error).why)
+        if issubclass(kind, asyncio.CancelledError | concurrent.futures.CancelledError):
             return self._stopped(task, attempt, error)
         return self.failed(task, attempt, error, logged=logged)
 
@@ -320,7 +318,7 @@ class Executor:
             log.error("task raised after its transaction had completed the job", extra=fields, exc_info=shown)
             return None
         own = attempt.context._superseded  # noqa: SLF001 - told to the worker alone; a take inside may raise it, too
-        if own and isinstance(error, Superseded):
+        if own and issubclass(type(error), Superseded):
             log.warning("attempt superseded: nothing more is recorded of it", extra=fields)
             return None
         verdict = self.verdict(attempt.context, error)
@@ -337,13 +335,13 @@ class Executor:
         match verdict:
             case Died():
                 shown = None if logged else logged_error(self.codec, error_to_log(error))
+                fields |= _recorded(verdict.error) if shown is error else {}
                 log.error("job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=shown)
             case Again():
-                log.warning(
-                    "attempt failed; the job runs again",
-                    extra={**fields, "retry_in": str(verdict.delay)},
-                    exc_info=None if logged else logged_error(self.codec, error),
-                )
+                shown = None if logged else logged_error(self.codec, error)
+                fields |= _recorded(verdict.error) if shown is error else {}
+                fields["retry_in"] = str(verdict.delay)
+                log.warning("attempt failed; the job runs again", extra=fields, exc_info=shown)
 
     def success(self, claim: Claim, seconds: float, value: object) -> Succeeded:
         """The job succeeded even if its return value cannot be kept: then the verdict says why not."""
@@ -361,6 +359,11 @@ class Executor:
             log.warning("result not kept: %s", words, extra={"job": claim.id, "task": claim.task})
             return without_result(claim, seconds, str(error))
         return Succeeded(claim, seconds, None if data == NOT_RETURNED else data)
+
+
+def _recorded(error: AttemptError) -> dict[str, object]:
+    """What the log takes from the job's record: formatting the error again would call its code again."""
+    return {TRACEBACK: error.traceback} if error.traceback else {}
 
 
 def limit(attempt: Attempt) -> float:

@@ -16,6 +16,8 @@ from uuid import UUID
 import psycopg
 
 from pgqueue.app.hooks.observer import Observer
+from pgqueue.app.logger import bounded_logger
+from pgqueue.values.jobs.error_text import frames_of
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Cancelled, Reason, Returned, Succeeded, Verdict, Waits
 
@@ -41,6 +43,11 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
         if not self.isEnabledFor(level):
             return
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        error: Any = kwargs.get("exc_info")
+        if issubclass(
+            type(error), BaseException
+        ):  # logging would ask the error for its traceback, which may raise
+            kwargs["exc_info"] = (type(error), error, frames_of(error))
         try:
             self.logger.log(level, msg, *args, **kwargs)
         except Exception:  # noqa: BLE001 - a filter of the program may raise anything
@@ -50,7 +57,7 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
 
 def worker_log(name: str = "pgqueue.worker") -> WorkerLog:
     """The logger of this name, which never raises."""
-    return WorkerLog(logging.getLogger(name), {})
+    return WorkerLog(bounded_logger(name), {})
 
 
 log = worker_log("pgqueue.jobs")

@@ -15,16 +15,9 @@ verdicts.
 import asyncio
 
 from pgqueue.store.jobs import claim
+from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import (
-    Returned,
-    Unknown,
-    Verdict,
-    Waits,
-    describe,
-    failed_verdict,
-    lost_verdict,
-)
+from pgqueue.values.jobs.verdict import Returned, Unknown, Verdict, Waits, failed_verdict, lost_verdict
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LONG_READ, Connections
 from pgqueue.worker.heartbeat import Heartbeat

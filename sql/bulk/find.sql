@@ -20,9 +20,9 @@ with looked as materialized (
                     or right(errors -> -1 ->> 'type', length(%(error)s::text) + 1) = '.' || %(error)s::text)
                and (%(message)s::text is null or strpos(errors -> -1 ->> 'message', %(message)s::text) > 0)
                and case when %(args)s::jsonb is null then true else pgqueue.as_jsonb(args) @> %(args)s::jsonb end, false) as matches
-    from (select id, xmin::text as version, flags, false as dead, queue, task, status::text as state,
+    from (select id, xmin::text as version, flags, false as dead, queue::text, task::text, status::text as state,
                  status = 'running' and cancel_requested as asked, created_at, null::timestamptz as died_at,
-                 priority::integer, meta, errors, args::json
+                 priority::integer, meta::jsonb, errors::jsonb, args::json
           from pgqueue.jobs
           union all
           select id, xmin::text, flags, true, queue, task, 'dead', false, created_at, died_at, priority::integer, meta, errors, args::json

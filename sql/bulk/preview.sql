@@ -3,8 +3,8 @@
 -- locks: none
 -- run by: QueueControl.jobs, QueueControl.dead
 select queue, task, state, asked, count(*), min(id)
-from (select id, false as dead, queue, task, status::text as state, status = 'running' and cancel_requested as asked,
-             created_at, null::timestamptz as died_at, priority::integer, meta, errors, args::json
+from (select id, false as dead, queue::text, task::text, status::text as state, status = 'running' and cancel_requested as asked,
+             created_at, null::timestamptz as died_at, priority::integer, meta::jsonb, errors::jsonb, args::json
       from pgqueue.jobs
       union all
       select id, true, queue, task, 'dead', false, created_at, died_at, priority::integer, meta, errors, args::json

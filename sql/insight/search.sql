@@ -8,9 +8,9 @@ select id, state, queue, task,
        priority, pgqueue.as_datetime(run_at), pgqueue.as_datetime(created_at), pgqueue.as_datetime(started_at),
        pgqueue.as_datetime(ended_at), attempts, max_attempts, unique_key, collisions, worker_id,
        case when errors -> -1 is not null then jsonb_build_array(errors -> -1)::text end, reason, null::text, meta::text
-from (select id, status::text as state, queue, task, args::json, priority::smallint, run_at, created_at, claimed_at as started_at,
-             null::timestamptz as ended_at, attempts, max_attempts::smallint, unique_key, collisions, worker_id, errors,
-             null::text as reason, meta
+from (select id, status::text as state, queue::text, task::text, args::json, priority::smallint, run_at, created_at, claimed_at as started_at,
+             null::timestamptz as ended_at, attempts, max_attempts::smallint, unique_key::text, collisions, worker_id,
+             errors::jsonb, null::text as reason, meta::jsonb
       from pgqueue.jobs where %(live)s::boolean and (%(ids)s::bigint[] is null or id = any(%(ids)s::bigint[]))
       union all
       select id, 'dead', queue, task, args::json, priority, run_at, created_at, started_at, died_at, attempts, max_attempts,

@@ -49,4 +49,4 @@ begin
         execute format('drop function pgqueue.%I()', one.name);
     end loop;
 end $$;
-drop domain pgqueue.priority, pgqueue.allowance, pgqueue.live_status, pgqueue.arguments;
+drop domain pgqueue.priority, pgqueue.allowance, pgqueue.live_status, pgqueue.arguments, pgqueue.short_text, pgqueue.short_json;

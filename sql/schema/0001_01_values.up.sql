@@ -7,12 +7,17 @@ create domain pgqueue.allowance as smallint check (value > 0);
 create domain pgqueue.live_status as text check (value in ('blocked', 'scheduled', 'ready', 'running'));
 -- Arguments pass through: as json they are stored and read as they came, which takes a sixth off an insert by COPY. What
 -- jsonb would refuse (NUL, half a surrogate pair) is an escape, so they can be made jsonb wherever they are asked for.
+-- Their length is bounded here, too: a claim reads them into the worker's memory, in the way of every other job.
 create domain pgqueue.arguments as json check (
-    json_typeof(value) = 'object' and (strpos(value::text, '\u') = 0 or value::jsonb is not null)
+    octet_length(value::text) <= 16777216
+    and json_typeof(value) = 'object' and (strpos(value::text, '\u') = 0 or value::jsonb is not null)
 );
+-- What a claim, a log and a page read of each job. Names and keys are shorter, and so are meta and errors.
+create domain pgqueue.short_text as text check (octet_length(value) <= 10000);
+create domain pgqueue.short_json as jsonb check (pg_column_size(value) <= 1000000);
 
--- The tables take rows that are out of bounds; the function pgqueue.enqueue and Python are the doors, and what reads the rows
--- bears them. A check costs every insert 10 µs, and looking into 1 kB of arguments 7 µs. See ADR 16.
+-- The tables take rows that are out of other bounds; the function pgqueue.enqueue and Python are the doors, and what reads the
+-- rows bears them. A check costs every insert 10 µs, and looking into 1 kB of arguments 7 µs. See ADR 16.
 
 -- callers: worker, operator
 create function pgqueue.arguments_fit(args json) returns boolean language plpgsql immutable parallel safe

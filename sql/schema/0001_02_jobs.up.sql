@@ -16,16 +16,16 @@ create table pgqueue.jobs (
     unique_until_started boolean             not null default false,
     cancel_requested     boolean             not null default false,
     status               pgqueue.live_status not null default 'ready',
-    queue                text                not null default 'default',
-    task                 text                not null,
-    unique_key           text,
+    queue                pgqueue.short_text  not null default 'default',
+    task                 pgqueue.short_text  not null,
+    unique_key           pgqueue.short_text,
     args                 pgqueue.arguments   not null default '{}',
-    errors               jsonb,
-    meta                 jsonb,
+    errors               pgqueue.short_json,
+    meta                 pgqueue.short_json,
     unknown_since        timestamptz,
     expires_at           timestamptz,
     flags                smallint,
-    lane                 text,
+    lane                 pgqueue.short_text,
     in_lane              boolean,
     cost                 integer,
     place_at             timestamptz
@@ -71,7 +71,8 @@ create index jobs_kept_places on pgqueue.jobs using gin (string_to_array(lane, E
     where place_at is not null;
 
 -- The errors of a job with one more, which was recorded at the given instant. At most 10 are kept, the first and the last
--- 9, and fewer where they would take more than 64 kB; "left_out" of the first one counts the others. From the second
+-- 9, and fewer where they would take more than 64 kB; "left_out" of the first one counts the others. Only the last one keeps
+-- its traceback: all are written anew at each failure, and of the others the last 1,000 characters are kept. From the second
 -- failure on, "since" is the instant of the first failure since the job was enqueued or revived: claim reads it.
 -- callers: worker, operator
 create function pgqueue.with_error(kept jsonb, error jsonb, at timestamptz) returns jsonb
@@ -80,9 +81,13 @@ declare
     all_of   jsonb   := case when jsonb_typeof(kept) = 'array' then kept else '[]' end;
     attempt  integer := (error->>'attempt')::integer;
     since    jsonb   := case when attempt > 1 then coalesce(all_of->-1->'since', all_of->(1 - attempt)->'at') end;
+    trace    text    := right(all_of->-1->>'traceback', 1000);
     left_out integer := coalesce(substring(all_of->0->>'left_out' from '^[0-9]{1,8}$')::integer, 0);
     surplus  integer;
 begin
+    if length(all_of->-1->>'traceback') > 1000 then
+        all_of := jsonb_set(all_of, '{-1,traceback}', to_jsonb(E'…\n' || substr(trace, strpos(trace, E'\n') + 1)));
+    end if;
     all_of := all_of || (error || jsonb_build_object('at', at)
                          || case when since is null then '{}' else jsonb_build_object('since', since) end);
     surplus := greatest(0, jsonb_array_length(all_of) - 10);

@@ -73,10 +73,10 @@ create index dead_jobs_ended_in on pgqueue.dead_jobs (ended_in);
 
 -- Every column has one type in all three parts, domains cast away: else none of their indices would be used.
 create view pgqueue.all_jobs as
-    select id, status::text as state, queue, task, pgqueue.as_jsonb(args) as args, priority::smallint, run_at, created_at,
+    select id, status::text as state, queue::text, task::text, pgqueue.as_jsonb(args) as args, priority::smallint, run_at, created_at,
            claimed_at as started_at, null::timestamptz as ended_at, attempts, max_attempts::smallint,
-           unique_key, collisions, worker_id, errors,
-           null::text as reason, null::jsonb as result, meta
+           unique_key::text, collisions, worker_id, errors::jsonb,
+           null::text as reason, null::jsonb as result, meta::jsonb
     from pgqueue.jobs
     union all
     select id, 'dead', queue, task, args, priority, run_at, created_at, started_at,

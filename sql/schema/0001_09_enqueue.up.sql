@@ -32,6 +32,10 @@ begin
     elsif enqueue.args is null or jsonb_typeof(enqueue.args) <> 'object' then
         raise check_violation using
             message = format('args => %L: use one JSON object, a key for each parameter', left(enqueue.args::text, 60));
+    elsif octet_length(enqueue.args::text) > 1048576 then
+        raise check_violation using
+            message = format('args: they take %s bytes, over the limit of 1048576', octet_length(enqueue.args::text)),
+            hint = 'Store them elsewhere and enqueue a reference.';
     elsif not pgqueue.arguments_fit(enqueue.args::text::json) then
         raise check_violation using
             message = 'args: use at most 200 levels, and whole numbers of at most 4300 digits',

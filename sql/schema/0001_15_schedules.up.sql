@@ -279,7 +279,7 @@ begin
     perform pgqueue.check_name('task', schedule.task), pgqueue.check_name('queue', schedule.queue);
     if num_nonnulls(schedule.cron, schedule.every, schedule.at) <> 1 then
         raise check_violation using message = 'give exactly one of cron, every and at';
-    elsif schedule.cron !~ '^\s*(@[a-z]+|(\S+\s+){4,5}\S+)\s*$' or length(schedule.cron) > 200 then
+    elsif length(schedule.cron) > 200 or schedule.cron !~ '^\s*(@[a-z]+|(\S+\s+){4,5}\S+)\s*$' then
         raise check_violation using message = format('cron => %L: use 5 fields, or 6 with seconds first, or @daily', left(schedule.cron, 60));
     elsif schedule.timezone is null then
         raise check_violation using message = 'timezone => NULL: name a time zone, such as Europe/London';
@@ -289,6 +289,9 @@ begin
         raise check_violation using message = format('overlap => %L: use allow, skip or queue', schedule.overlap);
     elsif schedule.at <= now() then
         raise check_violation using message = format('at => %L: this instant has passed', schedule.at);
+    elsif octet_length(schedule.args::text) > 1048576 then
+        raise check_violation using
+            message = format('args: they take %s bytes, over the limit of 1048576', octet_length(schedule.args::text));
     elsif not pgqueue.arguments_fit(schedule.args::text::json) then
         raise check_violation using message = 'args: use at most 200 levels, and whole numbers of at most 4300 digits';
     end if;

@@ -80,6 +80,7 @@ def test_a_declared_queue_is_used_and_without_a_declaration_any(dsn: str, queue:
     [
         {"history": timedelta(days=-1)},
         {"max_payload": 0},
+        {"max_payload": (8 << 20) + 1},
         {"max_payload": "8000"},
         {"history_args": -1},
         {"history_args": True},

@@ -114,6 +114,55 @@ def test_stored_text_cannot_write_to_the_terminal(words: list[str], dsn: str) ->
     assert r"no \x1b[31mstock" in shown
 
 
+NAMED = "\x1b]0;owned\x07\x9b31m\u202eevil\u2066\x7f\N{GRINNING FACE}\U000e0041"
+HOSTILE = f"{NAMED}\u2028\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["jobs", "list"],
+        ["jobs", "list", "--json"],
+        ["jobs", "show", "1"],
+        ["jobs", "show", "1", "--json"],
+        ["jobs", "show", "1", "--pytest"],
+        ["jobs", "show", "2"],
+        ["jobs", "show", "2", "--json"],
+        ["jobs", "cancel", "--queue", NAMED, "--dry-run"],
+        ["jobs", "run-now", "1"],
+        ["dead", "list"],
+        ["dead", "list", "--json"],
+        ["dead", "retry", "--queue", NAMED, "--dry-run"],
+        ["dead", "retry", "1"],
+        ["why", "2"],
+        ["queues", "list"],
+        ["queues", "list", "--json"],
+        ["queues", "show", NAMED],
+        ["audit", "list"],
+        ["audit", "list", "--json"],
+    ],
+    ids=lambda words: " ".join(words).replace(NAMED, "NAMED"),
+)
+def test_nothing_that_the_shell_prints_of_a_job_is_obeyed_by_a_terminal(
+    queue: PgQueue, dsn: str, words: list[str]
+) -> None:
+    @queue.task(name=NAMED, queue=NAMED, max_attempts=1)
+    def hostile(text: dict[str, str]) -> None: ...
+
+    job = hostile.using(unique_key=HOSTILE, meta={HOSTILE: HOSTILE}).enqueue({HOSTILE: HOSTILE})
+    assert job.id == 1
+    with queue.take(1) as (dying,):
+        dying.fail(ValueError(HOSTILE))
+    hostile.using(unique_key=HOSTILE).enqueue({HOSTILE: HOSTILE})
+    queue.control.pause(NAMED, why=HOSTILE, by=HOSTILE)
+
+    found = pgqueue(*words, dsn=dsn)
+    shown = found.stdout + found.stderr
+    assert [one for one in shown if not one.isprintable() and one != "\n"] == []
+    if "--json" in words:
+        assert "evil" in found.stdout
+
+
 @pytest.mark.usefixtures("shelf")
 def test_show_tells_everything_of_a_job(dsn: str) -> None:
     shown = pgqueue("jobs", "show", "3", dsn=dsn).stdout

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from looking import wait_until
@@ -168,6 +168,47 @@ def test_a_full_pipe_makes_no_caller_wait_and_its_reader_gets_every_line_in_orde
     wait_until(lambda: not pipe.writer.waiting)
     pipe.log.warning("100 at once again")
     assert numbers(pipe.read(b"\n")) == [100]
+
+
+class Counted(bytes):
+    """A line that counts the bytes that are copied of it."""
+
+    copied = 0
+
+    def __getitem__(self, part: Any) -> Any:
+        found = Counted(super().__getitem__(part))
+        Counted.copied += len(found)
+        return found
+
+
+def test_a_long_line_is_copied_once_however_little_the_pipe_takes_at_a_time(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length = 40 * logs.LONGEST
+    Counted.copied = 0
+    monkeypatch.setattr(pipe.writer, "_line", lambda _: Counted(b"x" * length + b"\n"))
+    reader = threading.Thread(target=pipe.read, args=(b"\n",))
+    reader.start()
+    pipe.log.warning("long")
+    pipe.writer.flush()
+    reader.join()
+    assert Counted.copied <= 2 * length
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_line_is_long_and_none_sends_control_codes_to_a_terminal(form: str) -> None:
+    bad = "\x1b[31m\x9b1m\u202e\u2066\u2028\x7f"
+    try:
+        int(f"{bad}{'x' * 20_000_000}")
+    except ValueError as error:
+        found = FORMATS[form]().format(
+            record_with(
+                msg=f"{bad}{error}", text=f"{bad}{error}", exc_info=sys.exc_info(), many=[f"{bad}{error}"]
+            )
+        )
+    assert len(found) < 10 * logs.LONGEST
+    assert set(found) - {"\n"} == set(filter(str.isprintable, found))
+    assert "ValueError" in found
 
 
 def test_lines_beyond_the_bound_are_dropped_and_counted(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,8 @@ from programs import ran
 
 from pgqueue import Context, JobPart, JobState, PgQueue, RetryLater, Snooze
 from pgqueue.app.reproduction import place_of, written_test
-from pgqueue.dashboard.redaction import HIDDEN, Redaction
+from pgqueue.dashboard.redaction import Redaction
+from pgqueue.dashboard.secret_forms import HIDDEN
 from pgqueue.errors import InvalidOption, UnknownTask
 from pgqueue.testing import drain, in_database, replay
 from pgqueue.values.jobs.job import AttemptError, Job

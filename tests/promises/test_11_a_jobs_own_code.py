@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import psycopg
@@ -13,7 +14,7 @@ from running import Running
 from tenacity import retry_if_exception
 from worker.helping import ended
 
-from pgqueue import Context, JobState, PgQueue
+from pgqueue import Batch, Context, JobState, PgQueue
 from pgqueue.values.jobs.retry import Retry
 
 SESSION = (
@@ -139,6 +140,83 @@ async def test_a_filter_of_the_programs_logging_that_raises_ends_no_worker(
 
     assert [job.state for job in jobs] == [JobState.SUCCEEDED, JobState.DEAD, JobState.SUCCEEDED]
     assert "request_id" in capsys.readouterr().err
+
+
+class Odd(ValueError):
+    """An error that Python cannot format, cannot ask for its class, and cannot ask for its cause."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise OSError(name)
+
+
+@dataclass
+class Item:
+    number: int
+
+
+def _odd() -> Odd:
+    return Odd("no")
+
+
+def _odd_column() -> SyntaxError:
+    place: Any = ("query", 1, 2.5, "a b c")
+    return SyntaxError("no", place)
+
+
+@pytest.mark.parametrize("make", [_odd, _odd_column], ids=["attributes", "syntax error"])
+@pytest.mark.parametrize("kind", ["plain", "async", "batch"])
+@pytest.mark.parametrize("last", [True, False], ids=["last", "again"])
+async def test_an_error_that_cannot_be_formatted_is_recorded_and_takes_no_slot(
+    queue: PgQueue,
+    running: Running,
+    capsys: pytest.CaptureFixture[str],
+    make: Callable[[], Exception],
+    kind: str,
+    *,
+    last: bool,
+) -> None:
+    def fail() -> None:
+        raise make()
+
+    async def afail() -> None:
+        raise make()
+
+    def fail_all(items: Batch[Item]) -> None:
+        items[0].fail(make())
+
+    if kind == "batch":
+        job = queue.batch_task(Item, name="fail", max_attempts=1 if last else 2)(fail_all).enqueue(1)
+    else:
+        job = queue.task(name="fail", max_attempts=1 if last else 2)(
+            fail if kind == "plain" else afail
+        ).enqueue()
+
+    @queue.task
+    def other() -> None: ...
+
+    async with running(queue, concurrency=1):
+        await until(lambda: queue.job(job.id).errors)
+        await ended(queue, other.enqueue())
+    found = queue.job(job.id)
+    assert found.state is (JobState.DEAD if last else JobState.SCHEDULED)
+    assert found.errors[0].type.endswith(type(make()).__name__)
+    assert "no" in found.errors[0].message
+    assert kind == "batch" or "fail" in (found.errors[0].traceback or "")
+    assert "Traceback" not in capsys.readouterr().err  # it is logged, too
+
+
+@pytest.mark.parametrize("make", [_odd, _odd_column], ids=["attributes", "syntax error"])
+def test_an_error_that_cannot_be_formatted_fails_the_jobs_of_a_take(
+    queue: PgQueue, make: Callable[[], Exception]
+) -> None:
+    @queue.task(max_attempts=1)
+    def job() -> None: ...
+
+    one = job.enqueue()
+    with pytest.raises(Exception) as caught, queue.take(1):  # noqa: PT011 - it cannot be asked what it is
+        raise make()
+    assert type(caught.value) is type(make())
+    assert queue.job(one.id).state is JobState.DEAD
 
 
 async def test_a_generator_that_a_task_returns_is_a_failure_for_its_body_never_ran(

@@ -30,7 +30,8 @@ from running import Running
 
 from pgqueue import JobHandle, JobState, PgQueue
 from pgqueue.store.jobs import finish
-from pgqueue.values.jobs.verdict import Again, Died, Returned, Succeeded, describe
+from pgqueue.values.jobs.error_text import describe
+from pgqueue.values.jobs.verdict import Again, Died, Returned, Succeeded
 
 ROUNDS = 3
 SUCCEEDED, DEAD, CANCELLED = {"succeeded"}, {"dead"}, {"cancelled"}

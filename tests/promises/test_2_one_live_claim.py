@@ -36,8 +36,9 @@ from running import Running
 from pgqueue import Context, JobState, PgQueue, Superseded, TakenJob
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
 from pgqueue.worker.executor import Executor
 
 NOTHING = timedelta(0)

@@ -30,8 +30,9 @@ from promises.workshop import AT_ONCE
 from pgqueue import JobHandle, JobState, Outcome, PgQueue, Task, Unique
 from pgqueue.store.jobs import claim, enqueue, finish
 from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import Claim, NewJob
-from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
 
 ADDED, REJECTED, REPLACED = Outcome.ADDED, Outcome.REJECTED, Outcome.REPLACED
 AN_HOUR = timedelta(hours=1)

@@ -15,8 +15,9 @@ from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Statement
 from pgqueue.store.workers import leases
+from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
-from pgqueue.values.jobs.verdict import Died, Returned, Succeeded, Verdict, describe
+from pgqueue.values.jobs.verdict import Died, Returned, Succeeded, Verdict
 
 CHURNED, BATCH = 6_000, 500
 

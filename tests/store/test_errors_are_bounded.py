@@ -23,11 +23,13 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def _failed(own: psycopg.Connection[Any], number: int, *, words: str = "no") -> Claim:
+def _failed(
+    own: psycopg.Connection[Any], number: int, *, words: str = "no", trace: str | None = None
+) -> Claim:
     """Claim the job, a minute after the attempt before, and have it fail."""
     now = NOON + number * MINUTE
     (taken,) = ask(own, taking(now=now))
-    error = AttemptError(attempt=taken.attempt, type="ValueError", message=words)
+    error = AttemptError(attempt=taken.attempt, type="ValueError", message=words, traceback=trace)
     ask(own, finish.finish(taken.worker_id, [Again(taken, timedelta(0), error)], keep=True, now=now))
     return taken
 
@@ -89,11 +91,34 @@ def test_the_errors_of_a_job_take_no_more_than_64_kb(own: psycopg.Connection[Any
     assert errors[0].left_out == 15 - len(errors)
 
 
+def test_only_the_last_error_keeps_its_traceback_and_the_others_its_last_lines(
+    own: psycopg.Connection[Any],
+) -> None:
+    (job,) = ask(own, adding(new_job(max_attempts=100)))
+    trace = "".join(f"line {number}\n" for number in range(800))
+    for number in range(3):
+        _failed(own, number, trace=trace)
+    _failed(own, 3)
+    _failed(own, 4, trace="short\n")
+    _failed(own, 5, trace=trace)
+
+    kept = [error.traceback for error in ask(own, shown(job)).errors]
+
+    assert kept[-1] == trace
+    assert kept[3:5] == [None, "short\n"]
+    for one in kept[:3]:
+        assert one is not None
+        first, *lines = one.splitlines(keepends=True)
+        assert first == "…\n"
+        assert "".join(lines) == "".join(trace.splitlines(keepends=True)[-len(lines) :])
+        assert 900 < len(one) <= 1_002
+
+
 def test_errors_that_were_kept_whole_are_cut_at_the_next_failure(own: psycopg.Connection[Any]) -> None:
     (job,) = ask(own, adding(new_job(max_attempts=1000)))
     own.execute(
         "update pgqueue.jobs set attempts = 364, errors = (select jsonb_agg(jsonb_build_object('attempt', n, 'type', 'E', "
-        "'message', repeat(md5(n::text), 300), 'at', timestamptz '2031-05-04 12:00+00' + n * interval '1 second') order by n) "
+        "'message', repeat(md5(n::text), 60), 'at', timestamptz '2031-05-04 12:00+00' + n * interval '1 second') order by n) "
         "from generate_series(1, 364) as n)"
     )
 

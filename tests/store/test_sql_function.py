@@ -83,6 +83,52 @@ def test_bad_input_is_refused_by_the_table_itself(connection: Connection, argume
         _call(connection, arguments)
 
 
+MEBIBYTE = 1 << 20
+
+
+def test_arguments_over_a_mebibyte_are_refused_where_sql_enqueues(connection: Connection) -> None:
+    fits = "'bill', jsonb_build_object('a', repeat('x', %s))"
+    assert _call(connection, fits, MEBIBYTE - len('{"a": ""}'))
+    with pytest.raises(psycopg.errors.CheckViolation, match="they take 1048577 bytes, over the limit"):
+        _call(connection, fits, MEBIBYTE - len('{"a": ""}') + 1)
+    connection.rollback()
+    with pytest.raises(psycopg.errors.CheckViolation, match="they take 1048577 bytes, over the limit"):
+        connection.execute(
+            "select pgqueue.schedule('bills', 'bill', jsonb_build_object('a', repeat('x', %s)), every => '1 day')",
+            [MEBIBYTE - len('{"a": ""}') + 1],
+        )
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("args", f"""('{{"a": "' || repeat('x', {16 * MEBIBYTE}) || '"}}')::json"""),
+        ("task", "repeat('x', 10001)"),
+        ("queue", "repeat('x', 10001)"),
+        ("lane", "repeat('x', 10001)"),
+        ("unique_key", "repeat('x', 10001)"),
+        ("meta", "jsonb_build_object('a', repeat('x', 1000000))"),
+        ("errors", "jsonb_build_array(repeat('x', 1000000))"),
+    ],
+)
+def test_no_column_of_a_job_takes_a_text_that_would_stop_a_worker(
+    connection: Connection, column: str, value: str
+) -> None:
+    given = {"task": "'bill'"} | {column: value}
+    with pytest.raises(psycopg.errors.CheckViolation):
+        connection.execute(
+            f"insert into pgqueue.jobs ({', '.join(given)}) values ({', '.join(given.values())})".encode()
+        )
+
+
+def test_every_text_of_a_job_has_a_bound(connection: Connection) -> None:
+    free = connection.execute(
+        "select attname from pg_attribute where attrelid = 'pgqueue.jobs'::regclass and attnum > 0 "
+        "and atttypid in ('text'::regtype, 'json'::regtype, 'jsonb'::regtype, 'bytea'::regtype)"
+    ).fetchall()
+    assert free == []
+
+
 @pytest.mark.parametrize("text", [r"\u0000", r"\ud800", r"\udc00\ud800", r"\\\u0000"])
 def test_the_table_holds_no_arguments_that_could_not_be_made_jsonb(connection: Connection, text: str) -> None:
     with pytest.raises(psycopg.DataError):

@@ -9,11 +9,10 @@ import pytest
 from tenacity import retry_if_exception_type, retry_never, stop_after_delay, wait_fixed
 
 from pgqueue.errors import Dead, InvalidOption, RetryLater, Snooze, TimedOut
+from pgqueue.values.jobs.error_text import LONGEST_MESSAGE, LONGEST_TRACEBACK, describe
 from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.verdict import (
-    LONGEST_MESSAGE,
-    LONGEST_TRACEBACK,
     NOT_KEPT,
     Again,
     Cancelled,
@@ -21,7 +20,6 @@ from pgqueue.values.jobs.verdict import (
     Returned,
     Succeeded,
     Verdict,
-    describe,
     fallbacks,
     judge,
     without_result,
@@ -172,8 +170,10 @@ def test_a_long_error_is_kept_by_the_head_of_its_message_and_the_tail_of_its_tra
     assert len(described.message) == LONGEST_MESSAGE
     assert described.message.startswith("head")
     assert described.traceback is not None
-    assert len(described.traceback) == LONGEST_TRACEBACK
+    assert LONGEST_MESSAGE < len(described.traceback) < LONGEST_TRACEBACK
     assert described.traceback.rstrip().endswith("tail")
+    assert "in _raised" in described.traceback
+    assert "ValueError: head" in described.traceback
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "\udcff\0"])

@@ -23,9 +23,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from pgqueue.app.logger import bounded_logger
 from pgqueue.values.jobs.event import Event, WorkerEvent
 
-log = logging.getLogger("pgqueue.hooks")
+log = bounded_logger("pgqueue.hooks")
 
 MOST_WAITING = 10_000
 MOST_BYTES = 64_000_000

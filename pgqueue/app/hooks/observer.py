@@ -5,7 +5,6 @@ raises is logged, and nothing else changes: neither the job, nor the worker, nor
 common, by queue and task, is computed once for all observers.
 """
 
-import logging
 from asyncio import CancelledError
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +13,11 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 from weakref import WeakSet
 
+from pgqueue.app.logger import bounded_logger
 from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob
 from pgqueue.values.jobs.verdict import Succeeded, Verdict
 
-log = logging.getLogger("pgqueue.observer")
+log = bounded_logger("pgqueue.observer")
 
 EVENTS = ("enqueued", "claimed", "started", "ended", "lost", "reclaimed")
 """The methods of :class:`Observer`."""

@@ -4,7 +4,6 @@ A job whose arguments cannot be decoded, or that Python's json cannot read (thou
 digits), goes to the dead table as ``undecodable``, one by one; the others are handed over. So does a job that has expired.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -13,6 +12,7 @@ from random import expovariate, getrandbits
 from typing import Any
 
 from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.logger import bounded_logger
 from pgqueue.app.notes import Board
 from pgqueue.app.takes.heartbeat import TakeHeartbeat
 from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
@@ -26,6 +26,7 @@ from pgqueue.store.limits.limits import LaneClaims
 from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.verdict import (
@@ -35,10 +36,10 @@ from pgqueue.values.jobs.verdict import (
     Succeeded,
     Verdict,
     as_recorded,
-    describe,
     expired_verdict,
     failed_verdict,
     judge,
+    judge_by_default,
 )
 from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.task_limits import TaskLimits
@@ -60,7 +61,7 @@ POSTPONED = timedelta(minutes=1)
 _looks = count(getrandbits(1))
 """Counts the looks of all takes of this process: every other look claims from queues first, the others from lanes."""
 
-log = logging.getLogger("pgqueue.take")
+log = bounded_logger("pgqueue.take")
 
 
 class TakeBase:
@@ -266,7 +267,7 @@ class TakeBase:
                 extra={"task": held.task},
                 exc_info=logged_error(self.codec, failure),
             )
-            return judge(held, error, retry=Retry(), seconds=seconds)
+            return judge_by_default(held, error, seconds=seconds)
 
     def recording(self, verdicts: Sequence[Verdict]) -> Plan[States]:
         """Record verdicts; returns the ids that were still held."""

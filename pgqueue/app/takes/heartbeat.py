@@ -6,7 +6,6 @@ lease runs out. It is a thread for ``atake``, too, because the user's code may b
 What becomes of a lost lease is decided in :mod:`pgqueue.app.takes.base`.
 """
 
-import logging
 import math
 import threading
 import time
@@ -19,6 +18,7 @@ from uuid import UUID
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from pgqueue.app.logger import bounded_logger
 from pgqueue.app.notes import Board
 from pgqueue.errors import PgQueueError
 from pgqueue.store.connections.database import Database
@@ -38,7 +38,7 @@ CANCEL_EVERY = 0.8
 SHORTEST_LIMIT = 1.0
 LONGEST_JOIN = 1.0
 
-log = logging.getLogger("pgqueue.take")
+log = bounded_logger("pgqueue.take")
 
 
 class TakeHeartbeat:

@@ -15,7 +15,6 @@ has claimed, and stops its heartbeat.
 """
 
 import asyncio
-import logging
 import threading
 import time
 from contextlib import suppress
@@ -25,6 +24,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from pgqueue.app.logger import bounded_logger
 from pgqueue.app.takes.base import TakeBase
 from pgqueue.app.takes.heartbeat import within
 from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
@@ -44,7 +44,7 @@ from pgqueue.values.jobs.note import checked_report
 from pgqueue.values.jobs.verdict import Died, Verdict
 from pgqueue.values.payloads.storable import object_of
 
-log = logging.getLogger("pgqueue.take")
+log = bounded_logger("pgqueue.take")
 
 
 class Take(TakeBase):

@@ -21,7 +21,7 @@ from pgqueue.dashboard.page import (
     Visit,
 )
 from pgqueue.dashboard.pages.audit import begin_operation
-from pgqueue.dashboard.redaction import HIDDEN
+from pgqueue.dashboard.secret_forms import HIDDEN
 from pgqueue.values.bulk.operation import BulkResult
 from pgqueue.values.jobs.job import AttemptError, Job, JobState
 from pgqueue.values.jobs.reproduction import file_name

@@ -42,7 +42,7 @@ LEAST_PATIENCE = 2
 _URI = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9.-]*)(?:\+[A-Za-z0-9_]+)?://")
 _NO_DATABASE = re.compile(r'FATAL: +database "(?P<name>.+)" does not exist')
 _PARAMETER = re.compile(r'invalid (?:URI query parameter:|connection option) "(\w+)"')
-_QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
+_QUESTION = re.compile(r"(?<!\s)\s*Is the server running [^?]*\?")
 
 
 def dsn_in_environment() -> str | None:

@@ -23,8 +23,9 @@ from uuid import UUID
 from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.jobs import finish
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
-from pgqueue.values.jobs.verdict import Returned, describe, failed_verdict, lost_verdict
+from pgqueue.values.jobs.verdict import Returned, failed_verdict, lost_verdict
 from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.queues.shares import Split, in_turn
 

@@ -1,10 +1,10 @@
 """What becomes of a job after an attempt: the pure decision, and the error that is recorded.
 
-Errors are made here only; the database adds the time and bounds how many are kept. How a verdict is recorded is decided
+How an exception becomes the text of an error is decided in :mod:`pgqueue.values.jobs.error_text`; the database adds the time,
+and bounds how many errors are kept. How a verdict is recorded is decided
 in :mod:`pgqueue.store.jobs.finish`.
 """
 
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze, Waiting, WaitTimedOut
+from pgqueue.values.jobs.error_text import describe, text_of
 from pgqueue.values.jobs.job import AttemptError, Claim, Job, JobState
 from pgqueue.values.jobs.retry import Retry
-from pgqueue.values.payloads.storable import storable_text
 from pgqueue.values.signals import SignalWait
 from pgqueue.values.workers.lease import duration_text, spoken_bytes
 
@@ -24,9 +24,6 @@ Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown", "exp
 NOT_KEPT = "pgqueue.errors.ResultNotKept"
 """The type of the error that is recorded with a job whose result is not kept."""
 _LOGGED = "__pgqueue_logged__"
-LONGEST_TYPE = 200
-LONGEST_MESSAGE = 2_000
-LONGEST_TRACEBACK = 8_000
 
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False):
@@ -113,6 +110,14 @@ def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -
             return Died(claim, seconds, "asked", described)
         case _:
             return _after_failure(claim, error, described, retry=retry, seconds=seconds)
+
+
+def judge_by_default(claim: Claim, error: BaseException, *, seconds: float) -> Verdict:
+    """As :func:`judge`, by the default policy; of an error that fails when it is asked of what class it is, too. Never raises."""
+    try:
+        return judge(claim, error, retry=Retry(), seconds=seconds)
+    except BaseException:  # noqa: BLE001 - the attributes of a user's error may raise anything
+        return failed_verdict(claim, describe(error, claim.attempt), seconds=seconds)
 
 
 def _after_failure(
@@ -261,25 +266,6 @@ def note_logged(error: BaseException) -> None:
 
 def error_to_log(error: BaseException) -> BaseException | None:
     """The error, for its traceback to be logged; None: that is done."""
-    return None if getattr(error, _LOGGED, False) else error
-
-
-def describe(error: BaseException, attempt: int) -> AttemptError:
-    """An exception as it is kept with the job: bounded in length, and safe to store as jsonb."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    lines = "".join(traceback.format_exception(error)) if error.__traceback__ else None
-    return AttemptError(
-        attempt=attempt,
-        type=storable_text(name)[:LONGEST_TYPE],
-        message=storable_text(text_of(error))[:LONGEST_MESSAGE],
-        traceback=storable_text(lines)[-LONGEST_TRACEBACK:] if lines else None,
-    )
-
-
-def text_of(error: BaseException) -> str:
-    """What an error says, even if its ``__str__`` raises."""
-    try:
-        return str(error)
-    except BaseException as broken:  # noqa: BLE001 - a task's exception may fail at anything, even at this, in any way
-        return f"<its __str__ raised {type(broken).__name__}>"
+    with suppress(Exception):  # as may its attributes
+        return None if getattr(error, _LOGGED, False) else error
+    return error

@@ -19,9 +19,10 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from pgqueue.errors import InvalidOption, PayloadNotDecodable, PayloadNotEncodable
+from pgqueue.values.jobs.error_text import text_of
 from pgqueue.values.jobs.job import AttemptError, Claim, Job, NewJob
 from pgqueue.values.jobs.options import check_key, check_text
-from pgqueue.values.jobs.verdict import Verdict, text_of
+from pgqueue.values.jobs.verdict import Verdict
 from pgqueue.values.limits.task_limits import encoded_lane
 from pgqueue.values.payloads.storable import (
     SHOWN,

@@ -30,6 +30,8 @@ from pgqueue.values.payloads.storable import (
 )
 
 DEFAULT_LIMIT = 1 << 20
+HIGHEST_LIMIT = 8 << 20
+"""Bytes. The tables take twice as many, since what a codec encodes is longer: the domain ``arguments``."""
 _OPEN = {inspect_types.AnyType, inspect_types.CustomType}
 """Types whose values may have ``msgspec.Raw`` in them."""
 _OF_A_TYPE = (Exception, CancelledError, SystemExit)

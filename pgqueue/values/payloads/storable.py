@@ -27,8 +27,8 @@ NUL = b"\\u0000"
 NULL = b"null"
 """What NaN and infinity become in JSON."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BEYOND_JSONB = re.compile(rb"[eE][+-]?[0-9]{5}|[0-9]{10001}")
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_BEYOND_JSONB = re.compile(rb"[eE][+-]?[0-9]{5}|(?<![0-9])[0-9]{10001}")
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
