@@ -126,7 +126,7 @@ RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
     "reader": (
         *_MONITOR,
         "select on pgqueue.all_jobs, pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs",
-        "select on pgqueue.nodes, pgqueue.schedules, pgqueue.notes",
+        "select on pgqueue.nodes, pgqueue.schedules, pgqueue.notes, pgqueue.stacks",
     ),
     "operator": (*_ALL_ROWS, _calling("operator")),
 }
