@@ -25,6 +25,8 @@ MONITORS: Final = {*READERS, "monitor"}
 PRODUCERS: Final = {*OPERATORS, "producer", "producer of queues"}
 SENDERS: Final = {*OPERATORS, "producer of queues"}
 WORKERS: Final = {"owner", "worker"}
+GIVES: Final = "gives this right"
+"""What an error says behind the grants that are enough."""
 CONNECTED: Final = {*MONITORS, *PRODUCERS}
 
 

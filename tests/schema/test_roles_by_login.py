@@ -1,24 +1,17 @@
-"""What each role can do with a login and connections of its own: public methods, verbs of the shell, pages of the dashboard."""
+"""What each role can do with a login and connections of its own: public methods, and pages of the dashboard."""
 
-import re
-import shlex
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from operator import attrgetter
-from pathlib import Path
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
-import click
 import pytest
-from cli.commands import SHOP, pgqueue
 from dashboard.people import Person
-from dashboard.world import World, shop, stored_alert, worker_row
-from looking import ask
+from dashboard.world import stored_alert
 from schema.logins import (
     CONNECTED,
+    GIVES,
     LOGINS,
     MONITORS,
     OPERATORS,
@@ -28,74 +21,14 @@ from schema.logins import (
     WORKERS,
     login,
 )
+from schema.scene import Scene, held_by_a_worker, interrupted, made_scene, root, token
 
 from pgqueue import Limit, PgQueue, Unique, chain
-from pgqueue.cli.main import main
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.dashboard.pages import PAGES
 from pgqueue.errors import NotGranted
 
-GIVES = "gives this right"
-
-
-class Scene(NamedTuple):
-    """What the owner has made, and makes for one call each.
-
-    Attributes:
-        own: the owner's queue.
-        world: its jobs.
-        flow: a flow that runs.
-        numbers: for names that were not there before.
-    """
-
-    own: PgQueue
-    world: World
-    flow: int
-    numbers: Iterator[int]
-
-    def ready(self) -> int:
-        return self.own.tasks["shop.search.reindex"].enqueue(what="x").id
-
-    def scheduled(self) -> int:
-        return self.own.tasks["shop.search.reindex"].using(delay=3600).enqueue(what="x").id
-
-    def dead(self) -> int:
-        (found,) = ask(self.own, "select min(id) from pgqueue.dead_jobs")[0]
-        return int(found)
-
-    def new_flow(self) -> int:
-        return chain(*[self.own.tasks["shop.search.reindex"].call(what="x")] * 2).enqueue().id
-
-    def cancelled_flow(self) -> int:
-        flow = self.new_flow()
-        self.own.cancel_flow(flow)
-        return flow
-
-    def worker(self) -> str:
-        pid = 50_000 + next(self.numbers)
-        worker_row(self.own, pid=pid)
-        return f"web-2:{pid}"
-
-    def schedule(self) -> str:
-        name = f"schedule {next(self.numbers)}"
-        self.own.schedules.add(name, self.own.tasks["shop.search.reindex"].call(what="x"), "0 4 * * *")
-        return name
-
-    def queue(self) -> str:
-        return f"queue-{next(self.numbers)}"
-
-
-@pytest.fixture
-def scene(queue: PgQueue) -> Iterator[Scene]:
-    with shop(queue) as world:
-        worker_row(queue)
-        stored_alert(queue)
-        queue.control.limits.set("queue:mail", Limit(5))
-        queue.schedules.add("nightly", queue.tasks["shop.search.reindex"].call(what="all"), "0 4 * * *")
-        flow = chain(*(queue.tasks["shop.search.reindex"].call(what=one) for one in "ab")).enqueue().id
-        yield Scene(queue, world, flow, count(1))
-
-
+scene = made_scene
 Call = Callable[[PgQueue, Scene], object]
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -173,12 +106,12 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "cancel": (OPERATORS, lambda q, s: q.cancel(s.ready())),
     "retry": (OPERATORS, lambda q, s: q.retry(s.dead())),
     "flow": (MONITORS, lambda q, s: q.flow(s.flow)),
-    "flow_nodes": (MONITORS, lambda q, s: q.flow_nodes(s.flow, parent=_root(s))),
+    "flow_nodes": (MONITORS, lambda q, s: q.flow_nodes(s.flow, parent=root(s))),
     "flows": (MONITORS, lambda q, _: q.flows()),
     "cancel_flow": (OPERATORS, lambda q, s: q.cancel_flow(s.new_flow())),
     "retry_flow": (OPERATORS, lambda q, s: q.retry_flow(s.cancelled_flow())),
     "signal": (SENDERS, lambda q, _: q.signal("key:k", "approved")),
-    "resolve": (SENDERS, lambda q, s: q.resolve(_token(s))),
+    "resolve": (SENDERS, lambda q, s: q.resolve(token(s))),
     "take": (WORKERS, _take),
     "insight.audit": (MONITORS, lambda q, _: q.insight.audit()),
     "insight.compare": (MONITORS, lambda q, _: q.insight.compare(600, 600)),
@@ -213,10 +146,10 @@ CALLS: dict[str, tuple[set[str], Call]] = {
         OPERATORS,
         lambda q, s: (s.own.control.pause(name := s.queue()), q.control.resume(name)),
     ),
-    "control.resume_operation": (OPERATORS, lambda q, s: q.control.resume_operation(_interrupted(s))),
+    "control.resume_operation": (OPERATORS, lambda q, s: q.control.resume_operation(interrupted(s))),
     "control.run_now": (OPERATORS, lambda q, s: q.control.run_now(s.scheduled())),
     "control.set": (OPERATORS, lambda q, s: q.control.set(s.queue(), priority=3)),
-    "control.stack": (OPERATORS, lambda q, s: q.control.stack(_held_by_a_worker(s), timeout=0.01)),
+    "control.stack": (OPERATORS, lambda q, s: q.control.stack(held_by_a_worker(s), timeout=0.01)),
     "control.limits.set": (OPERATORS, lambda q, _: q.control.limits.set("queue:media", Limit(2))),
     "control.limits.unset": (OPERATORS, lambda q, _: q.control.limits.unset("queue:mail")),
     "control.limits.weigh": (OPERATORS, lambda q, _: q.control.limits.weigh({"tenant": "acme"}, 2)),
@@ -250,31 +183,6 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "alerts.remove": (OPERATORS, lambda q, s: q.alerts.remove(stored_alert(s.own))),
 }
 """Each public method that asks the database: the roles for which it works, and a call of it."""
-
-
-def _token(scene: Scene) -> str:
-    (token,) = ask(scene.own, "select pgqueue.callback_token(%s, 'paid', null)", scene.world.ready)[0]
-    return str(token)
-
-
-def _root(scene: Scene) -> int:
-    (root,) = ask(
-        scene.own, "select id from pgqueue.nodes where flow_id = %s and parent_id is null", scene.flow
-    )[0]
-    return int(root)
-
-
-def _interrupted(scene: Scene) -> int:
-    """The number of an operation that was interrupted before its first job."""
-    scene.own.control.jobs(ids=[scene.ready()]).reprioritise(2)
-    (last, *_) = scene.own.insight.audit()
-    ask(scene.own, "update pgqueue.audit set ended_at = null where id = %s", last.id)
-    return last.id
-
-
-def _held_by_a_worker(scene: Scene) -> int:
-    ask(scene.own, "update pgqueue.workers set minimum = 1")
-    return scene.world.running
 
 
 @pytest.mark.parametrize("role", LOGINS)
@@ -370,101 +278,3 @@ def test_each_page_answers_or_names_the_grant_that_is_missing(scene: Scene, dsn:
 def _operation(scene: Scene) -> str:
     (last, *_) = scene.own.insight.audit()
     return str(last.id)
-
-
-VERBS: dict[str, tuple[set[str], Callable[[Scene], str]]] = {
-    "alerts list": (MONITORS, lambda _: ""),
-    "alerts silence": (OPERATORS, lambda s: f"'{stored_alert(s.own)}' --for 1h"),
-    "alerts unsilence": (OPERATORS, lambda s: f"'{stored_alert(s.own)}'"),
-    "alerts remove": (OPERATORS, lambda s: f"'{stored_alert(s.own)}'"),
-    "audit list": (MONITORS, lambda _: ""),
-    "audit resume": (OPERATORS, lambda s: str(_interrupted(s))),
-    "compare": (MONITORS, lambda _: "1h"),
-    "dead list": (READERS, lambda _: ""),
-    "dead retry": (OPERATORS, lambda s: str(s.dead())),
-    "dead purge": (OPERATORS, lambda s: f"{s.dead()} --yes"),
-    "enqueue": (PRODUCERS, lambda _: "app.send '{\"order_id\": 1}'"),
-    "jobs list": (READERS, lambda _: ""),
-    "jobs show": (READERS, lambda s: str(s.world.dead)),
-    "jobs stack": (OPERATORS, lambda s: f"{_held_by_a_worker(s)} --timeout 0.01"),
-    "jobs cancel": (OPERATORS, lambda s: str(s.ready())),
-    "jobs run-now": (OPERATORS, lambda s: str(s.scheduled())),
-    "jobs move": (OPERATORS, lambda _: "--queue default --to other --yes"),
-    "jobs reprioritise": (OPERATORS, lambda _: "--queue default --priority 2 --yes"),
-    "jobs purge": (OPERATORS, lambda _: "--queue other --yes"),
-    "limits list": (MONITORS, lambda _: ""),
-    "limits show": (MONITORS, lambda _: "queue:mail"),
-    "limits recount": (MONITORS, lambda _: ""),
-    "limits set": (OPERATORS, lambda _: "queue:media --most 2"),
-    "limits weigh": (OPERATORS, lambda _: '\'{"tenant": "acme"}\' 2'),
-    "metrics": (MONITORS, lambda _: ""),
-    "queues list": (MONITORS, lambda _: ""),
-    "queues show": (MONITORS, lambda _: "mail"),
-    "queues pause": (OPERATORS, lambda s: s.queue()),
-    "queues drain": (OPERATORS, lambda s: s.queue()),
-    "queues resume": (OPERATORS, lambda _: "*"),
-    "queues set": (OPERATORS, lambda s: f"{s.queue()} --backlog 9"),
-    "schedules list": (READERS, lambda _: ""),
-    "schedules show": (READERS, lambda _: "nightly"),
-    "schedules next": (READERS, lambda _: "nightly"),
-    "schedules add": (
-        OPERATORS,
-        lambda s: f"schedule{next(s.numbers)} app.send --cron '0 4 * * *' --args '{{\"order_id\": 1}}'",
-    ),
-    "schedules pause": (OPERATORS, lambda s: f"'{s.schedule()}'"),
-    "schedules resume": (OPERATORS, lambda s: f"'{s.schedule()}'"),
-    "schedules fire": (OPERATORS, lambda s: f"'{s.schedule()}'"),
-    "schedules backfill": (OPERATORS, lambda s: f"'{s.schedule()}' 2026-01-01T00:00Z 2026-01-03T00:00Z"),
-    "schedules remove": (OPERATORS, lambda s: f"'{s.schedule()}'"),
-    "signal": (SENDERS, lambda _: "key:k approved"),
-    "top": (MONITORS, lambda _: "--once"),
-    "why": (READERS, lambda s: str(s.world.ready)),
-    "workers list": (MONITORS, lambda _: ""),
-    "workers show": (MONITORS, lambda s: s.worker()),
-    "workers set": (OPERATORS, lambda s: f"{s.worker()} --concurrency 2"),
-    "workers drain": (OPERATORS, lambda s: s.worker()),
-    "workers resume": (OPERATORS, lambda s: s.worker()),
-    "workers stop": (OPERATORS, lambda s: s.worker()),
-    "workers restart": (OPERATORS, lambda s: s.worker()),
-    "workflows list": (MONITORS, lambda _: ""),
-    "workflows show": (MONITORS, lambda s: str(s.flow)),
-    "workflows cancel": (OPERATORS, lambda s: str(s.new_flow())),
-    "workflows retry": (OPERATORS, lambda s: str(s.cancelled_flow())),
-}
-"""Each verb that asks the database: the roles for which it works, and what else is typed."""
-ENDS = (0, 1)
-"""How a verb ends that works; 1: the worker of ``jobs stack`` does not answer."""
-OTHERS = re.compile("adopt|bench|chaos|dashboard|demo|grants|keys|migrate|pipeline|shards|worker$")
-"""Verbs of the owner and of the pipeline; those that start what is tested here in other ways; and those that ask nothing."""
-
-
-def test_the_verbs_are_all_that_there_are() -> None:
-    assert set(VERBS) == {one for one in _verbs(main, click.Context(main)) if not OTHERS.match(one)}
-
-
-def _verbs(command: click.Command, context: click.Context, *path: str) -> Iterator[str]:
-    if not isinstance(command, click.Group):
-        yield " ".join(path)
-        return
-    for name in command.list_commands(context):
-        inner = command.get_command(context, name)
-        assert inner is not None
-        yield from _verbs(inner, click.Context(inner, parent=context), *path, name)
-
-
-@pytest.mark.parametrize("role", LOGINS)
-def test_each_verb_works_or_names_the_grant_that_is_missing(
-    scene: Scene, dsn: str, role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "app.py").write_text(SHOP)
-    monkeypatch.syspath_prepend(tmp_path)
-    where, wrong = login(dsn, role), {}
-    for verb, (able, typed) in VERBS.items():
-        words = [*shlex.split(verb), *shlex.split(typed(scene))]
-        result = pgqueue("--app", "app:queue", *words, dsn=where)
-        sys.modules.pop("app", None)
-        refused = result.exit_code == 2 and GIVES in result.stderr
-        well = result.exit_code in ENDS if role in able else refused
-        if not well:
-            wrong[verb] = (result.exit_code, result.stderr[-300:])
-    assert not wrong, wrong

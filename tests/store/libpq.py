@@ -98,7 +98,7 @@ class Libpq:
             rows = self._connection.query(query, *(as_text(step.params[name]) for name in names))
         except Refused as error:
             if error.sqlstate in EXPLAINED_STATES:
-                raise explained(step, self._catalogue, error.sqlstate, str(error), None) from error
+                raise explained(step, self._catalogue, error.sqlstate, str(error).strip(), None) from error
             raise
         return rows if step.returns else ()
 
