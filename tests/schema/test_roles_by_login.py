@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from dashboard.people import Person
 from dashboard.world import stored_alert
+from looking import until
+from running import Running
 from schema.logins import (
     CONNECTED,
     GIVES,
@@ -23,7 +25,7 @@ from schema.logins import (
 )
 from schema.scene import Scene, held_by_a_worker, interrupted, made_scene, root, token
 
-from pgqueue import Limit, PgQueue, Unique, chain
+from pgqueue import Alert, DeadJobs, JobState, Limit, PgQueue, Unique, chain
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.dashboard.pages import PAGES
 from pgqueue.errors import NotGranted
@@ -230,7 +232,7 @@ LOCAL = {
 }
 """Methods that ask no database."""
 OF_A_WORKER = {"schedules.apply", "alerts.apply"}
-"""With which a worker stores what is declared: ``test_a_worker_of_its_own_login_runs_jobs``."""
+"""With which a worker stores what is declared: ``test_a_worker_of_its_own_login_runs_what_a_producer_of_its_own_login_enqueues``."""
 PARTS = ("insight", "control", "control.limits", "workers", "schedules", "alerts")
 
 
@@ -246,6 +248,29 @@ def test_the_calls_are_all_public_methods_that_ask_the_database() -> None:
         and not (name.startswith("a") and hasattr(part, name[1:]))
     }
     assert {name.partition(",")[0] for name in CALLS} == public - LOCAL - OF_A_WORKER
+
+
+async def test_a_worker_of_its_own_login_runs_what_a_producer_of_its_own_login_enqueues(
+    dsn: str, running: Running
+) -> None:
+    queue, producer = (
+        PgQueue(login(dsn, "worker"), history=timedelta(days=2)),
+        PgQueue(login(dsn, "producer")),
+    )
+    send = _task(queue, limit=Limit(1))
+    queue.schedule("0 4 * * *", name="nightly", arguments={"number": 0})(send)
+    queue.alert("dead jobs", DeadJobs(over=9))(queue.task(name="told")(_told))
+    async with running(queue):
+        told = _task(producer, limit=Limit(1))
+        handles = [await told.aenqueue(1), *await producer.aenqueue_many(told.call(n) for n in (2, 3))]
+        await until(lambda: all(queue.job(one.id).state is JobState.SUCCEEDED for one in handles))
+        await until(queue.alerts.list)
+    assert [one.name for one in queue.schedules.find()] == ["nightly"]
+    queue.close()
+    await producer.aclose()
+
+
+def _told(alert: Alert) -> None: ...
 
 
 NAMED = {"queue": "mail", "task": "shop.billing.charge", "limit": "queue:mail", "schedule": "nightly"}
