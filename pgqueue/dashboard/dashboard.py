@@ -346,8 +346,6 @@ def _as_answer(error: Exception) -> HTTPException:
     match error:
         case JobNotFound() | FlowNotFound() | UnknownWorker():
             return NotFound(str(error))
-        case InvalidOption():
-            return BadRequest(str(error))
         case NotGranted():
             return Forbidden(f"The dashboard's login to the database: {error}")
         case DatabaseError() | psycopg.OperationalError():

@@ -11,7 +11,14 @@ from django.db import connections
 
 from pgqueue.django import conf
 from pgqueue.django.djangoqueue import DjangoQueue
-from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, NotGranted, SchemaError, SchemaTooNew
+from pgqueue.errors import (
+    ConfigurationError,
+    ConnectionFailed,
+    InvalidOption,
+    NotGranted,
+    SchemaError,
+    SchemaTooNew,
+)
 from pgqueue.store.schema import schema
 
 TAG = "pgqueue"

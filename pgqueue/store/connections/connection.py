@@ -24,7 +24,8 @@ from psycopg import AsyncTransaction, Rollback, Transaction
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from pgqueue.errors import DatabaseError, NotGranted, SchemaMissing, UnsupportedConnection
+from pgqueue.errors import DatabaseError, SchemaMissing, UnsupportedConnection
+from pgqueue.errors import NotGranted as RightMissing
 from pgqueue.store.catalogue import Catalogue, missing_grant
 from pgqueue.store.connections.adapters import AsyncStepCursor, StepCursor
 from pgqueue.store.plan import Copy, Row, Statement, Step
@@ -273,7 +274,7 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
         return self._steps
 
 
-class RoleNotGranted(NotGranted, psycopg.errors.InsufficientPrivilege):
+class NotGranted(RightMissing, psycopg.errors.InsufficientPrivilege):
     """As both: a worker treats it as each error of the server, and an app as each error of pgqueue."""
 
 
@@ -284,7 +285,7 @@ def explained(
     if sqlstate != psycopg.errors.InsufficientPrivilege.sqlstate:
         return _schema_missing(catalogue, sqlstate, reason)
     # Only our own triggers and functions give a hint.
-    return RoleNotGranted(f"{reason}: {hint or missing_grant(step.name)}")
+    return NotGranted(f"{reason}: {hint or missing_grant(step.name)}")
 
 
 def _schema_missing(catalogue: Catalogue, sqlstate: str | None, reason: str | None) -> SchemaMissing:
