@@ -219,6 +219,19 @@ def _meant(right: str, names: list[tuple[str, ...]]) -> Iterator[tuple[str, str,
                     yield ("column", f"{name}.{column}", privilege) if column else (kind, name, privilege)
 
 
+def test_a_producer_writes_the_columns_that_an_enqueue_writes_and_no_other() -> None:
+    written = {
+        column
+        for name in ("enqueue", "enqueue_now", "enqueue_rows", "enqueue_unique")
+        for columns in re.findall(r"insert into pgqueue.jobs \(([^)]*)\)", SQL[f"jobs/{name}"])
+        for column in re.split(r",\s*", columns)
+    }
+    (granted,) = [right for right in RIGHTS["producer"] if "insert" in right]
+    inserted = re.match(r"insert \(([^)]*)\)", granted)
+    assert inserted is not None
+    assert set(inserted[1].split(", ")) == written
+
+
 def test_the_pipelines_page_grants_what_the_headers_say_of_the_pipeline() -> None:
     page = (DOCS / "pipeline" / "cluster.md").read_text()
     named = re.search(r"grant execute on function ([^;]+) to app_pipeline;", page)

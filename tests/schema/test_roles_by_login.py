@@ -303,3 +303,14 @@ def test_each_page_answers_or_names_the_grant_that_is_missing(scene: Scene, dsn:
 def _operation(scene: Scene) -> str:
     (last, *_) = scene.own.insight.audit()
     return str(last.id)
+
+
+def test_a_right_that_a_role_lacks_does_not_count_as_a_replica_that_is_down(dsn: str) -> None:
+    where = login(dsn, "producer")
+    queue = PgQueue(where, replica=where)
+    with pytest.raises(NotGranted, match="`pgqueue grants monitor` gives this right"):
+        queue.insight.counts()
+    status = queue.insight.replica()
+    assert status is not None
+    assert status.error is None
+    queue.close()
