@@ -21,6 +21,7 @@
     │   │   └── ShardDown           a shard does not answer; jobs whose keys live on others go on
     │   ├── WrongShard              a key lives on another shard than the connection, or than the rest of the flow
     │   ├── UnsupportedConnection   not a kind of connection that jobs can be enqueued on
+    │   ├── NotGranted              the connection's role lacks a right; the message says which grant gives it
     │   └── SchemaError
     │       ├── SchemaMissing       `pgqueue migrate` was never run
     │       ├── SchemaTooOld        `pgqueue migrate` was not run for this release
@@ -155,6 +156,13 @@ class WrongShard(DatabaseError):
 
 class UnsupportedConnection(DatabaseError, TypeError):
     """The object given as ``connection`` is not one that jobs can be enqueued on."""
+
+
+class NotGranted(DatabaseError):
+    """The connection's PostgreSQL role lacks a right; the message says which ``pgqueue grants`` gives it.
+
+    What a connection raises is psycopg's ``InsufficientPrivilege``, too.
+    """
 
 
 class SchemaError(DatabaseError):

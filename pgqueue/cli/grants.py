@@ -29,7 +29,7 @@ def grants(
     revoke: bool,
     apply: bool,
 ) -> None:
-    """Print the SQL that gives a role its rights: an owner, a worker, a producer, a reader or an operator."""
+    """Print the SQL that gives a role its rights: an owner, a worker, a producer, a monitor, a reader or an operator."""
     schema = queue.database.catalogue.schema
     if revoke:
         if queues or also or sql_only:

@@ -48,6 +48,7 @@ from pgqueue.errors import (
     FlowNotFound,
     InvalidOption,
     JobNotFound,
+    NotGranted,
     PgQueueError,
     UnknownWorker,
 )
@@ -345,8 +346,8 @@ def _as_answer(error: Exception) -> HTTPException:
     match error:
         case JobNotFound() | FlowNotFound() | UnknownWorker():
             return NotFound(str(error))
-        case InvalidOption():
-            return BadRequest(str(error))
+        case NotGranted():
+            return Forbidden(f"The dashboard's login to the database: {error}")
         case DatabaseError() | psycopg.OperationalError():
             log.error("the dashboard cannot use the database", exc_info=error)
             return ServiceUnavailable(f"The database cannot be used: {error}", retry_after=5)

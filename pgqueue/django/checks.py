@@ -11,7 +11,14 @@ from django.db import connections
 
 from pgqueue.django import conf
 from pgqueue.django.djangoqueue import DjangoQueue
-from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaError, SchemaTooNew
+from pgqueue.errors import (
+    ConfigurationError,
+    ConnectionFailed,
+    InvalidOption,
+    NotGranted,
+    SchemaError,
+    SchemaTooNew,
+)
 from pgqueue.store.schema import schema
 
 TAG = "pgqueue"
@@ -77,7 +84,7 @@ def check_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[Ch
     except SchemaError as error:
         hint = "Until then jobs can neither be enqueued nor run."
         return [] if _is_migrating() else [Warning(str(error), hint=hint, id=f"{TAG}.W001")]
-    except (ConnectionFailed, DjangoError):  # the code that needs the database will raise it
+    except (ConnectionFailed, NotGranted, DjangoError):  # the code that needs the database will raise it
         return []
     return []
 

@@ -64,6 +64,25 @@ def in_schema(text: str, schema: str) -> str:
     return text.replace(WRITTEN_FOR, f"{schema}.")
 
 
+@cache
+def missing_grant(name: str) -> str:
+    """What to tell a role that may not run a statement: which ``pgqueue grants`` gives the right.
+
+    The file of a statement says it in its header, ``rights``: the grants that are enough, where ``ROLE`` is any of them. Without
+    this line, operators and workers have the right.
+    """
+    folder, _, file = name.partition("/")
+    if folder == "pipeline":
+        return "the roles of the pipeline have this right (docs/pipeline/cluster.md)"
+    header = shipped("sql").joinpath(folder, f"{file}.sql").read_text(encoding="utf-8")
+    said = _RIGHTS.search(header)
+    granted = "operator, worker" if said is None else said[1]
+    return " or ".join(f"`pgqueue grants {one}`" for one in granted.split(", ")) + " gives this right"
+
+
+_RIGHTS = re.compile("^-- rights: (.+)$", re.MULTILINE)
+
+
 class _Texts(dict[str, bytes]):
     """What statements say, by name; a dictionary, since each enqueue looks one up."""
 

@@ -2,6 +2,7 @@
 -- index: dead_jobs_ended_in
 -- locks: none
 -- run by: worker upkeep, drain
+-- rights: monitor
 select count(*)
 from (select queue, task, died_at from pgqueue.dead_jobs order by ended_in desc limit %(looked_at)s::integer) as last_dead
 where (%(queue)s::text is null or queue = %(queue)s::text) and (%(task)s::text is null or task = %(task)s::text)

@@ -2,6 +2,7 @@
 -- index: none: reads the schedules
 -- locks: none
 -- run by: worker upkeep, drain
+-- rights: monitor
 -- why: one that was set aside is late from its next tick on, since it fires none; a paused one is not late
 select name, task, extract(epoch from coalesce(%(now)s::timestamptz, now()) - pgqueue.as_datetime(next_at))::float8
 from pgqueue.schedules

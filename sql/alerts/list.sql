@@ -2,6 +2,7 @@
 -- index: none: a row for each alert
 -- locks: none
 -- run by: Alerts.list
+-- rights: monitor
 select name, module, rule, task, queue, summary, value, threshold, pgqueue.as_datetime(looked_at), job_id,
        case when silenced_until > clock.now then pgqueue.as_datetime(silenced_until) end,
        case when silenced_until > clock.now then silenced_by end,

@@ -2,6 +2,7 @@
 -- index: jobs_ready
 -- locks: none
 -- run by: worker upkeep, drain
+-- rights: monitor
 -- why: the first job of each queue and priority is found by leaps from one to the next, as in health: 4 µs each. After 2,000
 --      leaps the ready jobs that were enqueued first are read instead, 200,000 at most. Paused queues are left out
 with recursive head as (

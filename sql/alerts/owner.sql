@@ -2,4 +2,5 @@
 -- index: alerts_pkey
 -- locks: none
 -- run by: Alerts.apply, worker start
+-- rights: monitor
 select module from pgqueue.alerts where name = %(name)s::text

@@ -2,6 +2,7 @@
 -- index: jobs_pkey, dead_jobs_pkey
 -- locks: none: bulk/lock and bulk/lock_dead take those whose version is the same
 -- run by: QueueControl.jobs, QueueControl.dead
+-- rights: reader
 -- why: a portion of the table is read from its lowest id on, so that a filter that few jobs match holds no snapshot for long
 with looked as materialized (
     select id, version, coalesce(flags & 2 = 2, false) as in_flow, coalesce(

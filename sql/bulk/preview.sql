@@ -2,6 +2,7 @@
 -- index: none: reads all live jobs, or all dead ones
 -- locks: none
 -- run by: QueueControl.jobs, QueueControl.dead
+-- rights: reader
 select queue, task, state, asked, count(*), min(id)
 from (select id, false as dead, queue::text, task::text, status::text as state, status = 'running' and cancel_requested as asked,
              created_at, null::timestamptz as died_at, priority::integer, meta::jsonb, errors::jsonb, args::json

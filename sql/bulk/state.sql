@@ -2,6 +2,7 @@
 -- index: audit_pkey
 -- locks: none
 -- run by: QueueControl.resume_operation
+-- rights: monitor
 select action, details::text, after_id, up_to, later, counts::text, ended_at
 from pgqueue.audit
 where id = %(operation)s::bigint

@@ -2,4 +2,5 @@
 -- index: none
 -- locks: none
 -- run by: every first connection
+-- rights: ROLE
 select (select version_num from pgqueue.alembic_version), (select oldest_code from pgqueue.compatibility)

@@ -2,6 +2,7 @@
 -- index: jobs_unique_key
 -- locks: as enqueue_batch; callers order the jobs by key
 -- run by: the plan that enqueues flows
+-- rights: producer --also flows
 insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, unique_key, unique_until_started,
                           meta, flags, expires_at)
 select new.id, new.queue, new.task, new.args::json, new.priority, new.status, new.run_at, new.max_attempts, new.unique_key,

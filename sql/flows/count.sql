@@ -2,6 +2,7 @@
 -- index: node_counts_pkey
 -- locks: the counted rows, in their order
 -- run by: the plan that enqueues flows; the plan that adds to them
+-- rights: producer --also flows
 insert into pgqueue.node_counts as known (node_id, portion, open)
 select node_id, portion, open
 from unnest(%(nodes)s::bigint[], %(portions)s::integer[], %(opens)s::integer[]) as new (node_id, portion, open)

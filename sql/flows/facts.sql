@@ -2,6 +2,7 @@
 -- index: nodes_job, nodes_pkey, nodes_flow, edges_to, flows_pkey
 -- locks: none
 -- run by: worker runners, before an attempt of a job in a flow
+-- rights: reader
 -- why: the nodes before it are those before the groups that it is in, too. More bytes of results than the bound are left
 --      out, those of the nearest nodes last, and the answer says so: one attempt must not fill the memory of its worker. offset 0 keeps the
 --      planner from joins that, without statistics, read all edges and nodes

@@ -2,6 +2,7 @@
 -- index: nodes_job, nodes_pkey, nodes_name, nodes_flow, flows_pkey
 -- locks: none
 -- run by: the plan that adds to flows, before and after it locks the flow
+-- rights: monitor
 with recursive own as (
     select id, flow_id, parent_id from pgqueue.nodes where job_id = %(job)s::bigint
 ),

@@ -2,6 +2,7 @@
 -- index: flows_pkey, nodes_flow
 -- locks: none
 -- run by: PgQueue.flows
+-- rights: monitor
 -- why: the order is that of the index: where statistics know large flows only, all nodes would be read for each flow
 with page as materialized (
     select * from pgqueue.flows

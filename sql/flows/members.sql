@@ -2,6 +2,7 @@
 -- index: nodes_flow, node_counts_pkey
 -- locks: none; the caller has locked the flows
 -- run by: the plan that ends jobs of flows
+-- rights: monitor
 select parent.id, parent.flow_id, node.id,
        exists (select from pgqueue.node_counts where node_id = parent.id and portion = %(portion)s::integer + 1)
 from pgqueue.nodes as parent

@@ -2,6 +2,7 @@
 -- index: job_history_id, dead_jobs_pkey, jobs_unique_key
 -- locks: none
 -- run by: PgQueue.retry_flow
+-- rights: reader
 select given.id, coalesce(dead.id, ended.id) is not null, coalesce(dead.unique_key, ended.unique_key),
        (select twin.id from pgqueue.jobs as twin where twin.unique_key = coalesce(dead.unique_key, ended.unique_key))
 from unnest(%(ids)s::bigint[]) as given (id)

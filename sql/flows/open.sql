@@ -2,6 +2,7 @@
 -- index: nodes_flow, jobs_pkey
 -- locks: none; the caller has locked the flow
 -- run by: PgQueue.cancel_flow
+-- rights: monitor
 -- why: from the end, so that the members of a group come before the group; a released group ends with its last member
 select node.id, node.parent_id, node.place, node.job_id,
        exists (select from pgqueue.jobs as job

@@ -2,6 +2,7 @@
 -- index: nodes_flow, jobs_pkey
 -- locks: none
 -- run by: PgQueue.flow_nodes
+-- rights: monitor
 select node.id, node.parent_id, node.place, node.name, node.kind, node.state, node.task, node.job_id,
        job.status, job.attempts, job.max_attempts, pgqueue.as_datetime(job.run_at), job.queue, job.cancel_requested
 from pgqueue.nodes as node

@@ -2,6 +2,7 @@
 -- index: flows_live, nodes_flow, edges_pkey, dead_jobs_pkey, jobs_pkey
 -- locks: none
 -- run by: worker upkeep
+-- rights: monitor
 select node.id
 from pgqueue.nodes as node
 where node.flow_id = any(array(select id from pgqueue.flows where ended_at is null)) and node.state = 'failed'

@@ -2,6 +2,7 @@
 -- index: nodes_pkey
 -- locks: those nodes; the caller has locked the flow
 -- run by: PgQueue.retry_flow
+-- rights: producer --also flows
 update pgqueue.nodes as node
 set state = coalesce(given.state, node.state), waits_for = given.waits_for, job_id = coalesce(given.job_id, node.job_id),
     result = case when given.state is null then node.result end

@@ -2,6 +2,7 @@
 -- index: edges_pkey
 -- locks: none; the caller has locked the flow
 -- run by: the plan that adds to flows
+-- rights: monitor
 -- why: offset 0 keeps the planner from a join that, without statistics, reads all edges for each node
 with recursive reached (id) as (
     select id from unnest(%(starts)s::bigint[]) as id

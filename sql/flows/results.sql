@@ -2,6 +2,7 @@
 -- index: nodes_flow
 -- locks: none
 -- run by: FlowHandle.results
+-- rights: reader
 select node.name, node.task, node.result::text, node.spec->>'meta'
 from pgqueue.nodes as root
 join pgqueue.nodes as node on node.flow_id = root.flow_id and node.parent_id = root.id

@@ -2,4 +2,5 @@
 -- index: nodes_flow
 -- locks: none; the caller has locked the flow
 -- run by: PgQueue.cancel_flow
+-- rights: monitor
 select id from pgqueue.nodes where flow_id = %(flow)s::bigint and parent_id is null and state = 'waiting'

@@ -2,6 +2,7 @@
 -- index: flows_pkey, flows_key
 -- locks: none
 -- run by: PgQueue.flow, FlowHandle.join
+-- rights: monitor
 select id, kind, name, key, state, created_at, ended_at,
        case when state = 'waiting' then (
            select min(other.id) from pgqueue.flows as other

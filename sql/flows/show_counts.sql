@@ -2,6 +2,7 @@
 -- index: nodes_flow
 -- locks: none
 -- run by: PgQueue.flow
+-- rights: monitor
 select parent_id, kind = 'job', state, count(*) from pgqueue.nodes
 where flow_id = %(flow)s::bigint and parent_id is not null
 group by 1, 2, 3

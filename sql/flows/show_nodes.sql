@@ -2,6 +2,7 @@
 -- index: nodes_flow, node_counts_pkey, nodes_pkey, jobs_pkey
 -- locks: none
 -- run by: PgQueue.flow
+-- rights: monitor
 with recursive shown (id, kind) as (
     select id, kind from pgqueue.nodes where flow_id = %(flow)s::bigint and parent_id is null
     union all

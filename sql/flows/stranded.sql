@@ -2,6 +2,7 @@
 -- index: flows_live, nodes_flow, jobs_pkey, dead_jobs_pkey
 -- locks: none
 -- run by: worker upkeep
+-- rights: reader
 -- why: one snapshot shows both the job and its node, or neither, as a transaction has left them; a job without any
 --      record was deleted by another program: it counts as cancelled
 select node.job_id,

@@ -2,6 +2,7 @@
 -- index: none: reads all live and dead jobs
 -- locks: none
 -- run by: Insight.counts
+-- rights: monitor
 select coalesce(live.queue, known.name), coalesce(live.state, ''), coalesce(live.count, 0), known.paused_at is not null,
        coalesce(live.unknown, 0), coalesce(live.unknown_tasks, '{}'), live.unknown_since
 from (select queue, state, sum(count)::bigint as count, (sum(count) filter (where task is not null))::bigint as unknown,

@@ -2,6 +2,7 @@
 -- index: series_depths_queue, series_depth_hours_queue
 -- locks: none
 -- run by: Insight.depths
+-- rights: monitor
 -- why: a minute in which a queue had no jobs has the row of all queues alone
 with found as (
     select * from pgqueue.series_depth_hours

@@ -2,6 +2,7 @@
 -- index: dead_jobs_ended_in, dead_jobs_pkey
 -- locks: none
 -- run by: Insight.errors
+-- rights: reader
 -- why: digits are taken out of messages, so that 'no order 7' and 'no order 12' are one error. An error may be long, and is read
 --      only of the jobs that match
 with last_dead as (

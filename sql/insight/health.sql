@@ -2,6 +2,7 @@
 -- index: jobs_ready, jobs_pkey
 -- locks: none
 -- run by: health checks
+-- rights: monitor
 -- why: the first job of each queue and priority is found by leaps from one to the next, 4 µs each, so it takes as many reads
 --      as there are queues and priorities, however many jobs are ready. After 2,000 leaps all ready jobs are read instead,
 --      0.15 µs each, those that were enqueued first and 200,000 at most. Paused queues are left out

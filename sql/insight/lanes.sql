@@ -2,6 +2,7 @@
 -- index: jobs_running_in_lanes (kept places: jobs_kept_places, where there are more jobs than these)
 -- locks: none
 -- run by: Insight.limits, Insight.limit
+-- rights: monitor
 -- why: to count all jobs that wait reads a large table; a sample tells about how many. There may be 100,000 lanes, so
 --      they are summed up here. Every array contains the empty one: so kept places are found by their index
 select name, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint

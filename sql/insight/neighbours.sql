@@ -2,6 +2,7 @@
 -- index: edges_to, edges_pkey, nodes_pkey, jobs_pkey
 -- locks: none
 -- run by: Insight.story
+-- rights: reader
 -- why: offset 0 keeps the planner from joins that, without statistics, read all edges and nodes
 with found as (
     (select true as before, from_id as id, rule, met from pgqueue.edges where to_id = any(%(nodes)s::bigint[])

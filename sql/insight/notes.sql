@@ -2,6 +2,7 @@
 -- index: notes_pkey
 -- locks: none
 -- run by: Insight.story
+-- rights: reader
 select kind, name, at, pg_catalog.pg_column_size(value)
 from pgqueue.notes
 where job_id = %(id)s::bigint and kind <> 'progress'

@@ -2,6 +2,7 @@
 -- index: nodes_job, nodes_pkey, flows_pkey
 -- locks: none
 -- run by: Insight.story
+-- rights: reader
 with recursive around (id, parent_id, depth) as (
     select id, parent_id, 0 from pgqueue.nodes where job_id = %(id)s::bigint
     union all

@@ -2,6 +2,7 @@
 -- index: none: reads all live jobs, of a table that has few
 -- locks: none
 -- run by: Insight.running
+-- rights: monitor
 select job.id, job.queue, job.task, job.attempts, job.max_attempts::integer, pgqueue.as_datetime(job.claimed_at),
        extract(epoch from clock.now - pgqueue.as_datetime(job.claimed_at))::float8, job.worker_id, worker.host || ':' || worker.pid,
        (worker.lease_until > clock.now) is not true, job.cancel_requested

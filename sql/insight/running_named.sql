@@ -2,6 +2,7 @@
 -- index: jobs_pkey, jobs_running_in_lanes
 -- locks: none
 -- run by: Insight.running
+-- rights: monitor
 -- why: running jobs are in no index, and a large table is not read from end to end
 with named as (
     select unnest(running) as id from pgqueue.workers

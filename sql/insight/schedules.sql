@@ -2,6 +2,7 @@
 -- index: schedule_ticks_pkey
 -- locks: none
 -- run by: Insight.schedules
+-- rights: monitor
 with late as (
     select name, task, queue, paused_at is not null as paused, error, pgqueue.as_datetime(next_at) as next_at,
            case when error is null and paused_at is null

@@ -2,6 +2,7 @@
 -- index: jobs_pkey, dead_jobs_pkey, job_history_id
 -- locks: none
 -- run by: Insight.search
+-- rights: reader
 -- why: arguments are read last, and only where their text has in it what is looked for
 select id, state, queue, task,
        case when length(args::text) > 10000 then json_build_object('$not_kept', octet_length(args::text)) else args end::text,

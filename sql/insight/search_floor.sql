@@ -2,6 +2,7 @@
 -- index: jobs_pkey, dead_jobs_pkey, job_history_id
 -- locks: none
 -- run by: Insight.search
+-- rights: reader
 -- why: ids have gaps, so the jobs are counted. Each table is for itself: over their union PostgreSQL 18 sorts all ids
 select greatest(
     (select id from pgqueue.jobs where %(live)s::boolean and %(ids)s::bigint[] is null and id < %(before)s::bigint

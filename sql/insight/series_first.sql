@@ -2,4 +2,5 @@
 -- index: series_minutes_at
 -- locks: none
 -- run by: worker upkeep
+-- rights: monitor
 select min(at) from pgqueue.series_minutes where whole and at >= %(since)s::timestamptz

@@ -2,4 +2,5 @@
 -- index: series_hours_at
 -- locks: none
 -- run by: worker upkeep
+-- rights: monitor
 select min(at) from pgqueue.series_hours where whole and at >= %(since)s::timestamptz

@@ -2,6 +2,7 @@
 -- index: series_days_at, series_hours_at, series_minutes_at
 -- locks: none
 -- run by: Insight.series, Insight.totals, Insight.compare
+-- rights: monitor
 -- why: days and hours stand for their minutes where that is fine enough; what has not been moved is in series_written
 with found as (
     select at, queue, task, enqueued, started, succeeded, failed, retried, dead, cancelled, expired, reclaimed,

@@ -2,4 +2,5 @@
 -- index: none: one row
 -- locks: none
 -- run by: Insight.series, Insight.totals, Insight.compare
+-- rights: monitor
 select coalesce(%(now)s::timestamptz, now()), hours_until, days_until, keep_minutes from pgqueue.series_state

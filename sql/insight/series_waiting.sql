@@ -2,6 +2,7 @@
 -- index: none: reads the given share of the table, in percent
 -- locks: none
 -- run by: Insight.series, Insight.totals
+-- rights: monitor
 -- why: workers count a job as enqueued when they claim it for the first time
 select date_bin(%(step)s::interval, created_at, %(since)s::timestamptz),
        case %(by)s::text when 'queue' then queue when 'task' then task end, count(*)

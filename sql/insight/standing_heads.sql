@@ -2,6 +2,7 @@
 -- index: jobs_ready
 -- locks: none
 -- run by: Insight.queues
+-- rights: monitor
 -- why: the first job of each queue and priority is found by leaps from one to the next, 4 µs each; 2,000 leaps at most
 with recursive head as (
     (select queue, -priority as turn, run_at, 1 as place from pgqueue.jobs where status = 'ready'

@@ -2,6 +2,7 @@
 -- index: none: reads the last pages of today's part of the history
 -- locks: none
 -- run by: Insight.queues
+-- rights: monitor
 -- why: rows of the history are added at the end and never changed, so the last pages hold the jobs that ended last
 with ended as (
     select queue, finished_at from pgqueue.job_history

@@ -2,6 +2,7 @@
 -- index: none: reads the given share of each table, in percent
 -- locks: none
 -- run by: Insight.queues
+-- rights: monitor
 select queue, status, count(*) from pgqueue.jobs tablesample system (%(jobs)s::real) group by queue, status
 union all
 select queue, 'dead', count(*) from pgqueue.dead_jobs tablesample system (%(dead)s::real) group by queue

@@ -2,6 +2,7 @@
 -- index: jobs_scheduled
 -- locks: none
 -- run by: health checks
+-- rights: monitor
 -- why: such a job goes back for 15 s, so only jobs that are due within a minute are looked at, and 5,000 at most
 select task, queue, count(*), min(unknown_since)
 from (select queue, task, unknown_since from pgqueue.jobs

@@ -2,6 +2,7 @@
 -- index: jobs_pkey, dead_jobs_pkey, job_history_id, jobs_ready, waits_job_id, limits_pkey
 -- locks: none
 -- run by: PgQueue.why, and PgQueue.result when its time is over
+-- rights: reader
 -- why: the jobs ahead are counted up to a number, so that a long line is not read to its end. A worker stops from its next
 --      heartbeat on without looked_at. Of workers that know the task, each is blocked, or looks for no jobs, or has no free slot
 with clock as (

@@ -2,6 +2,7 @@
 -- index: jobs_pkey
 -- locks: none
 -- run by: PgQueue.why, of a job that has more before it than are counted
+-- rights: monitor
 select count(*)
 from (select queue, priority, run_at, id from pgqueue.jobs where id = %(id)s::bigint) as mine
 join pgqueue.jobs as other tablesample system (%(percent)s::real)

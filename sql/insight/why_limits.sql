@@ -2,6 +2,7 @@
 -- index: jobs_pkey, jobs_running_in_lanes, jobs_kept_places, jobs_lanes, limits_pkey, rates_pkey
 -- locks: none
 -- run by: PgQueue.why, of a job in a lane, and of a ready one whose queue is limited
+-- rights: monitor
 -- why: counted from the jobs themselves, as claims count them. Jobs that wait are counted up to a number. A job that has a share
 --      and no limit is one row without a limit
 with mine as (

@@ -2,6 +2,7 @@
 -- index: jobs_pkey
 -- locks: none
 -- run by: PgQueue.why, of a job that waits and that nothing else keeps from its start
+-- rights: reader
 -- why: a claim skips locked jobs. xmax is the transaction that locked or changed the row last; while that is open, it holds
 --      the lock of its own id. A savepoint that was released has an id of its own, and no lock of it: if that id is in progress,
 --      it belongs to an older transaction that uses the table, and is found if there is one only, and no prepared transaction,

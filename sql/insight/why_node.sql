@@ -2,6 +2,7 @@
 -- index: nodes_job, nodes_pkey, edges_to, nodes_flow, node_counts_pkey, dead_jobs_pkey, jobs_pkey, flows_pkey, flows_key
 -- locks: none
 -- run by: PgQueue.why, of a job that waits in a flow
+-- rights: reader
 -- why: a group starts before its members, so what the outermost one waits for comes first. Of a group that failed, the job
 --      that failed is looked for in its first portion with a failure
 with recursive up (id, parent_id, flow_id, state, level) as (

@@ -2,6 +2,7 @@
 -- index: jobs_ready, jobs_pkey, limits_pkey
 -- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: worker fetcher, take
+-- rights: worker
 -- why: nothing that a row holds makes this statement fail or gives an answer that Python cannot read: one such row would
 --      stop every worker. So times are bounded, attempts cannot overflow, and pgqueue.instant reads what may be no time.
 --      The answer of a statement that changes rows is kept in full before it is sent, so long arguments stay as they

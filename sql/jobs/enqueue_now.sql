@@ -2,6 +2,7 @@
 -- index: none
 -- locks: none beyond the new row
 -- run by: Task.enqueue
+-- rights: producer
 insert into pgqueue.jobs (queue, task, args, priority, max_attempts)
 values (%(queue)s::text, %(task)s::text, %(args)s::json, %(priority)s::smallint, %(max_attempts)s::smallint)
 returning id

@@ -2,6 +2,7 @@
 -- index: jobs_unique_key, unique_holds_pkey, queues_pkey
 -- locks: the key's row in unique_holds; as enqueue_unique
 -- run by: Task.enqueue with Throttle(trailing=True)
+-- rights: producer --also unique
 with clock as (
     select coalesce(%(now)s::timestamptz, now()) as now, nextval('pgqueue.jobs_id_seq') as id
 ),
@@ -21,13 +22,14 @@ due as (
 ),
 added as (
     insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
-                              unique_key, unique_until_started, meta, expires_at)
+                              unique_key, unique_until_started, meta, expires_at, lane, in_lane, cost)
     select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::json,
            coalesce(%(priority)s::smallint, (select priority from pgqueue.queues where name = %(queue)s::text), 0),
-           case when due.run_at > due.now then 'scheduled' else 'ready' end, due.run_at,
+           case when due.run_at > due.now then 'scheduled' when %(lane)s::text is null then 'ready' else 'blocked' end, due.run_at,
            coalesce(%(max_attempts)s::smallint, (select max_attempts from pgqueue.queues where name = %(queue)s::text), 25),
            %(unique_key)s::text, %(unique_until_started)s::boolean, %(meta)s::jsonb,
-           coalesce(%(expires_at)s::timestamptz, due.run_at + %(expires_in)s::interval)
+           coalesce(%(expires_at)s::timestamptz, due.run_at + %(expires_in)s::interval),
+           %(lane)s::text, case when %(lane)s::text is not null and due.run_at <= due.now then true end, %(cost)s::integer
     from due
     on conflict (unique_key) where unique_key is not null do nothing
     returning id

@@ -2,6 +2,7 @@
 -- index: dead_jobs_pkey, jobs_unique_key
 -- locks: none
 -- run by: PgQueue.retry, QueueControl.dead
+-- rights: reader
 select dead.id, twin.id, dead.unique_key, jsonb_typeof(dead.args) = 'object'
 from pgqueue.dead_jobs as dead
 left join pgqueue.jobs as twin on twin.unique_key = dead.unique_key

@@ -2,6 +2,7 @@
 -- index: jobs_unique_key, unique_holds_pkey, queues_pkey
 -- locks: with a period, the key's row in unique_holds; then that job's row
 -- run by: Task.enqueue with Unique(collision="replace"), Debounce or Throttle(trailing=True)
+-- rights: producer --also unique
 -- why: keeps_time: the job runs when it would have run, and stays ready even if this transaction began before it was added. most: it runs at most that
 --      long after its first enqueue, and a transaction that began earlier does not bring it forward. held: as count_collision
 with held as materialized (
@@ -12,6 +13,7 @@ update pgqueue.jobs as job
 set queue = %(queue)s::text, task = %(task)s::text, args = %(args)s::json, priority = coalesce(%(priority)s::smallint, (select priority from pgqueue.queues where name = %(queue)s::text), 0),
     max_attempts = coalesce(%(max_attempts)s::smallint, (select max_attempts from pgqueue.queues where name = %(queue)s::text), 25),
     meta = %(meta)s::jsonb, unique_until_started = %(unique_until_started)s::boolean, collisions = collisions + 1,
+    lane = coalesce(%(lane)s::text, job.lane), cost = case when %(lane)s::text is null then job.cost else %(cost)s::integer end,
     (run_at, status, expires_at) = (
         select at.run_at, case when job.status = 'blocked' and job.in_lane is not true then 'blocked'
                                when %(keeps_time)s::boolean then job.status

@@ -2,6 +2,7 @@
 -- index: jobs_unique_key, unique_holds_pkey
 -- locks: with a period, the key's row in unique_holds; then that job's row
 -- run by: Task.enqueue with Unique(collision="reschedule")
+-- rights: producer --also unique
 -- why: held: as count_collision
 with held as materialized (
     select from pgqueue.unique_holds where %(period)s::interval is not null and unique_key = %(unique_key)s::text

@@ -2,6 +2,7 @@
 -- index: none
 -- locks: none
 -- run by: PgQueue.enqueue_many
+-- rights: producer --also flows
 -- why: others take ids meanwhile, so there may be several runs, but there is no need to send a row for each id
 select min(id), max(id)
 from (select id, id - row_number() over (order by id) as run

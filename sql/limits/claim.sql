@@ -2,6 +2,7 @@
 -- index: jobs_lanes, jobs_ready, jobs_pkey
 -- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: a claim from lanes, in the same transaction
+-- rights: worker
 -- why: as in claim, nothing that a row holds makes this statement fail
 with claimant as (  -- a worker off the list claims nothing; while it claims, it stays on
     select from pgqueue.workers where id = %(worker)s::uuid for key share

@@ -2,6 +2,7 @@
 -- index: jobs_lanes, queues_pkey, limits_pkey
 -- locks: none
 -- run by: worker fetcher
+-- rights: monitor
 -- why: it skips from lane to lane, however many jobs a lane has, and past the lanes of a queue that is not asked for
 with recursive lane (queue, lane, cost, place) as (
     (select queue, lane, cost, 1 from pgqueue.jobs

@@ -2,6 +2,7 @@
 -- index: jobs_running_in_lanes, jobs_lanes (kept places: it reads the scheduled jobs)
 -- locks: none
 -- run by: Insight.limit
+-- rights: monitor
 -- why: counted from the jobs themselves, as claims count them; it reads all jobs that run or wait under limits. There may be
 --      100,000 keys: they are summed up here, since Python takes 2 s to do it
 select key, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint

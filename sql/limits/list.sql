@@ -2,4 +2,5 @@
 -- index: none: a row for each limit
 -- locks: none
 -- run by: Insight.limits, Insight.limit
+-- rights: monitor
 select name, most, every, burst, declared, set_at, set_by from pgqueue.limits order by name

@@ -2,6 +2,7 @@
 -- index: jobs_lanes
 -- locks: none
 -- run by: a worker with weights or a strict order that serves patterns of queues
+-- rights: monitor
 with recursive line (queue, place) as (
     (select queue, 1 from pgqueue.jobs where in_lane order by queue limit 1)
     union all

@@ -2,6 +2,7 @@
 -- index: jobs_lanes, queues_pkey, limits_pkey
 -- locks: none
 -- run by: worker fetcher
+-- rights: monitor
 -- why: where lanes have few jobs each, to read on costs a fourth of what the skips of limits/find cost. It reads some jobs only
 select %(queue)s::text, lane, cost, (select paused_at from pgqueue.queues where name = %(queue)s::text) is null,
        exists (select from pgqueue.limits where name = 'queue:' || %(queue)s::text)

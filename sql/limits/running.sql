@@ -2,6 +2,7 @@
 -- index: jobs_running_in_lanes, jobs_kept_places
 -- locks: none
 -- run by: a claim from lanes, after it has locked the limits, in the same transaction
+-- rights: monitor
 -- why: counted from the jobs themselves: however a job stops running, its place is free, and no crash can lose one. Few
 --      jobs run, but 100,000 keys may each have a job that waits for its retry: only those of the keys that the claim looks at
 --      are read. They hold places of their keys, and none of their queue's as a whole: so they are counted without a queue

@@ -2,6 +2,7 @@
 -- index: none: reads a row for each
 -- locks: none
 -- run by: Insight.queues
+-- rights: monitor
 select name, paused_at, paused_by, paused_why, drained_at, drained_by, drained_why,
        priority, max_attempts, extract(epoch from timeout)::float8, keep_history, extract(epoch from keep_dead)::float8,
        backlog, when_full, extract(epoch from ageing)::float8, ageing_to

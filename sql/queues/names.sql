@@ -2,6 +2,7 @@
 -- index: none: reads all live and dead jobs
 -- locks: none
 -- run by: the plans that act on a pattern of names
+-- rights: monitor
 select name from pgqueue.queues
 union select queue from pgqueue.jobs
 union select queue from pgqueue.dead_jobs

@@ -2,4 +2,5 @@
 -- index: none
 -- locks: the history's table lock, for 200 ms at most
 -- run by: worker upkeep
+-- rights: worker
 select pgqueue.drop_old_history(coalesce(%(now)s::timestamptz, now()))

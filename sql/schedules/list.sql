@@ -2,6 +2,7 @@
 -- index: schedules_pkey, schedule_ticks_pkey
 -- locks: none
 -- run by: Schedules.list, Schedules.get
+-- rights: reader
 select name, module, created_at, task, queue, pgqueue.as_jsonb(args)::text, priority, max_attempts, unique_key, meta::text,
        cron, every, schedule.at, timezone, anchor, start_at, end_at, gap, repeat, jitter, missed, missed_limit, grace, overlap,
        settled, next_at, paused_at, paused_by, failed_at, error, last.at

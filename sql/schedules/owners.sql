@@ -2,4 +2,5 @@
 -- index: schedules_pkey
 -- locks: none
 -- run by: Schedules.add, Schedules.put, worker start
+-- rights: reader
 select name, module, args::text, unique_key, unique_until_started from pgqueue.schedules where name = any(%(names)s::text[])

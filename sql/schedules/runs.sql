@@ -2,6 +2,7 @@
 -- index: schedule_ticks_pkey
 -- locks: none
 -- run by: Schedules.runs
+-- rights: monitor
 select tick.at, tick.fired_at, tick.kind, tick.state, tick.job_id, job.state
 from (select * from pgqueue.schedule_ticks
       where schedule = %(name)s::text and (%(before)s::timestamptz is null or at < %(before)s::timestamptz)

@@ -173,17 +173,23 @@ exception when data_exception or integrity_constraint_violation or program_limit
 end $$;
 
 -- An id that no job has, for a job whose id a dead job has. The sequence of ids may be behind the data, after a partial
--- restore or an upgrade by logical replication; it is moved on, so that this does not happen again.
+-- restore or an upgrade by logical replication; it is moved past each id that is taken, in ever longer steps. A row's id is no
+-- measure for it: one row with the highest id there is would use the sequence up.
 -- callers: worker, operator
 create function pgqueue.free_id() returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    ids     constant regclass := pg_get_serial_sequence('pgqueue.jobs', 'id');
-    highest bigint := greatest((select max(id) from pgqueue.jobs), (select max(id) from pgqueue.dead_jobs),
-                               (select max(id) from pgqueue.job_history));
+    ids   constant regclass := pg_get_serial_sequence('pgqueue.jobs', 'id');
+    found bigint;
+    step  integer := 1;
 begin
-    if highest > coalesce(pg_sequence_last_value(ids), 0) then
-        perform setval(ids, highest);
-    end if;
-    return nextval(ids);
+    loop
+        found := nextval(ids);
+        exit when not exists (select from pgqueue.jobs where id = found)
+              and not exists (select from pgqueue.dead_jobs where id = found)
+              and not exists (select from pgqueue.job_history where id = found);
+        perform nextval(ids) from generate_series(1, step);
+        step := least(step * 2, 10000);
+    end loop;
+    return found;
 end $$;

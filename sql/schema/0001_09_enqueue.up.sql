@@ -1,4 +1,23 @@
--- Enqueueing by SQL.
+-- Unique keys that are taken, and enqueueing by SQL.
+
+-- Counts an enqueue on the job that holds the key, whose id it returns; null: no job holds it, or, where a waiting job takes the
+-- new enqueue's contents and does not reject it, no running job does. With the owner's rights, so that an enqueuer need not change jobs.
+-- Enqueuers of a key with a period lock its hold before its job. For a job that is claimed meanwhile may give up its key, but
+-- stays locked by the enqueuer that waited for it, which then wants the hold; and the enqueuer that has the hold may wait for that job.
+-- callers: producer, worker, operator
+create function pgqueue.count_collision(key text, holds boolean, rejects boolean) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    job_id bigint;
+begin
+    if holds then
+        perform from pgqueue.unique_holds where unique_key = key for no key update;
+    end if;
+    update pgqueue.jobs set collisions = collisions + 1
+    where unique_key = key and (rejects or status = 'running')
+    returning id into job_id;
+    return job_id;
+end $$;
 
 -- For triggers and other languages. Returns the job's id; on a taken unique key the holder's id. With the owner's rights, so that
 -- an enqueuer need not read the tables. What neither the caller nor the defaults of the function say is said by the queue.
@@ -52,11 +71,7 @@ begin
         raise check_violation using
             message = format('queue => %L: this queue is drained, it takes no new jobs', enqueue.queue),
             hint = 'pgqueue.queues says who drained it and why; pgqueue.resume_queue ends it.';
-    elsif setting.backlog is not null and exists (
-        select from (select from pgqueue.jobs as job where job.queue = enqueue.queue and job.status = 'ready'
-                     union all
-                     select from pgqueue.jobs as job where job.queue = enqueue.queue and job.in_lane) as ready
-        offset setting.backlog - 1 limit 1) then
+    elsif setting.backlog is not null and pgqueue.is_full(enqueue.queue, 1) then
         if setting.when_full = 'refuse' then
             raise check_violation using
                 message = format('queue => %L: this queue has no room, its bound is %s ready jobs', enqueue.queue, setting.backlog),
@@ -73,9 +88,7 @@ begin
         on conflict do nothing
         returning job.id into job_id;
         exit when job_id is not null;
-        update pgqueue.jobs as job set collisions = job.collisions + 1
-        where job.unique_key = enqueue.unique_key
-        returning job.id into job_id;
+        job_id := pgqueue.count_collision(enqueue.unique_key, false, true);
         exit when job_id is not null;  -- else the holder ended between the two statements: once more
     end loop;
     if exists (select from pgqueue.limited_tasks as limited where limited.task = enqueue.task) then

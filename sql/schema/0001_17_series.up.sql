@@ -57,7 +57,7 @@ insert into pgqueue.series_state default values;
 create aggregate pgqueue.joined(anycompatiblearray) (sfunc = pg_catalog.array_cat, stype = anycompatiblearray, initcond = '{}');
 
 -- One sketch of several that were joined: each bin once, in order.
--- callers: worker
+-- callers: public
 create function pgqueue.merged(bins smallint[], counts bigint[], out merged_bins smallint[], out merged_counts bigint[])
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select coalesce(array_agg(bin order by bin), '{}'), coalesce(array_agg(count order by bin), '{}')

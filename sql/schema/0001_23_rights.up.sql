@@ -12,8 +12,9 @@ revoke execute on function
     pgqueue.drop_history_day(date), pgqueue.is_history_day_out(date), pgqueue.drop_history_days(date), pgqueue.drop_old_history(timestamptz),
     pgqueue.drop_old_strays(timestamptz, integer), pgqueue.drop_old_dead(timestamptz, integer), pgqueue.worker_asked(), pgqueue.note_lost_worker(),
     pgqueue.wake_idle_workers(), pgqueue.tell_of_idle_workers(), pgqueue.worker_turned(), pgqueue.queue_resumed(), pgqueue.queue_timeout_set(),
-    pgqueue.pause_queue(text, text, text), pgqueue.resume_queue(text, text), pgqueue.unkept_queues(), pgqueue.keep_in_lane(),
-    pgqueue.lane_of(jsonb, jsonb), pgqueue.put_in_lanes(bigint[]), pgqueue.enqueue(text, jsonb, text, integer, timestamptz, integer, text, jsonb),
+    pgqueue.pause_queue(text, text, text), pgqueue.resume_queue(text, text), pgqueue.unkept_queues(), pgqueue.is_full(text, bigint), pgqueue.keep_in_lane(),
+    pgqueue.lane_of(jsonb, jsonb), pgqueue.put_in_lanes(bigint[]), pgqueue.count_collision(text, boolean, boolean),
+    pgqueue.enqueue(text, jsonb, text, integer, timestamptz, integer, text, jsonb),
     pgqueue.admit_free(bigint[], timestamptz), pgqueue.admit_lapsed(timestamptz, integer), pgqueue.check_signal(text, text, jsonb),
     pgqueue.send_signal(text, text, jsonb, timestamptz), pgqueue.signal(text, text, jsonb), pgqueue.settle_signals(timestamptz, integer),
     pgqueue.renew_callback_key(), pgqueue.callback_mac(text), pgqueue.callback_token(bigint, text, timestamptz),
@@ -21,8 +22,7 @@ revoke execute on function
     pgqueue.note_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz),
     pgqueue.fire_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz),
     pgqueue.fire_due_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz),
-    pgqueue.schedule(text, text, jsonb, text, interval, timestamptz, text, text, integer, integer, timestamptz, timestamptz, text, text),
-    pgqueue.merged(smallint[], bigint[])
+    pgqueue.schedule(text, text, jsonb, text, interval, timestamptz, text, text, integer, integer, timestamptz, timestamptz, text, text)
 from public;
 
 -- Default privileges may have given roles the right to read every new table: not this secret.

@@ -2,6 +2,7 @@
 -- index: deadlines_pkey
 -- locks: the new row of deadlines
 -- run by: Context.callback
+-- rights: worker
 with noted as (
     insert into pgqueue.deadlines (job_id, waits_for, until)
     select %(job)s::bigint, %(reason)s::text,

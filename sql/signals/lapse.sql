@@ -2,4 +2,5 @@
 -- index: none (pgqueue.admit_lapsed uses waits_until)
 -- locks: those jobs, skipping locked ones
 -- run by: worker upkeep
+-- rights: worker
 select * from pgqueue.admit_lapsed(coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()), %(limit)s::integer)

@@ -2,6 +2,7 @@
 -- index: none: a row for each worker
 -- locks: none
 -- run by: PgQueue.workers
+-- rights: monitor
 select worker.id, host, pid, version, queues, started_at, lease_until > clock.now, concurrency, minimum, slots,
        coalesce(draining, false), coalesce(supervised, false), answer, blocked_since,
        case when lease_until > clock.now and extract(epoch from clock.now - pgqueue.as_datetime(looked_at)) > look_within

@@ -2,6 +2,7 @@
 -- index: jobs_ready
 -- locks: none
 -- run by: workers and takes that serve all queues
+-- rights: monitor
 -- why: known queues are jumped over, and with them the entries of jobs that are gone (while a snapshot is held open
 --      elsewhere, they stay in the index). The queue that '' names stands before all gaps
 with recursive line (queue, before, known) as (

@@ -2,6 +2,7 @@
 -- index: jobs_ready
 -- locks: none
 -- run by: workers and takes that serve all queues and know of too many to name them
+-- rights: monitor
 -- why: where each queue has few jobs, reading on costs 0.3 µs a job and finds a queue with nearly each; skipping from
 --      queue to queue costs 10 µs each, however many jobs a queue has. So as many jobs are read as queues are wanted,
 --      and the queues that these do not show are skipped to

@@ -2,6 +2,7 @@
 -- index: jobs_scheduled, jobs_ready, jobs_lanes, jobs_expires_at, schedules_next, signals_unsettled, waits_until
 -- locks: the promoted rows, skipping locked ones
 -- run by: worker upkeep, take
+-- rights: worker
 -- why: one statement for all that an idle worker asks, and every line is looked at from a mark, past the entries
 --      of jobs that are gone (while a snapshot is held open elsewhere, they stay in the index). promote_due sets aside
 --      what the database refuses to promote; and PostgreSQL 15 cannot subtract from 'infinity', so the next job is at

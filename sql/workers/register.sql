@@ -2,6 +2,7 @@
 -- index: none
 -- locks: none beyond the new row
 -- run by: worker start, take
+-- rights: worker
 insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, queues, tasks, idle, minimum, slots, draining,
                              supervised)
 values (%(worker)s::uuid, coalesce(%(now)s::timestamptz, now()) + %(lease)s::interval, %(host)s::text, %(pid)s::integer,

@@ -2,6 +2,7 @@
 -- index: none: a row for each worker
 -- locks: none
 -- run by: health checks, `pgqueue queues list`, `pgqueue metrics`
+-- rights: monitor
 -- why: a row says when its worker last looked, and within which time it says so again. So other workers find one that does
 --      not look, whatever that worker believes. Takes leave it null. A worker listens again after 1 s
 select host, pid, blocked_for, blocked_task, blocked_job, blocked_where, not_returned, not_looked, not_listening

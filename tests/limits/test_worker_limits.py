@@ -17,7 +17,7 @@ from promises.processes import do
 from running import Running
 from worker.helping import FOR_EVER, dismantle, ended
 
-from pgqueue import Limit, PgQueue, Rate, Task
+from pgqueue import Limit, PgQueue, Rate, Task, Throttle, Unique
 from pgqueue.store.jobs import finish
 from pgqueue.store.limits import limit_control, limits
 from pgqueue.store.limits.served_lanes import START
@@ -351,3 +351,36 @@ def test_the_state_of_a_rate_that_reaches_too_far_is_stored_anew_by_the_first_cl
     assert workers.starts(0, 9, 1.0) == []
     assert workers.starts(0, 9, 3.0) == [3.1]
     assert workers.starts(0, 9, 5.05) == [5.1]
+
+
+@pytest.mark.parametrize(
+    "unique",
+    [
+        Unique(),
+        Unique(period=timedelta(minutes=1)),
+        Throttle(timedelta(minutes=1)),
+        Throttle(timedelta(minutes=1), trailing=True),
+        Unique(collision="replace"),
+    ],
+    ids=["rejects", "period", "throttle", "trailing", "replaces"],
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_a_job_with_a_unique_key_waits_in_the_lane_of_its_arguments(
+    queue: PgQueue, unique: Unique, *, many: bool
+) -> None:
+    send = queue.task(
+        name="send", limit=[Limit(1, by="to"), Rate("9/second", burst=9, cost="size")], unique=unique
+    )(_send)
+    keyed = send.using(unique_key="k")
+    for to in (1, 2):
+        if many:
+            queue.enqueue_many([keyed.call(to, 3)])
+        else:
+            keyed.enqueue(to, 3)
+        lanes = ask(
+            queue, "select substring(lane from '\"to\":([0-9])'), status, in_lane, cost from pgqueue.jobs"
+        )
+        assert lanes == [(f"{to if unique.collision == 'replace' else 1}", "blocked", True, 3)]
+
+
+def _send(to: int, size: int) -> None: ...

@@ -9,7 +9,11 @@ import psycopg
 import pytest
 from docs.pages import DOCS
 from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
+from store.sqlfiles import SQL
 
+from pgqueue.store.catalogue import catalogue_of, missing_grant
+from pgqueue.store.connections.asyncpg import copy_target, rewritten
 from pgqueue.store.schema import grants, schema
 from pgqueue.store.schema.grants import EXTRAS, GIVEN_BACK, RIGHTS, TAKEN, Role, grant_statements
 
@@ -26,8 +30,12 @@ HOLDERS = (
     Holder("has_worker", "worker", {}),
     Holder("has_operator", "operator", {}),
     Holder("has_reader", "reader", {}),
+    Holder("has_monitor", "monitor", {}),
     Holder("has_producer", "producer", {}),
     Holder("has_signals", "producer", {"also": ["signals"]}),
+    Holder("has_unique", "producer", {"also": ["unique"]}),
+    Holder("has_flows", "producer", {"also": ["flows"]}),
+    Holder("has_when_full", "producer", {"also": ["when_full"]}),
     Holder("has_sql_alone", "producer", {"sql_alone": True}),
 )
 CALLS = {"has_signals": {"producer", "producer:signals"}, "has_sql_alone": {"producer"}}
@@ -76,6 +84,33 @@ def granted(own: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
         for statement in grant_statements(role, name, **options):
             own.execute(statement.encode())
     return own
+
+
+GRANTED = {
+    "has_producer": "producer",
+    "has_unique": "producer --also unique",
+    "has_when_full": "producer --also when_full",
+    "has_flows": "producer --also flows",
+    "has_signals": "producer --also signals",
+    "has_monitor": "monitor",
+    "has_reader": "reader",
+    "has_operator": "operator",
+    "has_worker": "worker",
+}
+"""What the headers of statements call them."""
+MORE = {
+    "producer": {name for name in GRANTED.values() if name.startswith("producer --also")}
+    | {"operator", "worker"},
+    "monitor": {"reader", "operator", "worker"},
+    "reader": {"operator", "worker"},
+}
+"""The grants that have all the rights of one, and more."""
+OF_ITS_OWN = re.compile("pipeline/|adopt/")
+"""Statements of other grants: those of the pages of the pipeline, and of a migration."""
+
+
+BEFORE_MORE = {"insight/search_floor"}
+"""Statements of a monitor behind which each of their plans has one of a reader: the error names what is enough for both."""
 
 
 def said() -> dict[str, frozenset[str]]:
@@ -152,7 +187,7 @@ def test_a_role_has_the_rights_to_tables_sequences_and_columns_that_the_grants_s
     rights = [*((RIGHTS[holder.role]) if not holder.options.get("sql_alone") else ())]
     rights += chain.from_iterable(EXTRAS[one] for one in holder.options.get("also", ()))
     expected = set(chain.from_iterable(_meant(right, names) for right in rights))
-    if holder.role != "reader" and not holder.options.get("sql_alone"):
+    if not holder.options.get("sql_alone"):
         expected.add(("table", "shard", "SELECT"))
     expected -= set(chain.from_iterable(_meant(right, names) for right in TAKEN.get(holder.role, ())))
     expected |= set(chain.from_iterable(_meant(right, names) for right in GIVEN_BACK.get(holder.role, ())))
@@ -184,9 +219,76 @@ def _meant(right: str, names: list[tuple[str, ...]]) -> Iterator[tuple[str, str,
                     yield ("column", f"{name}.{column}", privilege) if column else (kind, name, privilege)
 
 
+def test_a_producer_writes_the_columns_that_an_enqueue_writes_and_no_other() -> None:
+    written = {
+        column
+        for name in ("enqueue", "enqueue_now", "enqueue_rows", "enqueue_unique")
+        for columns in re.findall(r"insert into pgqueue.jobs \(([^)]*)\)", SQL[f"jobs/{name}"])
+        for column in re.split(r",\s*", columns)
+    }
+    (granted,) = [right for right in RIGHTS["producer"] if "insert" in right]
+    inserted = re.match(r"insert \(([^)]*)\)", granted)
+    assert inserted is not None
+    assert set(inserted[1].split(", ")) == written
+
+
 def test_the_pipelines_page_grants_what_the_headers_say_of_the_pipeline() -> None:
     page = (DOCS / "pipeline" / "cluster.md").read_text()
     named = re.search(r"grant execute on function ([^;]+) to app_pipeline;", page)
     assert named is not None
     assert set(re.findall(r"pgqueue\.(\w+)", named[1])) == set(grants.functions_for("pipeline"))
     assert [name for name in grants.functions_for("sink") if f"pgqueue.{name}" not in page] == []
+
+
+def test_the_header_of_a_statement_names_the_least_grants_with_which_it_runs(
+    granted: psycopg.Connection[Any],
+) -> None:
+    granted.execute(
+        "drop role if exists has_nothing; create role has_nothing; set plan_cache_mode = force_generic_plan"
+    )
+    granted.execute("grant usage on schema pgqueue to has_nothing")
+    wrong = {}
+    for name in sorted(SQL):
+        if OF_ITS_OWN.match(name) or _runs(granted, name, "has_nothing"):
+            continue
+        enough = {said for role, said in GRANTED.items() if _runs(granted, name, role)}
+        found = re.search("^-- rights: (.+)$", SQL[name], re.MULTILINE)
+        named = {"operator", "worker"} if found is None else set(found[1].split(", "))
+        if named == {"ROLE"}:
+            named = {"producer", "monitor"}
+        least = enough - {"monitor"} if name in BEFORE_MORE else enough
+        if not named <= enough or any(named & MORE.get(one, set()) for one in least):
+            wrong[name] = (sorted(named), sorted(enough))
+    granted.execute("drop owned by has_nothing; drop role has_nothing")
+    assert wrong == {}
+    assert (
+        missing_grant("jobs/cancel")
+        == "`pgqueue grants operator` or `pgqueue grants worker` gives this right"
+    )
+
+
+def _runs(connection: psycopg.Connection[Any], name: str, role: str) -> bool:
+    """Whether a role may run a statement, by EXPLAIN; COPY has no plan, and DO needs no right."""
+    text = catalogue_of("pgqueue")[name]
+    if text.lstrip().startswith(b"copy"):
+        target = copy_target(text)
+        asked = "select bool_and(has_column_privilege(%s, %s::regclass, one, 'insert')) from unnest(%s::text[]) as one"
+        row = connection.execute(
+            asked, [role, f"{target.schema}.{target.table}", [*target.columns]]
+        ).fetchone()
+        assert row is not None
+        return bool(row[0])
+    if text.lstrip().startswith(b"do"):
+        return True
+    query, places = rewritten(text)
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(sql.SQL("set local role {}").format(sql.Identifier(role)))
+            connection.execute(f"prepare asked as {query}".encode())
+            values = f"({', '.join(['null'] * len(places))})" if places else ""
+            connection.execute(f"explain execute asked {values}".encode())
+    except InsufficientPrivilege:
+        return False
+    finally:
+        connection.execute("deallocate all")
+    return True

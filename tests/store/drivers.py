@@ -77,7 +77,7 @@ class Ask:
         self.database = Database(dsn)
 
     async def __call__(self, plan: Plan[T]) -> T:
-        async with _entered(self.kind.single(self.connection)):
+        async with entered(self.kind.single(self.connection)):
             return await self.within(plan)
 
     async def within(self, plan: Plan[T]) -> T:
@@ -88,14 +88,14 @@ class Ask:
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """The user's own transaction: an exception rolls it back."""
-        return _entered(self.kind.transaction(self.connection))
+        return entered(self.kind.transaction(self.connection))
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
-        return _entered(self.kind.savepoint(self.connection))
+        return entered(self.kind.savepoint(self.connection))
 
 
 @asynccontextmanager
-async def _entered(manager: Manager) -> AsyncIterator[Any]:
+async def entered(manager: Manager) -> AsyncIterator[Any]:
     if isinstance(manager, AbstractAsyncContextManager):
         async with manager as value:
             yield value
@@ -367,7 +367,7 @@ async def every_driver(request: pytest.FixtureRequest, database: str) -> AsyncIt
 @asynccontextmanager
 async def _opened(kind: Kind, database: str) -> AsyncIterator[Ask]:
     _sweep(_sweeping[database])
-    async with _entered(kind.open(database)) as connection:
+    async with entered(kind.open(database)) as connection:
         yield Ask(kind, connection, database)
 
 

@@ -13,8 +13,8 @@ from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus, PGconn, TransactionStatus
 
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connections.asyncpg import NOT_THERE_STATES, as_text, rewritten
-from pgqueue.store.connections.connection import schema_missing
+from pgqueue.store.connections.asyncpg import EXPLAINED_STATES, as_text, rewritten
+from pgqueue.store.connections.connection import explained
 from pgqueue.store.connections.drivers import DRIVERS, Driver
 from pgqueue.store.plan import Copy, Row, Step
 
@@ -97,8 +97,8 @@ class Libpq:
             query, names = rewritten(sql)
             rows = self._connection.query(query, *(as_text(step.params[name]) for name in names))
         except Refused as error:
-            if error.sqlstate in NOT_THERE_STATES:
-                raise schema_missing(self._catalogue, error.sqlstate, str(error)) from error
+            if error.sqlstate in EXPLAINED_STATES:
+                raise explained(step, self._catalogue, error.sqlstate, str(error).strip(), None) from error
             raise
         return rows if step.returns else ()
 

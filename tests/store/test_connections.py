@@ -23,7 +23,7 @@ from cutter import Cutter, tell_the_truth
 from looking import ask
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
-from store.drivers import KINDS, Ask, Kind, _entered
+from store.drivers import KINDS, Ask, Kind, entered
 from store.samples import adding, new_job
 
 import pgqueue
@@ -316,7 +316,7 @@ async def test_a_block_commits_or_raises(
     block: Block, database: Database, cutter: Cutter, done: Callable[[], int]
 ) -> None:
     async def act() -> None:
-        async with _entered(block(database)) as connection:
+        async with entered(block(database)) as connection:
             await _write(connection)
 
     ends = await tell_the_truth(cutter, act, done, commits=True)
@@ -328,7 +328,7 @@ async def test_a_block_that_is_rolled_back_ends_quietly_or_raises(
     block: Block, database: Database, cutter: Cutter, done: Callable[[], int]
 ) -> None:
     async def act() -> None:
-        async with _entered(block(database)) as connection:
+        async with entered(block(database)) as connection:
             await _write(connection)
             raise psycopg.Rollback
 
@@ -341,8 +341,8 @@ async def test_a_savepoint_that_cannot_be_rolled_back_does_not_end_the_transacti
     block: Block, database: Database, cutter: Cutter, done: Callable[[], int]
 ) -> None:
     async def act() -> None:
-        async with _entered(block(database)) as connection:
-            async with _entered(connection.transaction()):
+        async with entered(block(database)) as connection:
+            async with entered(connection.transaction()):
                 await _write(connection)
                 _give_up()
             await _write(connection)
@@ -357,7 +357,7 @@ async def test_a_block_whose_own_error_handling_hides_the_loss_raises(
     """psycopg alone ends such a block as if it had committed."""
 
     async def act() -> None:
-        async with _entered(block(database)) as connection:
+        async with entered(block(database)) as connection:
             try:
                 await _write(connection)
             except psycopg.OperationalError:
@@ -383,7 +383,7 @@ async def test_a_plan_on_a_users_connection_commits_or_raises(
     async def act() -> None:
         left = False
         try:
-            async with _entered(kind.open(cutter.dsn)) as connection:
+            async with entered(kind.open(cutter.dsn)) as connection:
                 ask = Ask(kind, connection, cutter.dsn)
                 async with ask.transaction():
                     await ask.within(_two_steps(new_job("one")))

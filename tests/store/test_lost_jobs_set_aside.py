@@ -87,11 +87,24 @@ def test_a_job_whose_id_a_dead_job_has_is_kept_beside_it(own: psycopg.Connection
     assert _swept(own) == {first: JobState.READY, second: JobState.DEAD}
 
     assert _rows(own, f"select task from pgqueue.dead_jobs where id = {second}") == [("of old",)]
-    found = _rows(
+    ((free, *said),) = _rows(
         own, "select id, errors->-1->>'former_id', reason from pgqueue.dead_jobs where task <> 'of old'"
     )
-    assert found == [(second + 1001, str(second), "exhausted")]
-    assert ask(own, adding(new_job())) == [second + 1002]
+    assert free > second + 1000
+    assert said == [str(second), "exhausted"]
+    assert ask(own, adding(new_job())) == [free + 1]
+
+
+def test_no_row_uses_up_the_ids_of_jobs(own: psycopg.Connection[Any]) -> None:
+    (first,) = ask(own, adding(new_job()))
+    for _ in range(2):
+        last = put(own, id=str(2**63 - 1), max_attempts="1")
+        _running(own, last)
+        assert _swept(own) == {last: JobState.DEAD}
+
+    (free,) = _rows(own, "select min(id) from pgqueue.dead_jobs")
+    assert first < free[0] < first + 10
+    assert ask(own, adding(new_job())) == [free[0] + 1]
 
 
 def test_a_job_that_the_database_refuses_to_end_stays_and_all_others_are_ended(

@@ -45,7 +45,7 @@ class Answers:
         return [step.name for step in self.asked]
 
 
-NO_DEFAULTS = [(NOON, None, None, None, None, None)]
+NO_DEFAULTS = [(NOON, None, None, None, None, None, True)]
 """What the database says of queues without settings."""
 
 

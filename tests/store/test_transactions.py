@@ -1,6 +1,7 @@
 """An enqueue lives and dies with the transaction it is in, on every kind of connection; other kinds are refused."""
 
 import inspect
+import re
 import sqlite3
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
@@ -11,12 +12,14 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
-from store.drivers import Ask, every_kind, one_database, sqlalchemy_url
+from store.drivers import Ask, entered, every_kind, one_database, sqlalchemy_url
 from store.samples import adding, new_job
 
 from pgqueue import PgQueue, Task
-from pgqueue.errors import SchemaMissing, UnsupportedConnection
+from pgqueue.errors import NotGranted, SchemaMissing, UnsupportedConnection
+from pgqueue.store.jobs import control
 from pgqueue.store.plan import Steps, plan
+from pgqueue.store.schema.grants import grant_statements
 from pgqueue.values.jobs.job import NewJob
 
 ask, database = every_kind, one_database
@@ -107,6 +110,21 @@ async def test_a_database_without_the_schema_is_told_apart_from_a_broken_one(ask
     finally:
         with psycopg.connect(ask.dsn) as other:
             other.execute("alter schema elsewhere rename to pgqueue")
+
+
+async def test_a_role_without_a_right_is_told_which_grant_gives_it(ask: Ask) -> None:
+    with psycopg.connect(ask.dsn) as own:
+        if not own.execute("select from pg_roles where rolname = 'app_looks'").fetchall():
+            own.execute("create role app_looks login")
+        for statement in grant_statements("monitor", "app_looks"):
+            own.execute(statement.encode())
+    async with entered(ask.kind.open(re.sub("//[^:@/]*", "//app_looks", ask.dsn))) as connection:
+        theirs = Ask(ask.kind, connection, ask.dsn)
+        for refused, grant in ((adding(new_job()), "producer"), (control.show(1), "reader")):
+            with pytest.raises(
+                NotGranted, match=f"permission denied for .*: `pgqueue grants {grant}` gives this right"
+            ):
+                await theirs(refused)
 
 
 async def _undo(ask: Ask, part: AbstractAsyncContextManager[None], *jobs: NewJob) -> None:

@@ -17,10 +17,10 @@ from uuid import UUID
 
 from pgqueue.store.arrays import texts
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connections.connection import NOT_THERE, check_texts, schema_missing
+from pgqueue.store.connections.connection import EXPLAINED, check_texts, explained
 from pgqueue.store.plan import Copy, Row, Step
 
-NOT_THERE_STATES = frozenset(error.sqlstate for error in NOT_THERE)
+EXPLAINED_STATES = frozenset(error.sqlstate for error in EXPLAINED)
 SAVEPOINT = "pgqueue_whole"
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
 _JSON = "::pg_catalog.json"
@@ -76,8 +76,9 @@ class AsyncpgStepRunner:
             return [tuple(row) for row in rows] if step.returns else ()
         except Exception as error:
             check_texts(step)
-            if (state := getattr(error, "sqlstate", None)) in NOT_THERE_STATES:
-                raise schema_missing(self._catalogue, state, getattr(error, "message", None)) from error
+            if (state := getattr(error, "sqlstate", None)) in EXPLAINED_STATES:
+                reason, hint = getattr(error, "message", None), getattr(error, "hint", None)
+                raise explained(step, self._catalogue, state, reason, hint) from error
             raise
 
     @asynccontextmanager

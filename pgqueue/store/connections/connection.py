@@ -24,8 +24,9 @@ from psycopg import AsyncTransaction, Rollback, Transaction
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from pgqueue.errors import SchemaMissing, UnsupportedConnection
-from pgqueue.store.catalogue import Catalogue
+from pgqueue.errors import DatabaseError, SchemaMissing, UnsupportedConnection
+from pgqueue.errors import NotGranted as RightMissing
+from pgqueue.store.catalogue import Catalogue, missing_grant
 from pgqueue.store.connections.adapters import AsyncStepCursor, StepCursor
 from pgqueue.store.plan import Copy, Row, Statement, Step
 from pgqueue.values.jobs.options import check_text
@@ -37,6 +38,7 @@ NOT_THERE = (
     psycopg.errors.UndefinedColumn,
     psycopg.errors.UndefinedFunction,
 )
+EXPLAINED = (*NOT_THERE, psycopg.errors.InsufficientPrivilege)
 # A schema without these was never migrated; without others it is of another release.
 FIRST_TABLES = ("alembic_version", "jobs")
 # A cursor keeps what it has read in memory until its next statement, which may be long in coming.
@@ -70,8 +72,11 @@ class StepRunner:
                 return ()
             cursor.execute(sql, step.params, binary=True)
             return self._rows() if step.returns else ()
-        except NOT_THERE as error:
-            raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
+        except EXPLAINED as error:
+            said = error.diag
+            raise explained(
+                step, self.catalogue, error.sqlstate, said.message_primary, said.message_hint
+            ) from error
         except (UnicodeEncodeError, psycopg.DataError):
             check_texts(step)
             raise
@@ -182,8 +187,11 @@ class AsyncStepRunner:
                 return ()
             await cursor.execute(sql, step.params, binary=True)
             return await self._rows() if step.returns else ()
-        except NOT_THERE as error:
-            raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
+        except EXPLAINED as error:
+            said = error.diag
+            raise explained(
+                step, self.catalogue, error.sqlstate, said.message_primary, said.message_hint
+            ) from error
         except (UnicodeEncodeError, psycopg.DataError):
             check_texts(step)
             raise
@@ -266,8 +274,21 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
         return self._steps
 
 
-def schema_missing(catalogue: Catalogue, sqlstate: str | None, reason: str | None) -> SchemaMissing:
-    """What to raise when the server says that something of ours is not there."""
+class NotGranted(RightMissing, psycopg.errors.InsufficientPrivilege):
+    """As both: a worker treats it as each error of the server, and an app as each error of pgqueue."""
+
+
+def explained(
+    step: Step, catalogue: Catalogue, sqlstate: str | None, reason: str | None, hint: str | None
+) -> DatabaseError:
+    """What to raise when the server says that something of ours is not there, or not for the connection's role."""
+    if sqlstate != psycopg.errors.InsufficientPrivilege.sqlstate:
+        return _schema_missing(catalogue, sqlstate, reason)
+    # Only our own triggers and functions give a hint.
+    return NotGranted(f"{reason}: {hint or missing_grant(step.name)}")
+
+
+def _schema_missing(catalogue: Catalogue, sqlstate: str | None, reason: str | None) -> SchemaMissing:
     first = any(f"{catalogue.schema}.{name}" in (reason or "") for name in FIRST_TABLES)
     if first or sqlstate == psycopg.errors.InvalidSchemaName.sqlstate:
         return SchemaMissing(f'schema "{catalogue.schema}" has no tables yet; {catalogue.migrate_hint}')

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from pgqueue.errors import ConfigurationError, DatabaseError
+from pgqueue.errors import ConfigurationError, DatabaseError, NotGranted
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import connect_within
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
@@ -60,6 +60,8 @@ class ReplicatedDatabase(Database):
         if self._is_for_replica(plan, connection):
             try:
                 found = self.replica.run(plan)
+            except NotGranted:
+                raise
             except DatabaseError as error:
                 self._note(error)
             else:
@@ -73,6 +75,8 @@ class ReplicatedDatabase(Database):
         if self._is_for_replica(plan, connection):
             try:
                 found = await self.replica.arun(plan)
+            except NotGranted:
+                raise
             except DatabaseError as error:
                 self._note(error)
             else:

@@ -1,20 +1,19 @@
 """Plans that add jobs, and decide what a taken unique key means."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, groupby, islice
 
 from pgqueue.errors import JobError
 from pgqueue.store.jobs.copying import (
-    ROWS_PER_CHUNK,
     copied_with_lanes,
     copy_rows,
     delay_of,
     due_at,
     expires_at,
 )
-from pgqueue.store.limits.lanes import put, require_place
+from pgqueue.store.limits.lanes import require_place
 from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
 from pgqueue.store.queues.queues import count_bounded, require_room, require_rooms
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
@@ -27,9 +26,9 @@ ROWS_PER_BLOCK = 2_500
 
 
 def add(job: NewJob, *, known: QueueCache | None = None) -> Plan[EnqueueAnswer]:
-    """:func:`enqueue`, in a transaction where the job has a lane."""
+    """:func:`enqueue`, in a transaction where the job's limit decides whether it is added."""
     added = enqueue(job, known=known)
-    return added if job.lane is None else added.in_transaction()
+    return added if job.when_full is None else added.in_transaction()
 
 
 @plan
@@ -53,13 +52,6 @@ def enqueue(
     """
     if job.when_full is not None and (answer := (yield from require_place(job, now=now))) is not None:
         return answer
-    added = yield from _enqueue(job, known, now)
-    if job.lane is not None:
-        yield from _put([(added, job)])
-    return added
-
-
-def _enqueue(job: NewJob, known: QueueCache | None, now: datetime | None) -> Steps[EnqueueAnswer]:
     if job.unique_key is not None:
         return (yield from _enqueue_unique(job, _params(job, now, known), known))
     if known is not None and now is None and _is_basic(job):
@@ -100,21 +92,22 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
         return []
     clock, defaults = yield from queue_defaults(now)
     yield from require_rooms(count_bounded(blocks.all(), defaults) if defaults.bounded else Counter())
+    if not defaults.may_number:
+        return (yield from _enqueue_unnumbered(blocks.all(), clock, defaults, now))
     answers: list[EnqueueAnswer] = []
     keyed: dict[int, tuple[int, NewJob]] = {}
-    limited: list[tuple[int, NewJob]] = []
+    decided: list[tuple[int, NewJob]] = []
     while block := blocks.next:
         ids = yield from reserve(len(block))
         plain: list[tuple[int, NewJob]] = []
         in_lanes: list[tuple[int, NewJob]] = []
         for position, (job_id, job) in enumerate(zip(ids, block, strict=True), start=len(answers)):
-            if job.unique_key is None and job.when_full is None:
-                (plain if job.lane is None else in_lanes).append((job_id, job))
-                continue
-            if job.lane is not None:
-                limited.append((position, job))
-            if job.when_full is None:
+            if job.when_full is not None:
+                decided.append((position, job))
+            elif job.unique_key is not None:
                 keyed[position] = (job_id, job)
+            else:
+                (plain if job.lane is None else in_lanes).append((job_id, job))
         answers += map(EnqueueAnswer, ids)
         fetching = blocks.fetch()
         if in_lanes:
@@ -124,35 +117,37 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
         list(fetching)  # where it was not sent along
     if keyed:
         yield from _add_keyed(answers, keyed, clock, defaults, now)
-    yield from _limit(answers, limited, now)
+    yield from _add_decided(answers, decided, now)
     return answers
 
 
-def _limit(
-    answers: list[EnqueueAnswer], limited: list[tuple[int, NewJob]], now: datetime | None
-) -> Steps[None]:
-    """Give jobs with unique keys their lanes, and add those whose limits decide at the enqueue.
+def _enqueue_unnumbered(
+    jobs: Sequence[NewJob], clock: datetime, defaults: QueueDefaults, now: datetime | None
+) -> Steps[list[EnqueueAnswer]]:
+    """Add jobs as a role that may not choose their ids: those with a key one at a time."""
+    answers = [EnqueueAnswer(0)] * len(jobs)
+    plain = [at for at, job in enumerate(jobs) if job.unique_key is None and job.when_full is None]
+    for start in range(0, len(plain), ROWS_PER_BLOCK):
+        block = plain[start : start + ROWS_PER_BLOCK]
+        params = _columns([jobs[at] for at in block], clock, defaults) | {"now": now}
+        rows = yield Statement("jobs/enqueue_rows", params)
+        for at, (job_id,) in zip(block, rows, strict=True):
+            answers[at] = EnqueueAnswer(job_id)
+    keyed = {
+        at: (0, job) for at, job in enumerate(jobs) if job.unique_key is not None and job.when_full is None
+    }
+    for same in _by_key(keyed):
+        yield from _enqueue_in_turn(same, answers, now)
+    yield from _add_decided(answers, ((at, job) for at, job in enumerate(jobs) if job.when_full), now)
+    return answers
 
-    The latter are added in the order of their lanes, so that two enqueuers do not deadlock.
-    """
-    waiting = [(position, job) for position, job in limited if job.when_full is None]
-    for start in range(0, len(waiting), ROWS_PER_CHUNK):
-        yield from _put(
-            [(answers[position], job) for position, job in waiting[start : start + ROWS_PER_CHUNK]]
-        )
-    decided = [(position, job) for position, job in limited if job.when_full is not None]
+
+def _add_decided(
+    answers: list[EnqueueAnswer], decided: Iterable[tuple[int, NewJob]], now: datetime | None
+) -> Steps[None]:
+    """Add the jobs whose limits decide whether they are added, in the order of their lanes: two enqueuers do not deadlock."""
     for position, job in sorted(decided, key=lambda one: one[1].lane or ""):
         answers[position] = yield from enqueue(job, now=now)
-
-
-def _put(added: Iterable[tuple[EnqueueAnswer, NewJob]]) -> Steps[None]:
-    lanes = {
-        done.id: (job.lane, job.cost)
-        for done, job in added
-        if job.lane is not None and done.outcome in {Outcome.ADDED, Outcome.REPLACED}
-    }
-    if lanes:
-        yield from put(lanes)
 
 
 def _add_keyed(
@@ -234,10 +229,10 @@ def queue_defaults(now: datetime | None, *, refuses: bool = True) -> Steps[tuple
             is_drained,
             is_bounded,
         )
-        for _, name, priority, max_attempts, is_drained, is_bounded in rows
+        for _, name, priority, max_attempts, is_drained, is_bounded, _ in rows
         if name is not None
     }
-    return rows[0][0], QueueDefaults(of_queue, refuses=refuses)
+    return rows[0][0], QueueDefaults(of_queue, refuses=refuses, may_number=rows[0][-1])
 
 
 @plan
@@ -303,7 +298,8 @@ def _enqueue_keyed(
     numbered.sort(
         key=lambda pair: pair[1].unique_key or ""
     )  # two batches lock keys in one order: no deadlock
-    params = _columns(numbered, clock, defaults) | {"now": now}
+    params = _columns([job for _, job in numbered], clock, defaults)
+    params |= {"ids": [job_id for job_id, _ in numbered], "now": now}
     accepted = {row[0] for row in (yield Statement("jobs/enqueue_batch", params))}
     refused = [(job_id, job) for job_id, job in numbered if job_id not in accepted]
     if not refused:
@@ -328,6 +324,7 @@ def _is_basic(job: NewJob) -> bool:
         and job.meta is None
         and job.expires_at is None
         and job.expires_in is None
+        and job.lane is None
     )
 
 
@@ -349,6 +346,8 @@ def _params(job: NewJob, now: datetime | None, known: QueueCache | None) -> dict
         "meta": None if job.meta is None else job.meta.decode(),
         "expires_at": job.expires_at,
         "expires_in": job.expires_in,
+        "lane": job.lane,
+        "cost": job.cost,
         "now": now,
     }
     return (
@@ -369,13 +368,9 @@ def _unique_params(job: NewJob) -> dict[str, object]:
     }
 
 
-def _columns(
-    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
-) -> dict[str, object]:
-    jobs = [job for _, job in numbered]
+def _columns(jobs: Sequence[NewJob], clock: datetime, defaults: QueueDefaults) -> dict[str, object]:
     said = [defaults.of(job) for job in jobs]
     return {
-        "ids": [job_id for job_id, _ in numbered],
         "queues": [job.queue for job in jobs],
         "tasks": [job.task for job in jobs],
         "args": [job.args.decode() for job in jobs],
@@ -386,4 +381,6 @@ def _columns(
         "unique_until_started": [job.unique.until == "started" for job in jobs],
         "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
         "expires_ats": [expires_at(job, clock) for job in jobs],
+        "lanes": [job.lane for job in jobs],
+        "costs": [job.cost for job in jobs],
     }

@@ -18,12 +18,13 @@ from hashlib import sha256
 from typing import Final, Literal, TypeAlias, get_args
 
 from pgqueue.errors import InvalidOption
+from pgqueue.store import columns
 from pgqueue.store.catalogue import in_schema
 from pgqueue.store.shipped import shipped
 from pgqueue.values.hints import remedy
 from pgqueue.values.jobs.options import check_one_queue, check_text
 
-Role: TypeAlias = Literal["owner", "worker", "producer", "reader", "operator"]
+Role: TypeAlias = Literal["owner", "worker", "producer", "monitor", "reader", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 LONGEST_ROLE = 63
 """Bytes; PostgreSQL cuts longer names off."""
@@ -77,40 +78,80 @@ def _calling(caller: str) -> str:
 
 _ALL_ROWS = (
     "select, insert, update, delete on all tables in schema pgqueue.",
-    "usage, select, update on all sequences in schema pgqueue.",
+    "usage, select on all sequences in schema pgqueue.",
+    "update on sequence pgqueue.idle_workers",
 )
 _SQL_ALONE = (_calling("producer"),)
+_WRITTEN = (
+    "queue, task, args, priority, status, run_at, created_at, max_attempts, unique_key, unique_until_started, meta, expires_at, "
+    "lane, in_lane, cost"
+)
+"""What an enqueue writes of a job. With the right to write ``id``, a row ahead of the sequence would stop the enqueues of others."""
+_STATE = "select on pgqueue.alembic_version, pgqueue.compatibility"
+"""What each program asks at its first connection."""
+CONTENTS: Final = frozenset({"args", "errors", "result", "meta", "unique_key"})
+"""The columns of jobs that a monitor may not read."""
+
+
+def _without_contents(table: str, of: columns.Columns) -> str:
+    return f"select ({', '.join(one.name for one in of if one.name not in CONTENTS)}) on pgqueue.{table}"
+
+
+_MONITOR = (
+    _STATE,
+    _without_contents("jobs", columns.JOBS),
+    _without_contents("job_history", columns.HISTORY),
+    "select (ctid) on pgqueue.job_history",  # to count what ended lately, its last pages are read
+    _without_contents("dead_jobs", columns.DEAD),
+    _without_contents("all_jobs", columns.ALL_JOBS),
+    "select on pgqueue.queues, pgqueue.workers, pgqueue.lost_workers, pgqueue.limits, pgqueue.rates, pgqueue.waits",
+    "select on pgqueue.flows, pgqueue.edges, pgqueue.node_counts, pgqueue.alerts, pgqueue.audit, pgqueue.lake_days",
+    "select (id, flow_id, parent_id, place, name, kind, state, waits_for, task, job_id) on pgqueue.nodes",
+    "select (name, module, created_at, task, queue, next_at, paused_at, failed_at, error) on pgqueue.schedules",
+    "select on pgqueue.schedule_ticks, pgqueue.deploys, pgqueue.series_state, pgqueue.series_written",
+    "select on pgqueue.series_minutes, pgqueue.series_hours, pgqueue.series_days",
+    "select on pgqueue.insight_minutes, pgqueue.insight_minutes_all, pgqueue.insight_hours, pgqueue.insight_hours_all",
+    "select on pgqueue.series_depths, pgqueue.series_depth_hours",
+)
 RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
     "worker": (*_ALL_ROWS, _calling("worker")),
     "producer": (
         *_SQL_ALONE,
-        "insert on pgqueue.jobs",
-        "select (id, priority, max_attempts, queue, status, lane, in_lane), update (lane, cost) on pgqueue.jobs",
-        "select on pgqueue.queues",
-        "usage on sequence pgqueue.idle_workers, pgqueue.jobs_id_seq",
+        _STATE,
+        f"insert ({_WRITTEN}), select (id, priority, max_attempts) on pgqueue.jobs",
+        "select (name, priority, max_attempts, drained_at, backlog, when_full) on pgqueue.queues",
+        "select on sequence pgqueue.idle_workers",
     ),
+    "monitor": _MONITOR,
     "reader": (
-        "select on pgqueue.all_jobs, pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.notes",
-        "select on pgqueue.insight_minutes, pgqueue.insight_minutes_all, pgqueue.insight_hours, pgqueue.insight_hours_all",
-        "select on pgqueue.series_depths, pgqueue.series_depth_hours",
+        *_MONITOR,
+        "select on pgqueue.all_jobs, pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs",
+        "select on pgqueue.nodes, pgqueue.schedules, pgqueue.notes, pgqueue.stacks",
     ),
     "operator": (*_ALL_ROWS, _calling("operator")),
 }
 """What follows ``grant``, for each role but the owner."""
-_OF_CALLBACKS = "all on pgqueue.callback_key"
+_OWNERS = (
+    "all on pgqueue.callback_key",
+    "insert, update, delete on pgqueue.alembic_version, pgqueue.compatibility",
+)
 TAKEN: Final[Mapping[Role, Sequence[str]]] = {
-    "worker": (_OF_CALLBACKS,),
-    "operator": (_OF_CALLBACKS, "update, delete on pgqueue.audit"),
+    "worker": _OWNERS,
+    "operator": (*_OWNERS, "update, delete on pgqueue.audit"),
 }
 """What a role has not, although it has the rights before."""
 GIVEN_BACK: Final[Mapping[Role, Sequence[str]]] = {
     "operator": ("update (jobs, counts, after_id, later, ended_at) on pgqueue.audit",)
 }
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
-    "unique": ("select, update on pgqueue.jobs",),
-    "period": ("select, update on pgqueue.jobs", "select, insert, update, delete on pgqueue.unique_holds"),
-    "when_full": ("select on pgqueue.jobs, pgqueue.limits",),
+    "unique": (
+        "insert (id), select, update on pgqueue.jobs",
+        "select, insert, update, delete on pgqueue.unique_holds",
+        "usage on sequence pgqueue.jobs_id_seq",
+    ),
+    "when_full": ("select (queue, status, lane, in_lane) on pgqueue.jobs", "select on pgqueue.limits"),
     "flows": (
+        "insert (id, flags), select (unique_key) on pgqueue.jobs",
         "usage on sequence pgqueue.jobs_id_seq, pgqueue.nodes_id_seq",
         "select, insert, update on pgqueue.flows, pgqueue.nodes, pgqueue.edges, pgqueue.node_counts, pgqueue.waits",
     ),
@@ -151,8 +192,8 @@ def grant_statements(
     statements = [f"grant {_in(schema, right)} to {name}" for right in found]
     statements += [f"revoke {_in(schema, right)} from {name}" for right in TAKEN.get(role, ())]
     statements += [f"grant {_in(schema, right)} to {name}" for right in GIVEN_BACK.get(role, ())]
-    if role != "reader" and not sql_alone:
-        statements.append(_of_a_shard(name, schema))
+    if not sql_alone:
+        statements.append(_of_a_shard(name, schema, enters=role not in {"monitor", "reader"}))
     if queues is not None:
         statements += _limit(to, schema, queues)
     return statements
@@ -187,13 +228,13 @@ def literal(text: str) -> str:
     return f"E'{escaped}'" if "\\" in text else f"'{escaped}'"
 
 
-def _of_a_shard(name: str, schema: str) -> str:
-    """Where the database is a shard, a program that enqueues asks which keys live here."""
+def _of_a_shard(name: str, schema: str, *, enters: bool) -> str:
+    """Where the database is a shard, a program asks which it is; one that enqueues asks which keys live there."""
     tag = _tag(name)
+    entering = f"\n        grant execute on function {schema}.enter_shard(text, boolean) to {name};"
     return f"""do {tag} begin
     if to_regclass('{schema}.shard') is not null then
-        grant select on {schema}.shard to {name};
-        grant execute on function {schema}.enter_shard(text, boolean) to {name};
+        grant select on {schema}.shard to {name};{entering if enters else ""}
     end if;
 end {tag}"""
 
@@ -258,7 +299,7 @@ begin
     return null;
 end {tag}""",
         f"drop trigger if exists {trigger} on {schema}.jobs",
-        f"""create trigger {trigger} after insert or update of queue, lane, cost on {schema}.jobs for each row
+        f"""create trigger {trigger} after insert on {schema}.jobs for each row
     when (new.queue <> all ({array}::text[])
           and (pg_has_role({role}, 'usage') or pg_has_role({session}, {role}, 'usage')))
     execute function {function}()""",

@@ -34,10 +34,13 @@ PACKAGE: Final = JobDefaults()
 class QueueDefaults:
     """What holds for the jobs of each queue, as one statement has read it."""
 
-    def __init__(self, of_queue: Mapping[str, JobDefaults], *, refuses: bool = True) -> None:
-        """``refuses``: jobs of drained queues are refused."""
+    def __init__(
+        self, of_queue: Mapping[str, JobDefaults], *, refuses: bool = True, may_number: bool = True
+    ) -> None:
+        """``refuses``: jobs of drained queues are refused. ``may_number``: the role may choose the ids of jobs."""
         self._of_queue = of_queue
         self._refuses = refuses
+        self.may_number = may_number
 
     @property
     def bounded(self) -> frozenset[str]:
