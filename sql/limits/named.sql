@@ -2,6 +2,7 @@
 -- index: none: reads the jobs that have lanes
 -- locks: none
 -- run by: queue.control.limits
+-- rights: monitor
 select count(*), count(*) filter (where in_lane),
        array(select task from pgqueue.limited_tasks
              where keys @> jsonb_build_array(jsonb_build_object('limit', %(name)s::text)) order by task)

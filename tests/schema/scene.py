@@ -54,6 +54,20 @@ class Scene(NamedTuple):
         self.own.schedules.add(name, self.own.tasks["shop.search.reindex"].call(what="x"), "0 4 * * *")
         return name
 
+    def limit(self) -> str:
+        name = f"queue:{self.queue()}"
+        self.own.control.limits.set(name, Limit(2))
+        return name
+
+    def limit_that_code_has_forgotten(self) -> str:
+        name = f"forgotten-{next(self.numbers)}"
+        ask(
+            self.own,
+            "insert into pgqueue.jobs (task, status, lane, in_lane) values ('t', 'blocked', %s, true)",
+            name,
+        )
+        return name
+
     def queue(self) -> str:
         return f"queue-{next(self.numbers)}"
 

@@ -154,6 +154,14 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "control.stack": (OPERATORS, lambda q, s: q.control.stack(held_by_a_worker(s), timeout=0.01)),
     "control.limits.set": (OPERATORS, lambda q, _: q.control.limits.set("queue:media", Limit(2))),
     "control.limits.unset": (OPERATORS, lambda q, _: q.control.limits.unset("queue:mail")),
+    "control.limits.move": (
+        OPERATORS,
+        lambda q, s: q.control.limits.move(s.limit_that_code_has_forgotten(), None),
+    ),
+    "control.limits.delete": (
+        OPERATORS,
+        lambda q, s: q.control.limits.delete(s.limit_that_code_has_forgotten()),
+    ),
     "control.limits.weigh": (OPERATORS, lambda q, _: q.control.limits.weigh({"tenant": "acme"}, 2)),
     "workers.list": (MONITORS, lambda q, _: q.workers.list()),
     "workers.get": (MONITORS, lambda q, s: q.workers.get(s.worker())),

@@ -106,6 +106,7 @@ _MONITOR = (
     _without_contents("all_jobs", columns.ALL_JOBS),
     "select on pgqueue.queues, pgqueue.workers, pgqueue.lost_workers, pgqueue.limits, pgqueue.rates, pgqueue.waits",
     "select on pgqueue.flows, pgqueue.edges, pgqueue.node_counts, pgqueue.alerts, pgqueue.audit, pgqueue.lake_days",
+    "select (task, keys, cost, ordered) on pgqueue.limited_tasks",
     "select (id, flow_id, parent_id, place, name, kind, state, waits_for, task, job_id) on pgqueue.nodes",
     "select (name, module, created_at, task, queue, next_at, paused_at, failed_at, error) on pgqueue.schedules",
     "select on pgqueue.schedule_ticks, pgqueue.deploys, pgqueue.series_state, pgqueue.series_written",
