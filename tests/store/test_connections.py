@@ -127,6 +127,7 @@ def test_loops_that_have_ended_leave_no_connection_open(queue: PgQueue, opened: 
 def test_an_app_of_short_loops_holds_no_more_connections_after_many_than_after_a_few(
     queue: PgQueue, opened: list[Any], calls: str
 ) -> None:
+    """A loop's own, and that which waits for the ends of jobs."""
     @queue.task
     def note() -> None: ...
 
@@ -143,11 +144,9 @@ def test_an_app_of_short_loops_holds_no_more_connections_after_many_than_after_a
             async with queue.database.atransaction():
                 pass
 
-    open_after = []
     for _ in range(6):
         asyncio.run(call())
-        open_after.append(sum(not connection.closed for connection in opened))
-    assert len(set(open_after[2:])) == 1
+    assert sum(not connection.closed for connection in opened) <= 2
 
 
 async def test_a_database_without_the_tables_is_left_without_a_connection(
