@@ -16,7 +16,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
-from pgqueue.errors import InvalidOption, JobControl, JobError
+from pgqueue.errors import InvalidOption, JobControl, JobError, Waiting
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.limits.served_lanes import ServedLanes
@@ -199,7 +199,7 @@ class DrainState:
         """Whether a test is to see an error: it is neither a task's decision, nor asked for by the test."""
         if isinstance(error, KeyboardInterrupt):  # of the person who runs the tests
             return True
-        expected = isinstance(error, JobControl) or INJECTED in getattr(error, "__notes__", ())
+        expected = isinstance(error, JobControl | Waiting) or INJECTED in getattr(error, "__notes__", ())
         return self._raises and not expected
 
     def _enter_worker(self) -> None:
