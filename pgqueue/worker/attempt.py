@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from enum import Enum, auto
 from functools import partial
-from types import AsyncGeneratorType, GeneratorType, coroutine
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, coroutine
 from typing import Any, Protocol, TypeVar
 
 from pgqueue.app.context import AttemptHost, Context
@@ -168,8 +168,11 @@ def limit(attempt: Attempt) -> float:
     return math.inf if timeout is None else timeout.total_seconds()
 
 
-def generator_error(value: object) -> TypeError | None:
-    """Why a call that returned this fails: a generator, which is not seen at registration if a decorator hides it."""
+def never_ran(value: object) -> TypeError | None:
+    """Why a call that returned this fails: a generator or a coroutine, which is not seen at registration if code hides it."""
+    if isinstance(value, CoroutineType):
+        value.close()  # else Python warns of it, too
+        return TypeError("the task returned a coroutine, whose body never runs; let the task itself await it")
     if not isinstance(value, GeneratorType | AsyncGeneratorType):
         return None
     return TypeError(

@@ -18,7 +18,7 @@ from pgqueue.values.jobs.job import JobFlags
 from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.values.payloads.codec import args_text
 from pgqueue.worker import before_attempt, joblog
-from pgqueue.worker.attempt import BatchAttempt, BatchMember, await_in_loop, generator_error, rest, task_of
+from pgqueue.worker.attempt import BatchAttempt, BatchMember, await_in_loop, never_ran, rest, task_of
 from pgqueue.worker.executor import Executor
 
 
@@ -159,9 +159,9 @@ def _decide_returned(executor: Executor, ready: BatchItems, value: object) -> No
 
 def _share_out(ready: BatchItems, value: object) -> None:
     """Give each job its result; a result that a job has already stays."""
-    never_ran = generator_error(value)
-    if never_ran is not None:
-        raise never_ran
+    wrong = never_ran(value)
+    if wrong is not None:
+        raise wrong
     if not isinstance(value, list | tuple) or len(value) != len(ready.pairs):
         size = f" of {len(value)}" if isinstance(value, list | tuple) else ""
         raise TypeError(

@@ -56,7 +56,7 @@ from pgqueue.values.payloads.codec import (
 from pgqueue.values.payloads.result import NOT_RETURNED
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import attempt_process, before_attempt, joblog
-from pgqueue.worker.attempt import Attempt, Stop, await_in_loop, generator_error, rest, task_of, timed_out
+from pgqueue.worker.attempt import Attempt, Stop, await_in_loop, never_ran, rest, task_of, timed_out
 from pgqueue.worker.before_attempt import EarlyEnd
 from pgqueue.worker.joblog import worker_log
 
@@ -254,9 +254,9 @@ class Executor:
             return None
         if value is None:
             return Succeeded(attempt.claim, attempt.context.seconds)
-        never_ran = generator_error(value)
-        if never_ran is not None:
-            return self.failed(task, attempt, never_ran)
+        wrong = never_ran(value)
+        if wrong is not None:
+            return self.failed(task, attempt, wrong)
         return self.success(attempt.claim, attempt.context.seconds, value)
 
     def raised(
