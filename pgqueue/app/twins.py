@@ -40,8 +40,7 @@ def blocks(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
 
     @wraps(method)
     def checked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if _get_running_loop() is not None:
-            require_blocking(self, _call_of(method.__name__, args), f"await ctx.a{method.__name__}(...)")
+        require_blocking(self, _call_of(method.__name__, args), f"await ctx.a{method.__name__}(...)")
         return method(self, *args, **kwargs)
 
     return checked

@@ -209,10 +209,8 @@ class Claims:
         with self.lock:
             if self.running.get(attempt.claim.id) is attempt:
                 self._end(attempt, verdict)
-            elif (
-                attempt.plain or attempt.whole.detached
-            ):  # else it is another worker's job, and still in its slot
-                return False
+            elif attempt.plain or attempt.whole.detached:
+                return False  # else another worker has its job, and it is still in its slot
             self._detach(attempt)
             return True
 

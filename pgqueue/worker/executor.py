@@ -175,10 +175,9 @@ class Executor:
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 await before_attempt.acomplete(self, attempt, verdict)
                 return None
-        except (
-            GeneratorExit
-        ):  # of an asyncio task that the function awaits: it closes each coroutine but the outermost
-            raise
+        except GeneratorExit as error:
+            end_if_forked(pid, error)
+            raise  # most likely that of an asyncio task that it awaits: each coroutine but the outermost is closed
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             end_if_forked(pid, error)
             return self.raised(task, attempt, error)

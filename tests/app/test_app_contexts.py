@@ -155,14 +155,24 @@ async def test_a_thread_of_an_async_task_may_block_and_a_coroutine_of_a_plain_ta
     def plain(ctx: Context) -> Any:
         return notes(ctx)
 
+    def commit(ctx: Context) -> None:
+        with ctx.transaction():
+            pass
+
+    @queue.task
+    async def commits(ctx: Context) -> None:
+        await asyncio.to_thread(commit, ctx)
+
     @queue.task
     async def awaited(ctx: Context) -> Any:
         await asyncio.to_thread(ctx.checkpoint, 2)
         return await asyncio.to_thread(ctx.last_checkpoint)
 
     async with running(queue):
-        jobs = await ended(queue, plain.enqueue(), awaited.enqueue())
-    assert [job.result for job in jobs] == [1, 2]
+        jobs = await ended(queue, plain.enqueue(), awaited.enqueue(), commits.enqueue())
+    assert [(job.state, job.result) for job in jobs] == [
+        (JobState.SUCCEEDED, value) for value in (1, 2, None)
+    ]
 
 
 async def test_a_coroutine_that_an_async_task_returns_is_a_failure_for_its_body_never_ran(

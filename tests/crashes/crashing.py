@@ -116,10 +116,12 @@ def fork(how: str) -> int:
 
 @queue.task(retry=AT_ONCE)
 async def afork(how: str) -> int:
-    """As before; the child may wait for something."""
+    """As before; the child may wait for something, at first or later on."""
+    if how == "wait later":
+        await asyncio.sleep(0)
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # noqa: ASYNC222 - it ends at once
-    if how == "wait":
+    if how in {"wait", "wait later"}:
         await asyncio.sleep(0)
     return _leave_child(how)
 

@@ -414,7 +414,8 @@ async def test_an_answer_that_makes_no_sense_counts_as_killed(
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [("return", 0), ("raise", 1), ("exit", 7), ("exit with words", 1), ("wait", 0)]
+    ("how", "code"),
+    [("return", 0), ("raise", 1), ("exit", 7), ("exit with words", 1), ("wait", 0), ("wait later", 0)],
 )
 def test_a_child_that_a_task_forks_ends_where_its_function_does(
     app: PgQueue, dsn: str, how: str, code: int

@@ -105,6 +105,16 @@ WAYS = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("how", EXITS)
+async def test_an_exit_of_a_coroutine_that_a_plain_function_returns_leaves_the_programs_own_loop(
+    queue: PgQueue, running: Running, how: type[BaseException]
+) -> None:
+    job = queue.task(name="plain", max_attempts=1)(lambda: of_itself_later(how)).enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert [error.type for error in found.errors] == [how.__name__]
+
+
 @dataclass
 class Item:
     """Of a batch."""
@@ -115,7 +125,7 @@ class Item:
 @pytest.mark.parametrize("how", EXITS)
 @pytest.mark.parametrize("timeout", [None, 60])
 def test_an_exit_is_the_end_of_its_attempt_and_of_nothing_else(
-    queue: PgQueue, how: type[BaseException], timeout: float | None
+    queue: PgQueue, how: type[BaseException], timeout: float | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     def calling(way: Callable[[type[BaseException]], Any]) -> Callable[[], Any]:
         async def run() -> None:
@@ -139,6 +149,7 @@ def test_an_exit_is_the_end_of_its_attempt_and_of_nothing_else(
     assert [(job.task, [error.type for error in job.errors]) for job in found] == [
         (name, [how.__name__]) for name in names
     ]
+    assert sum("attempt failed" in message for message in caplog.messages) == len(names)
 
 
 @pytest.mark.parametrize("how", EXITS)
@@ -315,25 +326,30 @@ async def test_a_batch_that_goes_on_after_its_timeout_is_given_up(
     async with running(queue, concurrency=1) as worker:
         await until(lambda: all(job.status() is JobState.SCHEDULED for job in jobs))
         assert (worker.inspect().not_returned, worker.inspect().slots_taken) == (1, 0)
+        await until(lambda: stubborn.cancelled == 2)
         stubborn.released.set()
         await until(lambda: not worker.inspect().not_returned)
     assert {error.type for job in jobs for error in queue.job(job.id).errors} == {"pgqueue.errors.TimedOut"}
 
 
 async def test_a_coroutine_that_ends_within_its_clean_up_is_not_given_up(
-    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+    queue: PgQueue, running: Running, stubborn: Stubborn, caplog: pytest.LogCaptureFixture
 ) -> None:
     @queue.task(timeout=0.01, retry=LATER)
     async def slow() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
-    job = slow.enqueue()
+    endless = queue.task(name="endless", timeout=0.01, retry=LATER)(stubborn.go_on)
     async with running(queue, concurrency=1) as worker:
-        await until(lambda: job.status() is JobState.SCHEDULED and not worker.inspect().slots_taken)
-    assert not [message for message in caplog.messages if "given up" in message]
+        for task in (slow, endless):  # so the first one would have been given up before the second
+            job = task.enqueue()
+            await until(lambda job=job: job.status() is JobState.SCHEDULED)  # type: ignore[misc]  # of this turn
+        assert worker.inspect().not_returned == 1
+        stubborn.released.set()
+    assert sum("given up" in message for message in caplog.messages) == 1
 
 
 async def test_the_slot_of_a_coroutine_that_outlives_the_loss_of_its_job_is_free_after_its_timeout(

@@ -12,6 +12,7 @@ from running import Running
 from worker.helping import FOR_EVER, claimed, claims_of, ended
 
 from pgqueue import Dead, JobState, PgQueue, RetryLater, Snooze
+from pgqueue.store.jobs import claim
 from pgqueue.store.workers.upkeep import reclaim
 from pgqueue.worker.service import Service
 from pgqueue.worker.worker import Worker
@@ -134,13 +135,13 @@ async def test_what_a_task_decides_as_its_worker_stops_it_is_obeyed(
 
 
 @pytest.mark.parametrize("program_ends", [True, False], ids=["end", "exit"])
-def test_a_program_that_ends_its_loop_under_a_worker_loses_it_at_once_and_what_had_ended_is_recorded(
+def test_a_program_that_ends_its_loop_under_a_worker_loses_it_at_once_and_what_had_not_started_goes_back(
     queue: PgQueue, *, program_ends: bool
 ) -> None:
     """The grace is an hour, and nothing is left to wait for: ``asyncio.run`` has cancelled each part of the worker."""
-    worker = Worker(queue, grace=3600)
+    worker = Worker(queue, queues=["default"], concurrency=1, grace=3600)
 
-    @queue.task(max_attempts=1)
+    @queue.task
     def plain() -> None: ...
 
     @queue.task
@@ -148,7 +149,8 @@ def test_a_program_that_ends_its_loop_under_a_worker_loses_it_at_once_and_what_h
         await asyncio.gather(asyncio.Event().wait(), leave())
 
     async def leave() -> None:
-        await plain.enqueue().aresult(timeout=20)
+        (waiting,) = await queue.database.arun(claim.claim(worker.id, {"other": 1}))
+        worker.parts.runners.add([waiting])
         if program_ends:
             program[0].cancel()
         else:
@@ -160,10 +162,11 @@ def test_a_program_that_ends_its_loop_under_a_worker_loses_it_at_once_and_what_h
         await asyncio.Event().wait()
 
     program: list[asyncio.Task[Any]] = []
-    job = linger.enqueue()
+    job, other = linger.enqueue(), plain.using(queue="other").enqueue()
     with pytest.raises((SystemExit, asyncio.CancelledError)):
         asyncio.run(main())
     assert ask(queue, "select id from pgqueue.workers where lease_until > now()") == []
+    assert (other.status(), queue.job(other.id).attempts) == (JobState.READY, 0)
     queue.database.run(reclaim())
     found = queue.job(job.id)
     assert (found.state, found.attempts) == (JobState.READY, 1)
