@@ -1,4 +1,4 @@
-"""All exceptions of pgqueue, in one tree.
+"""All exceptions of pgqueue: one tree, and beside it the one that ends an attempt in order to wait.
 
 ::
 
@@ -54,8 +54,8 @@
     └── JobControl                  raised by your task to decide what becomes of its job
         ├── Snooze                  run later; spends no attempt
         ├── RetryLater              this attempt failed, and the task sets the delay
-        ├── Waiting                 raised by ctx.wait_for() and ctx.pause(): the job waits, and spends no attempt
         └── Dead                    to the dead table at once
+    Waiting                         raised by ctx.wait_for() and ctx.pause(): the job waits, and spends no attempt
 
 Messages name the wrong value and what to do about it.
 """
@@ -341,8 +341,10 @@ class RetryLater(JobControl):
         self.delay = as_delay("delay", delay)
 
 
-class Waiting(JobControl):
+class Waiting(BaseException):
     """Raised by ``ctx.wait_for()`` and ``ctx.pause()``: this attempt ends, and the job waits. Let it pass.
+
+    It is no ``Exception``: a task that catches all of those around its wait would go on, and succeed, without what it waits for.
 
     Attributes:
         awaited: what it waits for.

@@ -15,7 +15,6 @@ in :mod:`pgqueue.app.notes`. How it waits is in :mod:`pgqueue.app.signals.waits`
 
 import logging
 import time
-from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -28,7 +27,8 @@ from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.logger import bounded_logger
 from pgqueue.app.notes import Board, NoteHost, Notes
 from pgqueue.app.signals.waits import CanWait
-from pgqueue.errors import InvalidOption, JobError, Superseded
+from pgqueue.app.twins import awaits, blocks, require_blocking
+from pgqueue.errors import JobError, Superseded
 from pgqueue.store.connections.connection import AsyncStepRunner, StepRunner
 from pgqueue.store.connections.open_transaction import joinable
 from pgqueue.store.flows import flow_growth
@@ -199,6 +199,7 @@ class Context(CanWait):
         """
         return JobTransaction(self, self._host)
 
+    @blocks
     def step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: D417 - its own
         """Run a part of a plain task once per job: ``ctx.step("charge", charge, order_id)``.
 
@@ -221,11 +222,6 @@ class Context(CanWait):
             Superseded: this attempt no longer holds its job; nothing was recorded.
             JobError: :meth:`transaction` has completed the job.
         """
-        if self._host.is_async(self.job) and _get_running_loop() is not None:
-            raise InvalidOption(
-                f"step {name!r:.200}: ctx.step() blocks, and an async def task runs in an event loop; "
-                "write await ctx.astep(...)"
-            )
         return self._own_notes().step(name, function, args, kwargs)  # type: ignore[no-any-return]  # as annotated
 
     @overload
@@ -236,6 +232,7 @@ class Context(CanWait):
     def astep(
         self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, T]: ...
+    @awaits
     def astep(  # noqa: D417 - the function's own
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
@@ -250,12 +247,9 @@ class Context(CanWait):
         Raises:
             InvalidOption: as for :meth:`step`; or a plain task calls this in place of :meth:`step`.
         """
-        if _get_running_loop() is None:
-            raise InvalidOption(
-                f"step {name!r:.200}: ctx.astep() must be awaited, and a plain task cannot await; write ctx.step(...)"
-            )
         return self._own_notes().astep(name, function, args, kwargs)
 
+    @blocks
     def checkpoint(self, value: object) -> None:
         """Record a value for later attempts, in place of the one before; :meth:`last_checkpoint` returns it.
 
@@ -269,14 +263,17 @@ class Context(CanWait):
         """
         self._own_notes().checkpoint(value)
 
+    @awaits
     async def acheckpoint(self, value: object) -> None:
         """As :meth:`checkpoint`, awaited."""
         await self._own_notes().acheckpoint(value)
 
+    @blocks
     def last_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
         """The value that the last :meth:`checkpoint` of the job recorded, as plain JSON values; None: there is none."""
         return self._own_notes().last_checkpoint()
 
+    @awaits
     async def alast_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
         """As :meth:`last_checkpoint`, awaited."""
         return await self._own_notes().alast_checkpoint()
@@ -322,6 +319,7 @@ class JobTransaction:
         self._host = host
 
     def __enter__(self) -> psycopg.Connection[Any]:
+        require_blocking(self._ctx, "`with` a transaction()", "`async with`")
         self._entered: Any = self._blocking()
         return self._entered.__enter__()
 

@@ -6,7 +6,11 @@ The first middleware is the outermost. A framework's queue puts its own before t
 What an attempt's error means for the job is decided by the worker: :mod:`pgqueue.values.jobs.verdict`.
 """
 
+import os
+import sys
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -89,10 +93,54 @@ def wrap_in_middleware(
     if not layers:
         return None
 
+    called = function if is_async else partial(_call_plain, function)
+
     def run(ctx: Context, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the task's own value
-        call: Callable[[], Any] = partial(function, *args, **kwargs)
+        call: Callable[[], Any] = partial(called, *args, **kwargs)
         for layer in layers:
             call = partial(layer, ctx, call)
         return call()
 
     return run
+
+
+def _call_plain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the task's own
+    """Call the function. In a process that it has forked, the middleware is not left: that would be the worker's."""
+    pid = os.getpid()
+    try:
+        value = function(*args, **kwargs)
+    except BaseException as error:
+        end_if_forked(pid, error)
+        raise
+    end_if_forked(pid)
+    return value
+
+
+def end_if_forked(pid: int, error: BaseException | None = None) -> None:
+    """End this process, if a task has forked it: it is a copy of the worker, which must not go on as one.
+
+    It ends as a program ends by this error: code 0 without one, what ``sys.exit`` was given, or 1 with a traceback.
+
+    Args:
+        pid: the process in which the task was called.
+        error: what the task has raised; None: it has returned, or it waits.
+    """
+    if os.getpid() == pid:
+        return
+    code = 0 if error is None else 1
+    try:
+        given = error.code if isinstance(error, SystemExit) else error
+        if given is None or isinstance(given, int):
+            code = given or 0
+        else:
+            said = (
+                "".join(traceback.format_exception(given))
+                if isinstance(given, BaseException)
+                else f"{given}\n"
+            )
+            os.write(2, said.encode(errors="backslashreplace"))  # a lock of sys.stderr may be held for ever
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+    finally:
+        os._exit(code & 0xFF)

@@ -25,7 +25,7 @@ from pgqueue.values.jobs.retry import Retry, as_policy
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.limits.limit import Limit, LimitNumbers, Rate
 from pgqueue.values.limits.task_limits import TaskLimits, limits_of_task, require_agreement
-from pgqueue.values.payloads.argument_check import refuse_models
+from pgqueue.values.payloads.argument_check import refuse_injected, refuse_models
 from pgqueue.values.workers.crashes import Crashes, as_crashes
 
 P = ParamSpec("P")
@@ -329,7 +329,9 @@ class Registry(EnqueueMethods):
         if batching is not None:
             require_one_parameter(function)
         name = name_of(function, name)
-        refuse_models(name, getattr(item or function, "__annotations__", {}))
+        annotations = getattr(item or function, "__annotations__", {})
+        refuse_models(name, annotations)
+        refuse_injected(name, annotations, Context)
         names = (name, *aliases)
         if hasattr(sys, "ps1"):
             self._forget_former(name, function)

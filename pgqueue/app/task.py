@@ -27,6 +27,7 @@ from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.unique import Unique, as_names, derived_key
 from pgqueue.values.limits.limit import as_arguments
 from pgqueue.values.limits.task_limits import TaskLimits
+from pgqueue.values.payloads.argument_check import is_filled_in
 from pgqueue.values.payloads.result import ItemType, ReturnType
 from pgqueue.values.payloads.signature import Signature
 from pgqueue.values.payloads.storable import encode_meta
@@ -275,7 +276,7 @@ class Task(Generic[P, R]):
                 raise InvalidOption(
                     f"{option}: task {self.name} has no parameter {name!r}{did_you_mean(name, known)}"
                 )
-            if known[name].annotation in (Context, "Context", "pgqueue.Context"):
+            if is_filled_in(known[name].annotation, Context):
                 raise InvalidOption(f"{option}: {name!r} of task {self.name} is filled in by the worker")
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:

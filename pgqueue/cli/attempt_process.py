@@ -27,7 +27,7 @@ from pgqueue.store.jobs import notes
 from pgqueue.values.jobs.job import Claim, JobFlags
 from pgqueue.values.jobs.verdict import Unknown, Verdict
 from pgqueue.worker import batches
-from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop
+from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop, run_to_the_end
 from pgqueue.worker.attempt_process import LENGTH_BYTES, ProcessAnswer, ProcessOrder, frame_message
 from pgqueue.worker.executor import UNKNOWN_AFTER, UNKNOWN_TASK_DELAY, Executor
 from pgqueue.worker.memory import resident_memory
@@ -74,7 +74,7 @@ def main() -> None:
     if order.dsn is not None:
         queue.database = queue.database.but(dsn=order.dsn, schema=order.schema)
     workflow.register(queue)
-    answer = asyncio.run(_serve(queue, order, channel))
+    answer = run_to_the_end(_serve(queue, order, channel))
     _write(channel, frame_message(msgspec.msgpack.encode(answer)))
     logging.shutdown()
     os._exit(0)  # a thread of the app's may never end
@@ -117,15 +117,20 @@ async def _run(executor: SingleAttemptExecutor, attempt: Attempt) -> Verdict | N
     loop = asyncio.get_running_loop()
     if not attempt.plain:
         attempt.runner = asyncio.current_task()
-    if isinstance(attempt, BatchAttempt):
-        if attempt.plain:
-            await asyncio.to_thread(batches.run_plain, executor, attempt, loop)
+    try:
+        if isinstance(attempt, BatchAttempt):
+            if attempt.plain:
+                await asyncio.to_thread(batches.run_plain, executor, attempt, loop)
+            else:
+                await batches.run(executor, attempt)
+        elif attempt.plain:
+            return await asyncio.to_thread(executor.run_plain, attempt, loop)
         else:
-            await batches.run(executor, attempt)
-        return attempt.members[0].verdict
-    if attempt.plain:
-        return await asyncio.to_thread(executor.run_plain, attempt, loop)
-    return await executor.run(attempt)
+            return await executor.run(attempt)
+    except GeneratorExit as error:
+        if not attempt.members:
+            return executor.broken_off(attempt, error)
+    return attempt.members[0].verdict
 
 
 async def _report(executor: SingleAttemptExecutor) -> None:

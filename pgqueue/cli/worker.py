@@ -28,6 +28,7 @@ from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor, stop_signals
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.values.queues.served_queues import ORDERS
 from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
+from pgqueue.worker.attempt import run_to_the_end
 from pgqueue.worker.sharded import ShardedWorker, worker_of
 from pgqueue.worker.worker import Worker
 
@@ -151,7 +152,7 @@ def worker(
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
     if processes == 1:
         click.get_current_context().exit(
-            asyncio.run(_serve(queue, settings.app, supervisor, metrics, **options))
+            run_to_the_end(_serve(queue, settings.app, supervisor, metrics, **options))
         )
     worker_of(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()

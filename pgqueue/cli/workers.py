@@ -169,6 +169,7 @@ def _worker_fields(one: WorkerStatus) -> dict[str, object]:
         "queues": None if one.queues is None else list(one.queues),
         "started_at": one.started_at,
         "blocked_since": one.blocked_since,
+        "not_returned": one.not_returned or None,
         "asked_concurrency": None if asked.bounds is None else str(asked.bounds),
         "asked_to_drain": asked.draining,
         "asked_to_end": asked.end,

@@ -16,7 +16,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
-from pgqueue.errors import InvalidOption, JobControl, JobError
+from pgqueue.errors import InvalidOption, JobControl, JobError, Waiting
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.limits.served_lanes import ServedLanes
@@ -32,9 +32,9 @@ from pgqueue.values.queues.served_queues import Order, parse_served
 from pgqueue.values.queues.shares import split_of
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import batches
-from pgqueue.worker.attempt import Attempt, BatchAttempt
+from pgqueue.worker.attempt import Attempt, BatchAttempt, limit, run_to_the_end
 from pgqueue.worker.before_attempt import end_as_crashed
-from pgqueue.worker.executor import Executor, limit
+from pgqueue.worker.executor import Executor
 from pgqueue.worker.held_claims import group_of
 
 MOST_OTHERS = 1_000
@@ -199,7 +199,7 @@ class DrainState:
         """Whether a test is to see an error: it is neither a task's decision, nor asked for by the test."""
         if isinstance(error, KeyboardInterrupt):  # of the person who runs the tests
             return True
-        expected = isinstance(error, JobControl) or INJECTED in getattr(error, "__notes__", ())
+        expected = isinstance(error, JobControl | Waiting) or INJECTED in getattr(error, "__notes__", ())
         return self._raises and not expected
 
     def _enter_worker(self) -> None:
@@ -266,7 +266,7 @@ class Loop:
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._thread is None:
-            self._thread = threading.Thread(target=asyncio.run, args=[self._serve()], name="pgqueue-drain")
+            self._thread = threading.Thread(target=run_to_the_end, args=[self._serve()], name="pgqueue-drain")
             self._thread.start()
             self._started.wait()
         return self._loop
@@ -326,9 +326,13 @@ def run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventL
 
 
 async def _run(executor: Executor, attempt: Attempt) -> list[Verdict]:
-    if not isinstance(attempt, BatchAttempt):
-        return _known_verdicts([await executor.run(attempt)])
-    await batches.run(executor, attempt)
+    try:
+        if not isinstance(attempt, BatchAttempt):
+            return _known_verdicts([await executor.run(attempt)])
+        await batches.run(executor, attempt)
+    except GeneratorExit as error:
+        if not attempt.members:
+            return _known_verdicts([executor.broken_off(attempt, error)])
     return _known_verdicts(one.verdict for one in attempt.members)
 
 

@@ -6,17 +6,25 @@ its jobs. Members are what :class:`pgqueue.worker.claims.Claims` knows by job id
 
 import asyncio
 import math
-from collections.abc import Awaitable, Coroutine, Generator, Sequence
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from enum import Enum, auto
 from functools import partial
-from types import coroutine
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, coroutine
 from typing import Any, Protocol, TypeVar
 
 from pgqueue.app.context import AttemptHost, Context
+from pgqueue.app.middleware import end_if_forked
 from pgqueue.app.task import Task
 from pgqueue.errors import TimedOut
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.worker.joblog import worker_log
+
+log = worker_log()
+
+CLEAN_UP = 5.0
+"""Seconds that a coroutine has to end after its timeout has cancelled it. Then it is given up."""
 
 
 class Stop(Enum):
@@ -48,11 +56,12 @@ class Attempt:
         runner: what to cancel so that the task itself ends; None while a plain function runs in a thread, and
             once the attempt has ended.
         deadline: when to give up a plain function, in seconds of the monotonic clock.
+        give_up: called in the loop when a coroutine has not ended ``CLEAN_UP`` seconds after its timeout; None: it is awaited.
         plain: whether it runs a plain function, in a thread.
-        detached: whether the plain function was given up: it has no slot, and its thread ends when it returns.
+        detached: whether the function was given up: it has no slot, and its runner ends when it returns.
     """
 
-    __slots__ = ("claim", "context", "deadline", "detached", "plain", "runner", "stopped", "task")
+    __slots__ = ("claim", "context", "deadline", "detached", "give_up", "plain", "runner", "stopped", "task")
 
     def __init__(
         self, claim: Claim, task: Task[..., Any] | None, context: Context, *, plain: bool = False
@@ -63,6 +72,7 @@ class Attempt:
         self.plain = plain
         self.stopped: Stop | None = None
         self.runner: Interruptible | None = None
+        self.give_up: Callable[[Attempt], object] | None = None
         self.deadline = math.inf
         self.detached = False
 
@@ -152,20 +162,49 @@ class BatchMember(Attempt):
 T = TypeVar("T")
 
 
-def timed_out(attempt: Attempt) -> TimedOut:
-    """Tell an attempt that it was stopped, and return the error that says why."""
+def limit(attempt: Attempt) -> float:
+    """How many seconds an attempt may take."""
+    timeout = attempt.context.timeout
+    return math.inf if timeout is None else timeout.total_seconds()
+
+
+def never_ran(value: object) -> TypeError | None:
+    """Why a call that returned this fails: a generator or a coroutine, which is not seen at registration if code hides it."""
+    if isinstance(value, CoroutineType):
+        value.close()  # else Python warns of it, too
+        return TypeError("the task returned a coroutine, whose body never runs; let the task itself await it")
+    if not isinstance(value, GeneratorType | AsyncGeneratorType):
+        return None
+    return TypeError(
+        f"the task returned a {type(value).__name__}, whose body never runs; let the task itself loop over it"
+    )
+
+
+def task_of(attempt: Attempt) -> Task[..., Any]:
+    """The task of an attempt that runs it."""
+    assert attempt.task is not None  # noqa: S101 - only an attempt that runs its task comes here
+    return attempt.task
+
+
+def timed_out(attempt: Attempt, *, goes_on: bool = False) -> TimedOut:
+    """Tell an attempt that it was stopped, and return the error that says why; ``goes_on``: it does not end by that."""
     attempt.context.cancelled = True
     by_task = attempt.task is not None and attempt.task.timeout is not None
     whose = "the task's timeout" if by_task else f"the timeout of queue {attempt.claim.queue!r},"
-    return TimedOut(f"the attempt took longer than {whose} of {attempt.context.timeout}")
+    more = "; its function goes on, and was given up" if goes_on else ""
+    return TimedOut(f"the attempt took longer than {whose} of {attempt.context.timeout}{more}")
 
 
 async def rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
-    """Await the rest of a task's coroutine, within its timeout."""
+    """Await the rest of a task's coroutine, within its timeout. If it does not end then, the attempt is given up."""
     timeout = attempt.context.timeout
     if timeout is None:
         return await _resume(work, waits_for)
     left = timeout.total_seconds() - attempt.context.seconds
+    giving_up = None
+    if attempt.give_up is not None:
+        loop = asyncio.get_running_loop()
+        giving_up = loop.call_later(max(0.0, left) + CLEAN_UP, attempt.give_up, attempt)
     try:
         async with asyncio.timeout(left) as clock:
             return await _resume(work, waits_for)
@@ -173,11 +212,15 @@ async def rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object
         if clock.expired():  # else it is the task's own
             raise timed_out(attempt) from error
         raise
+    finally:
+        if giving_up is not None:
+            giving_up.cancel()
 
 
 @coroutine
 def _resume(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, Any, T]:
     """Return the rest of a coroutine, for the current task to await. ``waits_for`` is what ``work.send(None)`` returned."""
+    pid = os.getpid()
     while True:
         try:
             answer = yield waits_for
@@ -189,15 +232,47 @@ def _resume(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, A
             waits_for = step()
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # StopIteration types a return value as Any
+        end_if_forked(pid)
 
 
 def await_in_loop(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - the task's own value
     """Await, in the loop, what a plain function returned."""
+    exits: list[BaseException] = []
 
     async def wait() -> Any:  # noqa: ANN401 - the task's own value
-        return await value
+        try:
+            return await value
+        except (SystemExit, KeyboardInterrupt) as error:  # raised by an asyncio task, it would end the loop
+            exits.append(error)
 
     attempt.runner = future = asyncio.run_coroutine_threadsafe(wait(), loop)
     if attempt.stopped is not None:  # told before there was anything to cancel
         future.cancel()
-    return future.result()
+    result = future.result()
+    if exits:
+        raise exits[0]
+    return result
+
+
+def run_to_the_end(main: Coroutine[Any, Any, T]) -> T:
+    """Run a program as ``asyncio.run`` does, to its own end: an exit in an asyncio task of a job does not end the loop.
+
+    If an asyncio task or a callback raises ``SystemExit`` or ``KeyboardInterrupt``, asyncio and uvloop note it as the outcome of
+    the task, and then end the loop. Here the loop goes on: what awaits the task gets the exception, as it gets any other.
+
+    Raises:
+        BaseException: what ``main`` itself raises.
+    """
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        program = loop.create_task(main)
+        while True:
+            try:
+                return loop.run_until_complete(program)
+            except (SystemExit, KeyboardInterrupt) as error:
+                if program.done():
+                    raise
+                log.error(  # noqa: TRY400 - the attempt that it was raised in logs the traceback
+                    "an asyncio task or a callback raised an exit; the event loop goes on",
+                    extra={"error": repr(error)},
+                )

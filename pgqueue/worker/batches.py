@@ -7,17 +7,19 @@ for, in :mod:`pgqueue.worker.attempt`.
 
 import asyncio
 import inspect
+import os
 from typing import Any
 
 from pgqueue.app.batches import Batch, BatchContext, BatchJob
+from pgqueue.app.middleware import end_if_forked
 from pgqueue.app.task import Task
 from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.jobs.job import JobFlags
 from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.values.payloads.codec import args_text
-from pgqueue.worker import before_attempt
-from pgqueue.worker.attempt import BatchAttempt, BatchMember, await_in_loop, rest
-from pgqueue.worker.executor import Executor, generator_error, task_of
+from pgqueue.worker import before_attempt, joblog
+from pgqueue.worker.attempt import BatchAttempt, BatchMember, await_in_loop, never_ran, rest, task_of
+from pgqueue.worker.executor import Executor
 
 
 class BatchItems:
@@ -37,7 +39,7 @@ class BatchItems:
 
 async def run(executor: Executor, attempt: BatchAttempt) -> None:
     """Run a batch of an ``async def`` task; each member is told its verdict."""
-    task, ready = task_of(attempt), None
+    task, ready, pid = task_of(attempt), None, os.getpid()
     try:
         for one in _members_to_ask(attempt):
             await _ask(executor, one)
@@ -48,26 +50,31 @@ async def run(executor: Executor, attempt: BatchAttempt) -> None:
                 waits_for = work.send(None)
             except StopIteration as end:
                 value = end.value
+                end_if_forked(pid)
             else:
+                end_if_forked(pid)
                 value = await rest(attempt, work, waits_for)
             _decide_returned(executor, ready, value)
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+        end_if_forked(pid, error)
         _decide_raised(executor, attempt, ready, error)
 
 
 def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractEventLoop) -> None:
     """Run a batch of a plain function in the current thread; what it returns to be awaited is awaited in this loop."""
-    task, ready = task_of(attempt), None
+    task, ready, pid = task_of(attempt), None, os.getpid()
     try:
         for one in _members_to_ask(attempt):
             _ask_plain(executor, one, loop)
         ready = _prepare_items(executor, attempt)
         if ready is not None:
             value = _call(task, attempt, ready)
+            end_if_forked(pid)
             if inspect.isawaitable(value):
                 value = await_in_loop(value, attempt, loop)
             _decide_returned(executor, ready, value)
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+        end_if_forked(pid, error)
         _decide_raised(executor, attempt, ready, error)
 
 
@@ -152,9 +159,9 @@ def _decide_returned(executor: Executor, ready: BatchItems, value: object) -> No
 
 def _share_out(ready: BatchItems, value: object) -> None:
     """Give each job its result; a result that a job has already stays."""
-    never_ran = generator_error(value)
-    if never_ran is not None:
-        raise never_ran
+    wrong = never_ran(value)
+    if wrong is not None:
+        raise wrong
     if not isinstance(value, list | tuple) or len(value) != len(ready.pairs):
         size = f" of {len(value)}" if isinstance(value, list | tuple) else ""
         raise TypeError(
@@ -191,7 +198,7 @@ def _note_completed(
 ) -> None:
     """Log what there is to log of a job whose end the batch's transaction has recorded."""
     if job is not None and job.error is not None and executor.note(one.claim, job.error):
-        executor.log_failure(one, executor.verdict(one.context, job.error), job.error)
+        joblog.log_failure(executor.codec, one.context, executor.verdict(one.context, job.error), job.error)
     if error is not None:
         executor.failed(task_of(one), one, error)
     one.decide(None)

@@ -39,7 +39,8 @@ class Claims:
         taken: slots of runners, including a runner that is on its way.
         coming: whether a runner is on its way. Only one is at a time.
         ended: how many attempts have ended, in all.
-        not_returned: how many plain functions were given up and have not returned. Each has a thread and no slot.
+        given_up: attempts that were given up, and whose function has not returned: each has a thread or an asyncio task, and no
+            slot.
         replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
     """
 
@@ -64,7 +65,7 @@ class Claims:
         self.taken = 0
         self.coming = False
         self.ended = 0
-        self.not_returned = 0
+        self.given_up: set[Attempt] = set()
         self._tasks = tasks
         self._batch_tasks = batch_tasks
         self._host = host
@@ -78,6 +79,15 @@ class Claims:
     def queued(self) -> int:
         """How many claims wait for a slot."""
         return len(self.waiting) + self._beside_waiting
+
+    @property
+    def not_returned(self) -> int:
+        """How many functions were given up and have not returned."""
+        return len(self.given_up)
+
+    def left_running(self, *, plain: bool) -> int:
+        """How many of them are plain functions, or coroutines. It takes no lock, so any thread may ask."""
+        return sum(attempt.plain is plain for attempt in self.given_up.copy())
 
     def room(self, ahead: int) -> int:
         """How many claims to add until every slot is full and ``ahead`` claims wait, or a batch is full for a free slot."""
@@ -195,23 +205,22 @@ class Claims:
             return True
 
     def give_up(self, attempt: Attempt, verdict: Verdict | None) -> bool:
-        """End an attempt of a plain function that goes on: its slot is free. False: it has ended already."""
+        """End an attempt whose function goes on: its slot is free. False: it has ended already, and has no slot."""
         with self.lock:
-            if self.running.get(attempt.claim.id) is not attempt:
-                return False
-            self._end(attempt, verdict)
+            if self.running.get(attempt.claim.id) is attempt:
+                self._end(attempt, verdict)
+            elif attempt.plain or attempt.whole.detached:
+                return False  # else another worker has its job, and it is still in its slot
             self._detach(attempt)
             return True
 
-    def returned(self) -> None:
-        """A plain function that was given up has returned."""
+    def leave(self, last: Attempt | None) -> None:
+        """A runner ends after this attempt, and gives back its slot; None: :meth:`take` gave it none, and has freed the slot."""
         with self.lock:
-            self.not_returned -= 1
-
-    def free_slot(self) -> None:
-        """A runner gives up its slot."""
-        with self.lock:
-            self.taken -= 1
+            if last is not None and last.detached:
+                self.given_up.discard(last)
+            elif last is not None:
+                self.taken -= 1
 
     def drop(
         self,
@@ -343,14 +352,14 @@ class Claims:
         self.replaced.append(attempt)
 
     def _detach(self, attempt: Attempt) -> None:
-        """Free the slot of a plain function that goes on; of a batch, once each of its jobs has ended."""
+        """Free the slot of a function that goes on; of a batch, once each of its jobs has ended."""
         if isinstance(attempt, BatchMember):
             attempt.detached = True
             if attempt.whole.left:
                 return
         attempt.whole.detached = True
         self.taken -= 1
-        self.not_returned += 1
+        self.given_up.add(attempt.whole)
 
 
 def _each(waiting: Iterable[Claim | GatheredBatch]) -> Iterator[Claim]:

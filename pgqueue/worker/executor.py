@@ -8,39 +8,40 @@ different for a job in a flow is in :mod:`pgqueue.worker.before_attempt`, and ho
 import asyncio
 import concurrent.futures
 import inspect
-import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from types import AsyncGeneratorType, GeneratorType
 from typing import Any, cast
 
 from pgqueue.app.context import Context
 from pgqueue.app.hooks.observer import Observers
-from pgqueue.app.logger import TRACEBACK
+from pgqueue.app.middleware import end_if_forked
 from pgqueue.app.notes import Board
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import (
+    JobControl,
     PayloadError,
     PayloadNotDecodable,
     PayloadTooLarge,
     Superseded,
+    TimedOut,
     UnknownTask,
+    Waiting,
 )
 from pgqueue.values.hints import nearest
 from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.verdict import (
-    Again,
     Cancelled,
     Died,
     Returned,
     Succeeded,
     Unknown,
     Verdict,
-    error_to_log,
     expired_verdict,
+    failed_verdict,
     judge,
     judge_by_default,
     without_result,
@@ -55,7 +56,7 @@ from pgqueue.values.payloads.codec import (
 from pgqueue.values.payloads.result import NOT_RETURNED
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import attempt_process, before_attempt, joblog
-from pgqueue.worker.attempt import Attempt, Stop, await_in_loop, rest, timed_out
+from pgqueue.worker.attempt import Attempt, Stop, await_in_loop, never_ran, rest, task_of, timed_out
 from pgqueue.worker.before_attempt import EarlyEnd
 from pgqueue.worker.joblog import worker_log
 
@@ -63,6 +64,10 @@ log = worker_log()
 
 UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 UNKNOWN_AFTER = timedelta(days=3)
+
+
+_DECISIONS = (JobControl, Waiting, TimedOut)
+"""What a stopping worker does not take for the consequence of its stop."""
 
 
 class _UndecodableArguments(Exception):
@@ -73,7 +78,7 @@ class _UndecodableArguments(Exception):
 
 
 class Executor:
-    """Runs attempts, and returns what becomes of their jobs. Never raises."""
+    """Runs attempts, and returns what becomes of their jobs, whatever they raise."""
 
     def __init__(
         self,
@@ -143,12 +148,17 @@ class Executor:
         Returns:
             What to record; None if there is nothing to record: the task's own transaction has completed the job, or
             the job is no longer this attempt's.
+
+        Raises:
+            GeneratorExit: the function has raised it. The caller, if it is an asyncio task's own coroutine, catches it, and
+                asks :meth:`broken_off`.
         """
         task = attempt.task
         if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
             return late
         if task is None:
             return await self._requeue_unregistered(attempt)
+        pid = os.getpid()
         try:
             if attempt.claim.flags and (decided := await before_attempt.aadmit(self, task, attempt)):
                 return decided.verdict
@@ -157,13 +167,19 @@ class Executor:
                 waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
             except StopIteration as end:
                 value = end.value
+                end_if_forked(pid)
             else:
+                end_if_forked(pid)
                 value = await rest(attempt, work, waits_for)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 await before_attempt.acomplete(self, attempt, verdict)
                 return None
+        except GeneratorExit as error:
+            end_if_forked(pid, error)
+            raise  # most likely that of an asyncio task that it awaits: each coroutine but the outermost is closed
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+            end_if_forked(pid, error)
             return self.raised(task, attempt, error)
         return verdict
 
@@ -180,10 +196,12 @@ class Executor:
         task = task_of(attempt)
         if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
             return late
+        pid = os.getpid()
         try:
             if attempt.claim.flags and (decided := before_attempt.admit(self, task, attempt, loop)):
                 return decided.verdict
             value = self._call(task, attempt)
+            end_if_forked(pid)
             if inspect.isawaitable(value):
                 value = await_in_loop(value, attempt, loop)
             verdict = self._returned(task, attempt, value)
@@ -191,15 +209,18 @@ class Executor:
                 before_attempt.complete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+            end_if_forked(pid, error)
             return self.raised(task, attempt, error)
         return verdict
 
     def timed_out(self, attempt: Attempt) -> Verdict | None:
-        """The verdict on a plain function that has taken too long."""
+        """The verdict on an attempt that has taken too long, and whose function goes on; it is cancelled if that is possible."""
         task = task_of(attempt)
         if attempt.runner is not None:
             attempt.runner.cancel()
-        return self.failed(task, attempt, timed_out(attempt))
+        if attempt.stopped is Stop.LOST:
+            return None
+        return self.failed(task, attempt, timed_out(attempt, goes_on=True))
 
     def stopped(self, attempt: Attempt) -> Verdict | None:
         """The verdict on an attempt that was told to stop, and has stopped."""
@@ -232,9 +253,9 @@ class Executor:
             return None
         if value is None:
             return Succeeded(attempt.claim, attempt.context.seconds)
-        never_ran = generator_error(value)
-        if never_ran is not None:
-            return self.failed(task, attempt, never_ran)
+        wrong = never_ran(value)
+        if wrong is not None:
+            return self.failed(task, attempt, wrong)
         return self.success(attempt.claim, attempt.context.seconds, value)
 
     def raised(
@@ -246,7 +267,23 @@ class Executor:
             return self.undecodable(attempt.claim, cast("_UndecodableArguments", error).why)
         if issubclass(kind, asyncio.CancelledError | concurrent.futures.CancelledError):
             return self._stopped(task, attempt, error)
+        if attempt.stopped is Stop.SHUTDOWN and not issubclass(kind, _DECISIONS):
+            shown = None if logged else logged_error(self.codec, error)
+            fields = {"job": attempt.claim.id, "task": task.name, "attempt": attempt.claim.attempt}
+            log.warning(
+                "task raised as the worker stopped it; the job goes back", extra=fields, exc_info=shown
+            )
+            return self._stopped(task, attempt, error)
         return self.failed(task, attempt, error, logged=logged)
+
+    def broken_off(self, attempt: Attempt, error: BaseException) -> Verdict | None:
+        """The verdict on an attempt whose runner was ended by an error: by ``GeneratorExit``, which no coroutine outlives."""
+        if attempt.task is None:
+            return Returned(attempt.claim, UNKNOWN_TASK_DELAY)
+        try:
+            return self.raised(attempt.task, attempt, error)
+        except BaseException as broken:  # noqa: BLE001 - the worker's own fault: the job must not run for ever
+            return _undescribed(attempt.claim, error, broken)
 
     async def _requeue_unregistered(self, attempt: Attempt) -> Verdict | None:
         """Have the task loaded; then the job is requeued, to start as one of its task's kind."""
@@ -257,6 +294,9 @@ class Executor:
             if attempt.stopped is Stop.LOST:
                 return None
             return Cancelled(claim) if attempt.stopped is Stop.CANCEL else Returned(claim)
+        except BaseException:  # the module of the task may raise anything
+            log.exception("task could not be loaded", extra={"job": claim.id, "task": claim.task})
+            loaded = False
         return Returned(claim) if loaded else self._unknown(claim)
 
     def _unknown(self, claim: Claim) -> Verdict:
@@ -321,27 +361,13 @@ class Executor:
         if own and issubclass(type(error), Superseded):
             log.warning("attempt superseded: nothing more is recorded of it", extra=fields)
             return None
-        verdict = self.verdict(attempt.context, error)
-        self.log_failure(attempt, verdict, error, logged=logged)
+        verdict: Verdict | None = None
+        try:
+            verdict = self.verdict(attempt.context, error)
+            joblog.log_failure(self.codec, attempt.context, verdict, error, logged=logged)
+        except BaseException as broken:  # noqa: BLE001 - an error may be of any class; the attempt has ended all the same
+            return verdict or _undescribed(claim, error, broken)
         return verdict
-
-    def log_failure(
-        self, attempt: Attempt, verdict: Verdict, error: BaseException, *, logged: bool = False
-    ) -> None:
-        """Log what an error makes of an attempt; ``logged``: its traceback has been logged."""
-        claim, context = attempt.claim, attempt.context
-        fields: dict[str, object] = {"job": claim.id, "task": claim.task, "attempt": claim.attempt}
-        fields["seconds"] = round(context.seconds, 3)
-        match verdict:
-            case Died():
-                shown = None if logged else logged_error(self.codec, error_to_log(error))
-                fields |= _recorded(verdict.error) if shown is error else {}
-                log.error("job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=shown)
-            case Again():
-                shown = None if logged else logged_error(self.codec, error)
-                fields |= _recorded(verdict.error) if shown is error else {}
-                fields["retry_in"] = str(verdict.delay)
-                log.warning("attempt failed; the job runs again", extra=fields, exc_info=shown)
 
     def success(self, claim: Claim, seconds: float, value: object) -> Succeeded:
         """The job succeeded even if its return value cannot be kept: then the verdict says why not."""
@@ -361,27 +387,10 @@ class Executor:
         return Succeeded(claim, seconds, None if data == NOT_RETURNED else data)
 
 
-def _recorded(error: AttemptError) -> dict[str, object]:
-    """What the log takes from the job's record: formatting the error again would call its code again."""
-    return {TRACEBACK: error.traceback} if error.traceback else {}
-
-
-def limit(attempt: Attempt) -> float:
-    """How many seconds an attempt may take."""
-    timeout = attempt.context.timeout
-    return math.inf if timeout is None else timeout.total_seconds()
-
-
-def generator_error(value: object) -> TypeError | None:
-    """Why a call that returned this fails: a generator, which is not seen at registration if a decorator hides it."""
-    if not isinstance(value, GeneratorType | AsyncGeneratorType):
-        return None
-    return TypeError(
-        f"the task returned a {type(value).__name__}, whose body never runs; let the task itself loop over it"
+def _undescribed(claim: Claim, error: BaseException, why: BaseException) -> Verdict:
+    """The verdict on an attempt whose error can be neither judged nor described."""
+    said = f"a {type(error).__name__}, which could not be described: {type(why).__name__}"
+    log.error(
+        "attempt failed with %s", said, extra={"job": claim.id, "task": claim.task, "attempt": claim.attempt}
     )
-
-
-def task_of(attempt: Attempt) -> Task[..., Any]:
-    """The task of an attempt that runs it."""
-    assert attempt.task is not None  # noqa: S101 - only an attempt that runs its task comes here
-    return attempt.task
+    return failed_verdict(claim, AttemptError(claim.attempt, "NotDescribed", said))

@@ -1,9 +1,8 @@
 """What a worker logs for people: its start, its stop, and a line for each attempt that ended.
 
 :class:`JobLog` is an observer: it logs attempts that end well, are cancelled or are requeued, in batches, when the
-database has recorded them, at info by the logger ``pgqueue.jobs``. The executor logs attempts that fail as soon as they
-fail, as warnings and errors with their traceback; this file has the words for the dead. While the logger is off, a batch
-costs one look at its level.
+database has recorded them, at info by the logger ``pgqueue.jobs``. The executor has attempts that fail logged as soon as they
+fail, as warnings and errors with their traceback. While the logger is off, a batch costs one look at its level.
 """
 
 import logging
@@ -15,11 +14,23 @@ from uuid import UUID
 
 import psycopg
 
+from pgqueue.app.context import Context
 from pgqueue.app.hooks.observer import Observer
-from pgqueue.app.logger import bounded_logger
+from pgqueue.app.logger import TRACEBACK, bounded_logger
 from pgqueue.values.jobs.error_text import frames_of
-from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Cancelled, Reason, Returned, Succeeded, Verdict, Waits
+from pgqueue.values.jobs.job import AttemptError, Claim
+from pgqueue.values.jobs.verdict import (
+    Again,
+    Cancelled,
+    Died,
+    Reason,
+    Returned,
+    Succeeded,
+    Verdict,
+    Waits,
+    error_to_log,
+)
+from pgqueue.values.payloads.codec import Codec, logged_error
 
 NAMED_TASKS = 20
 """A longer list of tasks is cut short in the log."""
@@ -149,3 +160,26 @@ def _list_names(names: Sequence[str]) -> str:
 
 def _fields(claim: Claim) -> dict[str, object]:
     return {"job": claim.id, "task": claim.task, "queue": claim.queue, "attempt": claim.attempt}
+
+
+def log_failure(
+    codec: Codec | None, ctx: Context, verdict: Verdict, error: BaseException, *, logged: bool = False
+) -> None:
+    """Log what an error makes of an attempt; ``logged``: its traceback has been logged."""
+    fields: dict[str, object] = {"job": ctx.job.id, "task": ctx.job.task, "attempt": ctx.attempt}
+    fields["seconds"] = round(ctx.seconds, 3)
+    match verdict:
+        case Died():
+            shown = None if logged else logged_error(codec, error_to_log(error))
+            fields |= _recorded(verdict.error) if shown is error else {}
+            about_worker.error("job is dead: %s", why_dead(verdict.reason), extra=fields, exc_info=shown)
+        case Again():
+            shown = None if logged else logged_error(codec, error)
+            fields |= _recorded(verdict.error) if shown is error else {}
+            fields["retry_in"] = str(verdict.delay)
+            about_worker.warning("attempt failed; the job runs again", extra=fields, exc_info=shown)
+
+
+def _recorded(error: AttemptError) -> dict[str, object]:
+    """What the log takes from the job's record: formatting the error again would call its code again."""
+    return {TRACEBACK: error.traceback} if error.traceback else {}

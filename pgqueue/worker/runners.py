@@ -6,10 +6,11 @@ job. Only one new runner is on its way at a time; when it has found work it star
 something, the next runner starts.
 
 What a job leaves behind ends with it: a runner that was cancelled, or whose context variables were changed, is replaced
-by a fresh one.
+by a fresh one. A runner that ends for any reason records what became of its attempt, and gives its slot back.
 
-If no thread can be had, because the system starts no more or because too many functions were given up and have not
-returned, claims of plain functions are requeued with a delay: other workers may have threads.
+A function that goes on after its timeout is given up: a plain one at once, a coroutine when its cancellation has not ended it
+within ``CLEAN_UP`` seconds. If too many of a kind were given up and have not returned, or if the system starts no more
+threads, claims of that kind are requeued with a delay: other workers may have room.
 """
 
 import asyncio
@@ -26,12 +27,13 @@ from uuid import UUID
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Cancelled, Returned, Verdict
+from pgqueue.values.workers.health import MOST_NOT_RETURNED
 from pgqueue.worker import batches
-from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop
+from pgqueue.worker.attempt import CLEAN_UP, Attempt, BatchAttempt, Stop, limit
 from pgqueue.worker.claims import NO_WAITS, Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
-from pgqueue.worker.executor import Executor, limit
+from pgqueue.worker.executor import Executor
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.threads import Deadlines, Threads
@@ -44,12 +46,10 @@ _runners: set["asyncio.Task[None]"] = set()
 
 LONGEST_STREAK = 0.005
 """Seconds of unbroken work after which a runner lets the loop do everything else."""
-MOST_NOT_RETURNED = 4
-"""Times the concurrency: at most this many plain functions may still run after they were given up."""
 NO_THREAD_DELAY = timedelta(seconds=5)
-"""When claims that found no thread are tried again."""
+"""When claims that found no runner are tried again."""
 LOG_EVERY = 15.0
-"""Seconds between two log records about missing threads."""
+"""Seconds between two log records about that."""
 
 
 class Runners:
@@ -220,24 +220,25 @@ class Runners:
         plain = self._claims.reserve()
         if plain is None:
             return
-        if not plain:
-            self._signals.call(self._start_serving)
-            return
         try:
-            if self._claims.not_returned >= MOST_NOT_RETURNED * self._claims.size:
-                raise RuntimeError("too many plain functions that timed out have not returned")  # noqa: TRY301
-            self._threads.start(self._serve_plain)
+            if self._claims.left_running(plain=plain) >= MOST_NOT_RETURNED * self._claims.size:
+                raise RuntimeError("too many functions that timed out have not returned")  # noqa: TRY301
+            if plain:
+                self._threads.start(self._serve_plain)
+            else:
+                self._signals.call(self._start_serving)
         except RuntimeError as error:
             self._claims.unreserve()
-            self._turn_away(error)
+            self._turn_away(error, plain=plain)
 
-    def _turn_away(self, why: RuntimeError) -> None:
-        """There is no thread: requeue plain functions with a delay, and go on with the others."""
-        returned = self._claims.drop(partial(Returned, delay=NO_THREAD_DELAY), plain=True)
+    def _turn_away(self, why: RuntimeError, *, plain: bool) -> None:
+        """There is no runner: requeue functions of this kind with a delay, and go on with the others."""
+        returned = self._claims.drop(partial(Returned, delay=NO_THREAD_DELAY), plain=plain)
         if time.monotonic() - self._logged_at > LOG_EVERY:
             self._logged_at = time.monotonic()
             log.error(
-                "no thread for plain functions: their jobs go back for a while",
+                "no %s functions: their jobs go back for a while",
+                "thread for plain" if plain else "asyncio task for async def",
                 extra={
                     "jobs": returned,
                     "delay": str(NO_THREAD_DELAY),
@@ -261,55 +262,76 @@ class Runners:
         me, before, began = asyncio.current_task(), contextvars.copy_context(), time.monotonic()
         assert me is not None  # noqa: S101 - for the type checker
         started = self._observers.started
-        while (attempt := claims.take(plain=False)) is not None:
-            attempt.runner = me
-            if claims.waiting and not claims.coming:
-                self._summon()
-            if started.told or claims.replaced:
-                self._note_start(attempt)
-            if type(attempt) is not BatchAttempt:
-                verdict = await run(attempt)
-            else:
-                self._call_collect()  # so few claims wait now that the fetcher may have to look
-                verdict = None
-                await batches.run(self._executor, attempt)
-            attempt.runner = None  # from now on, stopping this attempt must not reach the next one
-            claims.settle(attempt, verdict)
-            if not self._collecting:
-                self._call_collect()
-            if me.cancelling() or _differs(contextvars.copy_context(), before):
-                claims.free_slot()
-                break
-            if time.monotonic() - began > LONGEST_STREAK:
-                await asyncio.sleep(0)
-                began = time.monotonic()
-        self._leave()
+        try:
+            while (attempt := claims.take(plain=False)) is not None:
+                attempt.runner, attempt.give_up = me, self._time_out
+                if claims.waiting and not claims.coming:
+                    self._summon()
+                if started.told or claims.replaced:
+                    self._note_start(attempt)
+                try:
+                    if type(attempt) is not BatchAttempt:
+                        verdict = await run(attempt)
+                    else:
+                        self._call_collect()  # so few claims wait now that the fetcher may have to look
+                        verdict = None
+                        await batches.run(self._executor, attempt)
+                except BaseException as error:  # noqa: BLE001 - the slot of this runner must not be lost, whatever it is
+                    self._break_off(attempt, error)
+                    return
+                attempt.runner = None  # from now on, stopping this attempt must not reach the next one
+                if me.cancelling() and attempt.stopped is None and self._signals.torn_down:
+                    verdict = None  # the program ends the loop: whether this job is the reason is not known
+                claims.settle(attempt, verdict)
+                if not self._collecting:
+                    self._call_collect()
+                if attempt.detached or me.cancelling() or _differs(contextvars.copy_context(), before):
+                    return
+                if time.monotonic() - began > LONGEST_STREAK:
+                    await asyncio.sleep(0)
+                    began = time.monotonic()
+        finally:
+            claims.leave(attempt)
+            self._leave()
 
     def _serve_plain(self) -> None:
         claims, loop = self._claims, self._signals.loop
         assert loop is not None  # noqa: S101 - for the type checker
         claims.coming = False
-        started = self._observers.started
-        while (attempt := claims.take(plain=True)) is not None:
-            if claims.waiting and not claims.coming:
-                self._summon()
-            if started.told or claims.replaced:
-                self._note_start(attempt)
-            self._deadlines.watch(attempt, limit(attempt), loop)
-            surroundings = self._surroundings.copy()
-            if type(attempt) is not BatchAttempt:
-                verdict = surroundings.run(self._executor.run_plain, attempt, loop)
-            else:
-                self._call_collect()
-                verdict = None
-                surroundings.run(batches.run_plain, self._executor, attempt, loop)
-            claims.settle(attempt, verdict)
-            if not self._collecting:
-                self._call_collect()
-            if attempt.detached:  # it was given up, and its slot with it
-                claims.returned()
-                break
-        self._signals.call_soon(self._leave)
+        try:
+            while (attempt := claims.take(plain=True)) is not None:
+                if claims.waiting and not claims.coming:
+                    self._summon()
+                if self._observers.started.told or claims.replaced:
+                    self._note_start(attempt)
+                self._deadlines.watch(attempt, limit(attempt), loop)
+                surroundings = self._surroundings.copy()
+                try:
+                    if type(attempt) is not BatchAttempt:
+                        verdict = surroundings.run(self._executor.run_plain, attempt, loop)
+                    else:
+                        self._call_collect()
+                        verdict = None
+                        surroundings.run(batches.run_plain, self._executor, attempt, loop)
+                except BaseException as error:  # noqa: BLE001 - the slot of this runner must not be lost, whatever it is
+                    self._break_off(attempt, error)
+                    return
+                claims.settle(attempt, verdict)
+                if not self._collecting:
+                    self._call_collect()
+                if attempt.detached:
+                    return
+        finally:
+            claims.leave(attempt)
+            self._signals.call_soon(self._leave)
+
+    def _break_off(self, attempt: Attempt, error: BaseException) -> None:
+        """Record an attempt that has ended its runner."""
+        for one in attempt.members:
+            if not one.decided:
+                one.decide(self._executor.broken_off(one, error))
+        self._claims.settle(attempt, None if attempt.members else self._executor.broken_off(attempt, error))
+        self._call_collect()
 
     def _note_start(self, attempt: Attempt) -> None:
         """Tell observers of starts, in batches; and stop attempts whose job this worker has claimed again."""
@@ -352,13 +374,19 @@ class Runners:
             self._emptied.set()
 
     def _time_out(self, attempt: Attempt) -> None:
+        """Give up an attempt whose time is over: a plain function, or a coroutine that its cancellation has not ended."""
+        if not attempt.plain:
+            log.error(
+                "coroutine goes on after its timeout has cancelled it: it is given up, and its slot is free",
+                extra={"job": attempt.claim.id, "task": attempt.claim.task, "seconds": CLEAN_UP},
+            )
         for one in attempt.members or (attempt,):
             self._give_up(one, self._executor.timed_out(one))
-        if attempt.runner is not None:
+        if attempt.members and attempt.runner is not None:
             attempt.runner.cancel()
 
     def _give_up(self, attempt: Attempt, verdict: Verdict | None) -> None:
-        """Leave a plain function to itself: its slot is free, and its late result is not recorded."""
+        """Leave a function to itself: its slot is free, and its late result is not recorded."""
         if self._claims.give_up(attempt, verdict):
             self._signals.call(self._collect)
             self._signals.call(self._leave)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 
@@ -51,6 +52,7 @@ class Signals:
         room_at: the fetcher waits for room, and looks when at most this many claims wait; -1: it does not wait for it.
         loop: the event loop in which coroutines of tasks run; None before the worker runs.
         thread: the identity of that loop's thread; None before the worker runs.
+        program: the asyncio task that runs the worker; None before that.
     """
 
     def __init__(self) -> None:
@@ -70,6 +72,12 @@ class Signals:
         self.room_at = -1
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread: int | None = None
+        self.program: asyncio.Task[Any] | None = None
+
+    @property
+    def torn_down(self) -> bool:
+        """Whether the worker is cancelled, and not stopped: the program may end, and have cancelled each asyncio task."""
+        return self.program is not None and self.program.cancelling() > 0
 
     def here(self) -> None:
         """The running event loop is the worker's."""

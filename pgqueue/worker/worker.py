@@ -13,7 +13,8 @@
 The dotted lines are :class:`pgqueue.worker.signals.Signals`.
 
 Stopping: claim no more; requeue what has not started; let what runs finish within the grace; stop and requeue the rest;
-record every verdict; delete the worker's row. Stopping a second time ends the grace at once.
+record every verdict; delete the worker's row. Stopping a second time ends the grace at once. A program that ends its event loop
+under a worker that was not stopped has lost it: the jobs that run count as those of a worker that has died.
 """
 
 import asyncio
@@ -180,6 +181,7 @@ class Worker:
         await self.parts.slots.open()
         try:
             self.parts.signals.here()
+            self.parts.signals.program = asyncio.current_task()
             if await self._checked_in():
                 async with self.queue.hooks.serving(self._event, self.parts.signals.stopping):
                     await self._work()
@@ -196,7 +198,10 @@ class Worker:
             await _first_of(self.parts.signals.stopping.wait(), fetching, *background)
         finally:
             try:
-                await self._wind_down(fetching)
+                if all(task.done() or task.cancelling() for task in (fetching, *background)):
+                    await self._abandon_loop()
+                else:
+                    await self._wind_down(fetching)
             finally:
                 await _cancel(fetching, *background)
 
@@ -291,6 +296,17 @@ class Worker:
         await self._leave(_failure_of(fetching))
         await _within(LAST_STEP_TIMEOUT, self.parts.series.write(everything=True))
         joblog.log_stop(self.id, completer.backlog)
+
+    async def _abandon_loop(self) -> None:
+        """The program ends the loop: what is known is recorded in the heartbeat's thread, and the next sweep finds what ran."""
+        runners, heartbeat, own = self.parts.runners, self.parts.heartbeat, self.parts.connections.stand_in
+        self._start_nothing()
+        log.error(
+            "the event loop ends, and the worker was not stopped: what runs counts as lost, and other workers run it again",
+            extra={"worker": str(self.id), "running": len(self.parts.claims.running)},
+        )
+        await _within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: runners.while_blocked(own)))
+        await _within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: heartbeat.leave(clean=False)))
 
     def _start_nothing(self) -> None:
         self.parts.fetcher.stop()

@@ -40,6 +40,13 @@ def read_pipe(ctx: Context, path: str) -> None:
     ctx.logger.info("begun")
     Path(path).read_bytes()
 
+@queue.task(max_attempts=1)
+async def leave() -> None:
+    await asyncio.gather(asyncio.sleep(3600), asyncio.create_task(leave_at_once()))
+
+async def leave_at_once() -> None:
+    raise SystemExit(3)
+
 @queue.task
 async def refuse_to_stop(ctx: Context) -> None:
     ctx.logger.info("begun")

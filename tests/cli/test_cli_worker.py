@@ -51,6 +51,20 @@ def test_a_worker_runs_jobs_and_ends_well_when_told_to_stop(dsn: str, shop: Path
     assert only_row(dsn, "select count(*) from pgqueue.workers") == (0,)
 
 
+def test_an_exit_in_an_asyncio_task_of_a_job_is_its_failure_and_no_end_of_the_worker(
+    dsn: str, shop: Path, queue: PgQueue
+) -> None:
+    enqueue(dsn, "shop.leave")
+    with started("worker", "--concurrency", "1", dsn=dsn, folder=shop) as worker:
+        worker.until("raised an exit; the event loop goes on")
+        enqueue(dsn, "shop.send", '{"order_id": 42}')
+        assert queue.result(2, timeout=60) == "sent 42"
+        worker.signal(signal.SIGTERM)
+        worker.until("worker stopped")
+        assert worker.ended() == 0
+    assert (queue.job(1).state, queue.job(1).errors[-1].type) == (JobState.DEAD, "SystemExit")
+
+
 def test_the_log_names_app_and_tasks_and_has_a_line_for_the_job(dsn: str, shop: Path) -> None:
     enqueue(dsn, "shop.send", '{"order_id": 42}')
     with started("worker", dsn=dsn, folder=shop) as worker:

@@ -107,6 +107,38 @@ def multiply(path: str, code: int) -> None:
 
 
 @queue.task(retry=AT_ONCE)
+def fork(how: str) -> int:
+    """Leave the function in the child, in this way; return the child's exit code."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return _leave_child(how)
+
+
+@queue.task(retry=AT_ONCE)
+async def afork(how: str) -> int:
+    """As before; the child may wait for something, at first or later on."""
+    if how == "wait later":
+        await asyncio.sleep(0)
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # noqa: ASYNC222 - it ends at once
+    if how in {"wait", "wait later"}:
+        await asyncio.sleep(0)
+    return _leave_child(how)
+
+
+@queue.batch_task(Item, size=1, retry=AT_ONCE)
+def fork_together(batch: Batch[Item]) -> list[int]:
+    """As before."""
+    return [fork.function("return") for _ in batch]
+
+
+@queue.task(retry=AT_ONCE, max_attempts=4)
+async def exit_in_a_child_task() -> None:
+    """End the event loop, as asyncio has it."""
+    await asyncio.gather(_exit(), asyncio.sleep(3600))
+
+
+@queue.task(retry=AT_ONCE)
 async def freeze(path: str) -> None:
     """Stop the process, as Ctrl-Z does: no signal but one ends it."""
     _write(path)
@@ -188,6 +220,20 @@ def hang_shortly_plain(path: str) -> None:
     threading.Event().wait(3600)
 
 
+def _leave_child(how: str) -> int:
+    if how == "raise":
+        raise LookupError("of the child")
+    if how == "exit":
+        sys.exit(7)
+    if how == "exit with words":
+        sys.exit("of the child")
+    return 0
+
+
+async def _exit() -> None:
+    sys.exit(3)
+
+
 def _write(path: str) -> None:
     with open(path + ".new", "w", encoding="utf-8") as file:  # noqa: PTH123 - short
         file.write(str(os.getpid()))
@@ -196,10 +242,11 @@ def _write(path: str) -> None:
 
 def work(dsn: str, lease: str) -> None:
     queue.database = queue.database.but(dsn=dsn)
-    from pgqueue.worker.worker import Worker  # noqa: PLC0415 - the app does without
+    from pgqueue.worker.attempt import run_to_the_end  # noqa: PLC0415 - the app does without
+    from pgqueue.worker.worker import Worker  # noqa: PLC0415
 
     seconds = float(lease)
-    asyncio.run(Worker(queue, lease=seconds, sweep=0.2, poll=0.1, concurrency=4).run())
+    run_to_the_end(Worker(queue, lease=seconds, sweep=0.2, poll=0.1, concurrency=4).run())
 
 
 if __name__ == "__main__":

@@ -411,3 +411,27 @@ async def test_an_answer_that_makes_no_sense_counts_as_killed(
         assert (await ended(app, other))[0].result == os.getpid()
     assert (job.state, job.reason) == (JobState.DEAD, "crashed")
     assert "an answer that makes no sense" in job.errors[-1].message
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("return", 0), ("raise", 1), ("exit", 7), ("exit with words", 1), ("wait", 0), ("wait later", 0)],
+)
+def test_a_child_that_a_task_forks_ends_where_its_function_does(
+    app: PgQueue, dsn: str, how: str, code: int
+) -> None:
+    """Else it would go on as a copy of the worker, and its parent would wait for it for ever."""
+    with worker_process(dsn):
+        jobs = [crashing.fork.enqueue(how), crashing.afork.enqueue(how)]
+        assert [job.result(timeout=30) for job in jobs] == [code, code]
+        assert crashing.fork_together.enqueue(1).result(timeout=30) == 0
+    assert ask(app, "select count(*) from pgqueue.workers") == [(1,)]
+
+
+async def test_an_exit_in_a_child_task_of_a_quarantined_job_kills_nothing(
+    app: PgQueue, running: Running
+) -> None:
+    handle = quarantined(app, crashing.exit_in_a_child_task)
+    async with running(app):
+        (job,) = await ended(app, handle)
+    assert (job.reason, job.errors[-1].type) == ("exhausted", "SystemExit")

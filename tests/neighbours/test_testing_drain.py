@@ -337,6 +337,26 @@ def test_ctrl_c_is_for_whoever_runs_the_tests(memory_queue: PgQueue) -> None:
         drain(memory_queue, raises=False)
 
 
+@pytest.mark.parametrize("how", [SystemExit, GeneratorExit])
+def test_an_exit_in_an_asyncio_task_is_the_end_of_its_attempt(
+    memory_queue: PgQueue, how: type[BaseException]
+) -> None:
+    async def leave() -> None:
+        raise how
+
+    @memory_queue.task(max_attempts=1)
+    async def gathers() -> None:
+        await asyncio.gather(leave(), asyncio.sleep(3600))
+
+    @memory_queue.task
+    async def swift() -> None: ...
+
+    handle, other = gathers.enqueue(), swift.enqueue()
+    drain(memory_queue, raises=False)
+    assert [error.type for error in memory_queue.job(handle.id).errors] == [how.__name__]
+    assert other.status() is JobState.SUCCEEDED
+
+
 def test_a_task_may_move_the_clock(queue: PgQueue, clock: Clock) -> None:
     @queue.task
     def takes_an_hour() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -104,6 +105,27 @@ async def test_a_task_may_go_another_way_after_the_deadline(queue: PgQueue, runn
         (record,) = await ended(queue, escalate.enqueue())
         assert record.reason == "refused"
         assert seen == [1]
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
+async def test_a_task_that_catches_every_exception_around_its_wait_waits_all_the_same(
+    queue: PgQueue, running: Running, *, plain: bool
+) -> None:
+    def careless(ctx: Context) -> Any:
+        try:
+            return ctx.wait_for("approved")
+        except Exception:  # noqa: BLE001 - the carelessness itself
+            return "not approved"
+
+    async def acareless(ctx: Context) -> Any:
+        with suppress(Exception):
+            return (await asyncio.gather(ctx.await_for("approved"), asyncio.sleep(0)))[0]
+
+    job = queue.task(name="careless")(careless if plain else acareless).enqueue()
+    async with running(queue):
+        await until(lambda: _is_blocked(job))
+        assert queue.signal(job, "approved", "yes")
+        assert await job.aresult(timeout=10) == "yes"
 
 
 async def test_a_pause_ends_the_attempt_and_is_over_in_later_ones(queue: PgQueue, running: Running) -> None:

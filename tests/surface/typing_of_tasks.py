@@ -26,6 +26,11 @@ def with_context(ctx: Context, order_id: int) -> bool:
     return ctx.attempt == order_id
 
 
+@queue.task
+def with_context_or_none(ctx: Context | None, order_id: int) -> bool:
+    return ctx is None or ctx.attempt == order_id
+
+
 @queue.task(queue="mail", timeout=30)
 async def with_options(ctx: Context, order_id: int) -> list[int]:
     return [ctx.attempt, order_id]
@@ -105,6 +110,7 @@ async def aenqueue(ctx: Context) -> None:
 
     await plain.aenqueue("1")  # type: ignore[arg-type]
     await awaited.aenqueue(1)  # type: ignore[call-arg]
+    assert_type(await with_context_or_none.aenqueue(1), JobHandle[bool])
     await with_context.aenqueue(ctx, 1)  # type: ignore[call-arg,arg-type]
     await with_options.aenqueue("1")  # type: ignore[arg-type]
 

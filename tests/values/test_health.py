@@ -20,7 +20,7 @@ def test_what_is_no_job_is_said_by_its_asyncio_task() -> None:
     )
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 plain function, "), (3, "3 plain functions, ")])
+@pytest.mark.parametrize(("count", "said"), [(1, "1 function, "), (3, "3 functions, ")])
 def test_functions_that_have_not_returned_are_counted(count: int, said: str) -> None:
     words = str(WorkerProblem("web-1", 4711, None, count))
     assert words.startswith(f"worker web-1:4711: it gave up {said}")

@@ -1,5 +1,7 @@
 """Middleware runs around each attempt, in the worker and in drains; a call by hand is the function itself."""
 
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -160,3 +162,32 @@ def test_a_task_without_middleware_is_called_directly() -> None:
     def plain() -> None: ...
 
     assert plain.around is None
+
+
+FORKS = """
+import os
+from pgqueue import Middleware
+from pgqueue.app.middleware import wrap_in_middleware
+
+class Noting(Middleware):
+    def around(self, ctx, call):
+        try:
+            return call()
+        finally:
+            print("left", flush=True)
+
+def fork():
+    child = os.fork()
+    if not child:
+        raise LookupError
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+print(wrap_in_middleware(fork, [Noting()], is_async=False)(None, (), {}))
+"""
+
+
+def test_a_child_that_a_task_forks_leaves_no_middleware() -> None:
+    """What it closes on its way out, such as connections, is the worker's."""
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True)  # noqa: S603 - our own words
+    assert done.stdout.split() == ["left", "1"]
+    assert "LookupError" in done.stderr

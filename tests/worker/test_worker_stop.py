@@ -2,18 +2,29 @@
 
 import asyncio
 import threading
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from looking import ask, until
 from running import Running
 from worker.helping import FOR_EVER, claimed, claims_of, ended
 
-from pgqueue import JobState, PgQueue
+from pgqueue import Dead, JobState, PgQueue, RetryLater, Snooze
+from pgqueue.store.jobs import claim
+from pgqueue.store.workers.upkeep import reclaim
 from pgqueue.worker.service import Service
 from pgqueue.worker.worker import Worker
 
 NOTHING = timedelta(0)
+
+
+@dataclass
+class Order:
+    """Of a batch."""
+
+    number: int
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +74,103 @@ async def test_a_worker_whose_own_task_is_cancelled_winds_down_too(
     assert (queue.job(job.id).state, queue.job(job.id).attempts) == (JobState.READY, 0)
     assert ask(queue, "select id from pgqueue.workers") == []
     assert left_running(before) == []
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["job", "batch"])
+async def test_what_a_task_raises_as_its_worker_stops_it_spends_no_attempt(
+    queue: PgQueue, caplog: pytest.LogCaptureFixture, *, batch: bool
+) -> None:
+    started = asyncio.Event()
+
+    async def translate(*_: object) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except BaseException as error:
+            raise LookupError("the connection is gone") from error
+
+    if batch:
+        job = queue.batch_task(Order, name="translate", max_attempts=1)(translate).enqueue(1)
+    else:
+        job = queue.task(name="translate", max_attempts=1)(translate).enqueue()
+    worker = Worker(queue, grace=NOTHING)
+    runner = asyncio.create_task(worker.run())
+    await asyncio.wait_for(started.wait(), 20)
+    worker.stop()
+    await asyncio.wait_for(runner, 20)
+    found = queue.job(job.id)
+    assert (found.state, found.attempts, found.errors) == (JobState.READY, 0, ())
+    assert "the connection is gone" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("decision", "state", "attempts"),
+    [
+        (Snooze(3600), JobState.SCHEDULED, 0),
+        (RetryLater(3600), JobState.SCHEDULED, 1),
+        (Dead("no"), JobState.DEAD, 1),
+    ],
+    ids=["Snooze", "RetryLater", "Dead"],
+)
+async def test_what_a_task_decides_as_its_worker_stops_it_is_obeyed(
+    queue: PgQueue, decision: Exception, state: JobState, attempts: int
+) -> None:
+    started = asyncio.Event()
+
+    @queue.task
+    async def decide() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise decision from None
+
+    job = decide.enqueue()
+    worker = Worker(queue, grace=NOTHING)
+    runner = asyncio.create_task(worker.run())
+    await asyncio.wait_for(started.wait(), 20)
+    worker.stop()
+    await asyncio.wait_for(runner, 20)
+    assert (queue.job(job.id).state, queue.job(job.id).attempts) == (state, attempts)
+
+
+@pytest.mark.parametrize("program_ends", [True, False], ids=["end", "exit"])
+def test_a_program_that_ends_its_loop_under_a_worker_loses_it_at_once_and_what_had_not_started_goes_back(
+    queue: PgQueue, *, program_ends: bool
+) -> None:
+    """The grace is an hour, and nothing is left to wait for: ``asyncio.run`` has cancelled each part of the worker."""
+    worker = Worker(queue, queues=["default"], concurrency=1, grace=3600)
+
+    @queue.task
+    def plain() -> None: ...
+
+    @queue.task
+    async def linger() -> None:
+        await asyncio.gather(asyncio.Event().wait(), leave())
+
+    async def leave() -> None:
+        (waiting,) = await queue.database.arun(claim.claim(worker.id, {"other": 1}))
+        worker.parts.runners.add([waiting])
+        if program_ends:
+            program[0].cancel()
+        else:
+            raise SystemExit(3)
+
+    async def main() -> None:
+        program.extend(asyncio.all_tasks())
+        program.append(asyncio.create_task(worker.run()))
+        await asyncio.Event().wait()
+
+    program: list[asyncio.Task[Any]] = []
+    job, other = linger.enqueue(), plain.using(queue="other").enqueue()
+    with pytest.raises((SystemExit, asyncio.CancelledError)):
+        asyncio.run(main())
+    assert ask(queue, "select id from pgqueue.workers where lease_until > now()") == []
+    assert (other.status(), queue.job(other.id).attempts) == (JobState.READY, 0)
+    queue.database.run(reclaim())
+    found = queue.job(job.id)
+    assert (found.state, found.attempts) == (JobState.READY, 1)
+    assert [(error.type, error.crashed) for error in found.errors] == [("WorkerLost", True)]
 
 
 async def test_a_part_that_breaks_ends_the_worker_and_returns_its_jobs(

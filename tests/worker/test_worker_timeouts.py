@@ -17,6 +17,7 @@ from worker.helping import beat, claimed, ended
 
 from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.store.jobs import control
+from pgqueue.values.workers.health import MOST_NOT_RETURNED
 from pgqueue.worker import runners
 from pgqueue.worker.threads import Threads, Work
 
@@ -213,12 +214,12 @@ async def test_functions_that_were_given_up_and_go_on_are_bounded(
 
     queue.enqueue_many(hang.call() for _ in range(20))
     async with running(queue, concurrency=1, poll=timedelta(seconds=0.1)) as worker:
-        await until(lambda: worker.inspect().not_returned == runners.MOST_NOT_RETURNED)
+        await until(lambda: worker.inspect().not_returned == MOST_NOT_RETURNED)
         await beat(worker)
         (problem,) = queue.database.run(control.worker_problems())
-        assert (problem.pid, problem.not_returned) == (os.getpid(), runners.MOST_NOT_RETURNED)
+        assert (problem.pid, problem.not_returned) == (os.getpid(), MOST_NOT_RETURNED)
         await ended(queue, awaited.enqueue())
-        assert len(inside) == runners.MOST_NOT_RETURNED
+        assert len(inside) == MOST_NOT_RETURNED
         ask(queue, "delete from pgqueue.jobs where task = %s and status <> 'running'", hang.name)
         release.set()
         await ended(queue, plain.enqueue())

@@ -5,6 +5,7 @@ What the database is asked, and how no signal is lost, is in :mod:`pgqueue.store
 
 from typing import Any, Protocol
 
+from pgqueue.app.twins import awaits, blocks
 from pgqueue.errors import Duration, Waiting, WaitTimedOut, as_limit
 from pgqueue.store import signals
 from pgqueue.store.connections.database import Database
@@ -26,6 +27,9 @@ class WaitHost(Protocol):
     database: Database
     codec: Codec | None
 
+    def is_async(self, claim: Claim) -> bool:
+        """Whether the claim's task is an ``async def`` function."""
+
 
 class CanWait:
     """The methods of a context by which a task waits."""
@@ -35,6 +39,7 @@ class CanWait:
     job: Claim
     _host: WaitHost
 
+    @blocks
     def wait_for(self, name: str, *, key: str | None = None, timeout: Duration | None = None) -> Any:  # noqa: ANN401 - any JSON
         """What was sent with a signal; if it is not there yet, the attempt ends here, and the job waits for it.
 
@@ -53,11 +58,13 @@ class CanWait:
         awaited = _for_signal(self.job.id, name, key, timeout)
         return _payload(awaited, self._host.database.run(signals.look(awaited)), self._host.codec)
 
+    @awaits
     async def await_for(self, name: str, *, key: str | None = None, timeout: Duration | None = None) -> Any:  # noqa: ANN401, ASYNC109 - as the blocking one
         """As :meth:`wait_for`, awaited."""
         awaited = _for_signal(self.job.id, name, key, timeout)
         return _payload(awaited, await self._host.database.arun(signals.look(awaited)), self._host.codec)
 
+    @blocks
     def pause(self, name: str, duration: Duration) -> None:
         """End the attempt, and let the job wait for a time; in attempts after that time this returns at once.
 
@@ -71,11 +78,13 @@ class CanWait:
         awaited = _for_time(self.job.id, name, duration)
         _require_over(awaited, self._host.database.run(signals.look(awaited)))
 
+    @awaits
     async def apause(self, name: str, duration: Duration) -> None:
         """As :meth:`pause`, awaited."""
         awaited = _for_time(self.job.id, name, duration)
         _require_over(awaited, await self._host.database.arun(signals.look(awaited)))
 
+    @blocks
     def callback(self, name: str, *, timeout: Duration | None = None) -> str:
         """A token with which another system sends the signal ``name`` to this job: :meth:`wait_for` gets its payload.
 
@@ -85,6 +94,7 @@ class CanWait:
         """
         return self._host.database.run(_callback(self.job.id, name, timeout))
 
+    @awaits
     async def acallback(self, name: str, *, timeout: Duration | None = None) -> str:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`callback`, awaited."""
         return await self._host.database.arun(_callback(self.job.id, name, timeout))

@@ -85,7 +85,8 @@ def _status(row: Row) -> WorkerStatus:
         answer=row[12],
         blocked_since=row[13],
         not_looked=row[14],
-        asked=asked_of(row[15:]),
+        not_returned=row[15],
+        asked=asked_of(row[16:]),
     )
 
 

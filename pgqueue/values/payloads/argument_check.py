@@ -16,8 +16,8 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
-from typing import Any, get_args
+from types import FrameType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import inspect as types
@@ -33,6 +33,7 @@ _CONTAINERS = (
     types.SetType,
     types.UnionType,
 )
+_UNIONS = (Union, UnionType)
 _NAIVE = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?"')
 
 
@@ -248,6 +249,45 @@ def refuse_models(task: str, annotations: Mapping[str, Any]) -> None:
                     f"task {task}: parameter {name!r} is annotated with the model {kind.__module__}.{kind.__qualname__}, "
                     f"which no job can carry; enqueue its primary key and load it in the task: {name}_id: int"
                 )
+
+
+def is_filled_in(annotation: Any, injected: type) -> bool:  # noqa: ANN401 - any annotation
+    """Whether the worker fills in a parameter with this annotation: the type itself, or it and None, or ``Annotated``.
+
+    Args:
+        annotation: the parameter's; text is read as far as its words tell.
+        injected: the type that the worker makes.
+    """
+    if isinstance(annotation, str):
+        return re.search(rf"\b{injected.__name__}\b", annotation) is not None
+    if get_origin(annotation) is Annotated:
+        return is_filled_in(get_args(annotation)[0], injected)
+    kinds = {*(get_args(annotation) if get_origin(annotation) in _UNIONS else (annotation,))} - {type(None)}
+    return bool(kinds) and all(
+        kind is injected or (kind is not annotation and is_filled_in(kind, injected)) for kind in kinds
+    )
+
+
+def refuse_injected(task: str, annotations: Mapping[str, Any], injected: type) -> None:
+    """Refuse parameters whose annotation has the type that the worker makes in it, and that it cannot fill in.
+
+    Args:
+        task: the task's name, for the message.
+        annotations: the parameters' annotations, by name; those that are still text are skipped.
+        injected: the type that the worker makes.
+
+    Raises:
+        ConfigurationError: a parameter is annotated so.
+    """
+    kind = injected.__name__
+    for name, annotation in annotations.items():
+        if name == "return" or isinstance(annotation, str) or is_filled_in(annotation, injected):
+            continue
+        if any(issubclass(one, injected) for one in _classes(annotation)):
+            raise ConfigurationError(
+                f"task {task}: parameter {name!r} is annotated {inspect.formatannotation(annotation)}, which no worker can fill "
+                f"in: it makes a {kind}; annotate the parameter {kind}, or {kind} | None"
+            )
 
 
 def _classes(annotation: Any) -> Iterator[type]:  # noqa: ANN401 - any annotation

@@ -15,7 +15,13 @@ from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
 from pgqueue.values.hints import option_hint
-from pgqueue.values.payloads.argument_check import refuse_models, warn_of_change, watch_over
+from pgqueue.values.payloads.argument_check import (
+    is_filled_in,
+    refuse_injected,
+    refuse_models,
+    warn_of_change,
+    watch_over,
+)
 from pgqueue.values.payloads.arrival import changes, require_whole
 from pgqueue.values.payloads.codec import ENVELOPE
 from pgqueue.values.payloads.other_types import Unreadable, read_other, types_within, write_other
@@ -50,16 +56,22 @@ class Signature:
     """
 
     def __init__(self, function: Callable[..., Any], injected: type, *, task: str | None = None) -> None:
-        """A parameter of the type ``injected`` is filled in by the worker, and is no payload.
+        """A parameter of the type ``injected``, or of it and None, is filled in by the worker, and is no payload.
 
         Raises:
-            ConfigurationError: an annotation cannot be resolved, is of a type msgspec cannot read, or is a model.
+            ConfigurationError: an annotation cannot be resolved, is of a type msgspec cannot read, is a model, or has the
+                injected type in it in another way.
         """
         self._name = task if task is not None else str(getattr(function, "__qualname__", repr(function)))
         self._injected = injected
-        self._parameters = _parameters(function)
+        self._parameters = [
+            p.replace(annotation=injected) if is_filled_in(p.annotation, injected) else p
+            for p in _parameters(function)
+        ]
         self._payload = payload = [p for p in self._parameters if p.annotation is not injected]
-        refuse_models(self._name, {parameter.name: parameter.annotation for parameter in payload})
+        annotations = {parameter.name: parameter.annotation for parameter in payload}
+        refuse_models(self._name, annotations)
+        refuse_injected(self._name, annotations, injected)
         try:
             self._struct = _payload_struct(self._name, payload)
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=read_other)

@@ -16,6 +16,8 @@ from pgqueue.values.workers.lease import duration_text
 
 BLOCKED_FOR_LONG = 30.0
 """Seconds: as long as the lease of a worker, by default."""
+MOST_NOT_RETURNED = 4
+"""Times the slots: at most this many functions of a kind may still run after they were given up; then no more of it start."""
 LONGEST = 500
 """Characters of a name or a line that are stored."""
 
@@ -46,7 +48,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
 
     Attributes:
         blocked: what blocks its event loop; None: it runs.
-        not_returned: how many plain functions were given up and have not returned; None: not said.
+        not_returned: how many functions were given up and have not returned; None: not said.
         memory: the resident memory of its process in bytes; None: not said.
         running: the jobs that it runs, those that started first at the front, up to 1,000; None: not said.
         looked: how many seconds ago it looked for jobs; None: not said, or it stops.
@@ -70,7 +72,7 @@ class WorkerProblem(msgspec.Struct, frozen=True):
         host: where it runs.
         pid: its process id there.
         blocked: what blocks its event loop; None: it runs.
-        not_returned: how many plain functions were given up and have not returned. Each keeps a thread.
+        not_returned: how many functions were given up and have not returned. Each keeps a thread or an asyncio task.
         not_looked: for how many seconds it has not looked for jobs, though it should have; None: it looks.
         not_listening: for how many seconds notifications have not arrived; None: they do.
     """
@@ -93,8 +95,8 @@ class WorkerProblem(msgspec.Struct, frozen=True):
         said = [] if self.blocked is None else [f"its event loop has been blocked {self.blocked}"]
         if self.not_returned:
             said.append(
-                f"it gave up {self.not_returned} plain function{'s' if self.not_returned > 1 else ''}, after a timeout "
-                "or a cancel, and waits for the return: each keeps a thread"
+                f"it gave up {self.not_returned} function{'s' if self.not_returned > 1 else ''}, after a timeout "
+                "or a cancel, and waits for the return: each keeps a thread or an asyncio task"
             )
         if self.not_looked is not None and self.blocked is None:
             said.append(_not_looked(self.not_looked))
@@ -118,7 +120,8 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
         slots: how many jobs it runs at a time.
         slots_taken: slots that are not free.
         backlog: verdicts that the database does not have yet.
-        not_returned: plain functions that were given up and have not returned.
+        not_returned: functions that were given up and have not returned.
+        coroutines_not_returned: how many of them are ``async def`` functions.
         claims: how many statements claimed, or found nothing to claim, since the start.
         empty_claims: how many of them found nothing.
         lost_leases: how many leases were lost.
@@ -137,6 +140,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     slots_taken: int = 0
     backlog: int = 0
     not_returned: int = 0
+    coroutines_not_returned: int = 0
     claims: int = 0
     empty_claims: int = 0
     lost_leases: int = 0
@@ -175,6 +179,12 @@ def not_ready(now: Vitals) -> tuple[str, ...]:
         said.append(_not_looked(now.looked))
     if now.not_listening is not None and now.not_listening > now.look_within:
         said.append(_not_listening(now.not_listening))
+    plain = now.not_returned - now.coroutines_not_returned
+    for kind, left in (("plain", plain), ("async def", now.coroutines_not_returned)):
+        if left and left >= MOST_NOT_RETURNED * now.slots:
+            said.append(
+                f"it starts no {kind} functions: {left} that it gave up after a timeout have not returned; start it again"
+            )
     return tuple(said)
 
 

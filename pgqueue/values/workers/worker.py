@@ -86,6 +86,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         supervised: whether a supervisor starts it again when it restarts.
         blocked_since: since when its event loop is blocked; None: it is not.
         not_looked: for how many seconds it has not looked for jobs, though it should have; None: it looks.
+        not_returned: how many functions were given up, after a timeout or a cancel, and have not returned.
         asked: what it was asked to do.
         answer: why it does not do that; None: it does, or has not answered yet.
     """
@@ -104,6 +105,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     supervised: bool = False
     blocked_since: datetime | None = None
     not_looked: float | None = None
+    not_returned: int = 0
     asked: WorkerRequest = WorkerRequest()
     answer: str | None = None
 
