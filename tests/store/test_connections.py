@@ -128,6 +128,7 @@ def test_an_app_of_short_loops_holds_no_more_connections_after_many_than_after_a
     queue: PgQueue, opened: list[Any], calls: str
 ) -> None:
     """A loop's own, and that which waits for the ends of jobs."""
+
     @queue.task
     def note() -> None: ...
 
