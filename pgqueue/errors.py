@@ -159,10 +159,7 @@ class UnsupportedConnection(DatabaseError, TypeError):
 
 
 class NotGranted(DatabaseError):
-    """The connection's PostgreSQL role lacks a right; the message says which ``pgqueue grants`` gives it.
-
-    What a connection raises is psycopg's ``InsufficientPrivilege``, too.
-    """
+    """The PostgreSQL role lacks a right: psycopg's ``InsufficientPrivilege``, and the ``pgqueue grants`` that give it."""
 
 
 class SchemaError(DatabaseError):
@@ -324,10 +321,9 @@ class JobControl(PgQueueError):
 
 
 class Snooze(JobControl):
-    """Run this job again after ``delay``; the attempt is not counted."""
+    """Run this job again after ``delay`` (seconds, or a timedelta, from zero to ten years); the attempt is not counted."""
 
     def __init__(self, delay: Duration) -> None:
-        """``delay``: how long from now; seconds, or a timedelta; from zero to ten years."""
         self.delay = as_delay("delay", delay)
         super().__init__(f"snoozed for {self.delay}")
 
@@ -351,16 +347,14 @@ class Waiting(BaseException):
     """
 
     def __init__(self, awaited: object) -> None:
-        """Made by the context."""
         self.awaited = awaited
         super().__init__(f"the job waits for {awaited}")
 
 
 class Dead(JobControl):
-    """This job cannot succeed: move it to the dead table now, even if attempts are left."""
+    """This job cannot succeed: move it to the dead table now, even if attempts are left; ``reason`` is recorded."""
 
     def __init__(self, reason: str) -> None:
-        """``reason``: recorded with the attempt."""
         super().__init__(reason)
 
 
@@ -369,9 +363,7 @@ def as_duration(what: str, value: None) -> None: ...
 @overload
 def as_duration(what: str, value: Duration) -> timedelta: ...
 def as_duration(what: str, value: Duration | None) -> timedelta | None:
-    """A length of time, as a timedelta; None stays None. A number means seconds, in all of pgqueue.
-
-    It is in this module, which imports no other, because two of the errors have a length of time.
+    """A length of time, as a timedelta; None stays None. A number means seconds. Two of the errors have a length of time.
 
     Raises:
         InvalidOption: it is neither, or not a number (NaN), or too long for a timedelta; ``what`` names the option.
