@@ -1,6 +1,9 @@
--- connections/schema_state: the schema's revision, and the oldest code that may work on it.
+-- connections/schema_state: the schema's revision, the oldest code that may work on it, and a table whose rows row-level security hides from this role.
 -- index: none
 -- locks: none
 -- run by: every first connection
 -- rights: ROLE
-select (select version_num from pgqueue.alembic_version), (select oldest_code from pgqueue.compatibility)
+select (select version_num from pgqueue.alembic_version), (select oldest_code from pgqueue.compatibility),
+       (select min(relname) from pg_class
+        where relnamespace = 'pgqueue'::regnamespace and relrowsecurity and row_security_active(oid)
+          and not exists (select from pg_policy where polrelid = pg_class.oid))

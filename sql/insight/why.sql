@@ -55,7 +55,9 @@ select job.state, job.queue, job.task, pgqueue.as_datetime(clock.now), job.attem
            from pgqueue.waits where waits.job_id = job.id order by waits_for limit 6)
        end as waits_until,
        coalesce(live.in_lane, false) as in_lane,
-       job.state = 'ready' and exists (select from pgqueue.limits where name = 'queue:' || job.queue) as limited_queue
+       job.state = 'ready' and exists (select from pgqueue.limits where name = 'queue:' || job.queue) as limited_queue,
+       exists (select from pg_catalog.pg_class where oid = 'pgqueue.jobs'::regclass and relrowsecurity
+               and not exists (select from pg_catalog.pg_policy where polrelid = 'pgqueue.jobs'::regclass)) as hidden
 from clock cross join job
 left join pgqueue.jobs as live on live.id = job.id
 left join pgqueue.queues as pause on pause.name = job.queue

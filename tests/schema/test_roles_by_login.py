@@ -1,5 +1,6 @@
 """What each role can do with a login and connections of its own: public methods, and pages of the dashboard."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from dashboard.people import Person
 from dashboard.world import stored_alert
-from looking import until
+from looking import ask, until
 from running import Running
 from schema.logins import (
     CONNECTED,
@@ -25,10 +26,10 @@ from schema.logins import (
 )
 from schema.scene import Scene, held_by_a_worker, interrupted, made_scene, root, token
 
-from pgqueue import Alert, DeadJobs, JobState, Limit, PgQueue, Unique, chain
+from pgqueue import Alert, DeadJobs, JobState, Limit, PgQueue, Unique, Worker, chain
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.dashboard.pages import PAGES
-from pgqueue.errors import NotGranted
+from pgqueue.errors import NotGranted, SchemaError
 
 scene = made_scene
 Call = Callable[[PgQueue, Scene], object]
@@ -322,3 +323,18 @@ def test_a_right_that_a_role_lacks_does_not_count_as_a_replica_that_is_down(dsn:
     assert status is not None
     assert status.error is None
     queue.close()
+
+
+async def test_row_level_security_without_a_policy_is_named_at_the_start_and_by_why(
+    dsn: str, queue: PgQueue
+) -> None:
+    """As an adviser of a cloud's console may switch it on: a role that is not the owner would see no job, and no error."""
+    job = _task(queue).enqueue(1)
+    ask(dsn, "alter table pgqueue.jobs enable row level security")
+    stranger = PgQueue(login(dsn, "worker"))
+    with pytest.raises(SchemaError, match=r"hides each row of pgqueue\.jobs.*disable row level security"):
+        await Worker(stranger).run()
+    assert job.why().reason == "hidden"
+    ask(dsn, "create policy everybody on pgqueue.jobs to public using (true)")
+    await asyncio.to_thread(stranger.database.verify)
+    assert job.why().reason == "no worker"

@@ -14,7 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pgqueue.errors import ConfigurationError, DatabaseError, SchemaMissing, SchemaTooNew, SchemaTooOld
+from pgqueue.errors import (
+    ConfigurationError,
+    DatabaseError,
+    SchemaError,
+    SchemaMissing,
+    SchemaTooNew,
+    SchemaTooOld,
+)
 from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of, check_schema, in_schema
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.schema import build_ahead
@@ -43,9 +50,10 @@ def verify(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Steps[str]:
         SchemaMissing: it was never installed.
         SchemaTooOld: this code needs a later revision.
         SchemaTooNew: the schema needs newer code.
+        SchemaError: row-level security hides the rows of a table from this connection's role.
     """
     rows = yield Statement("connections/schema_state", {})
-    revision, oldest_code = rows[0]
+    revision, oldest_code, hidden = rows[0]
     if revision is None:
         raise SchemaMissing(f'schema "{schema}" has no tables yet; {migrate_hint}')
     if revision < REVISION:
@@ -56,6 +64,11 @@ def verify(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Steps[str]:
         raise SchemaTooNew(
             f'schema "{schema}" is at revision {revision} and needs code written for {oldest_code} or later; '
             f"this is for {REVISION}: upgrade pgqueue"
+        )
+    if hidden is not None:
+        raise SchemaError(
+            f"row-level security hides each row of {schema}.{hidden} from this role, since the table has no policy: "
+            f"run `alter table {schema}.{hidden} disable row level security`, or give the role a policy"
         )
     return str(revision)
 

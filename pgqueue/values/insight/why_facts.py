@@ -150,6 +150,7 @@ class WhyFacts(msgspec.Struct, frozen=True):
         waits_until: for each of these, the seconds until its deadline; None: it has none.
         in_lane: whether it waits in a lane.
         limited_queue: whether it is ready in a queue that is limited as a whole.
+        hidden: whether row-level security hides all jobs from each role but their table's owner.
         ahead_estimated: ``ahead`` is scaled from a sample of the table's pages.
         limits: the limits of its lane and of its queue.
         ahead_in_lane: how many jobs of its lane come before it, up to 1,000.
@@ -207,6 +208,7 @@ class WhyFacts(msgspec.Struct, frozen=True):
     waits_until: list[float | None] | None = None
     in_lane: bool = False
     limited_queue: bool = False
+    hidden: bool = False
     ahead_estimated: bool = False
     limits: list[LimitFacts] = []
     ahead_in_lane: int | None = None

@@ -26,6 +26,7 @@ Reason: TypeAlias = Literal[
     "turn",
     "not due",
     "paused",
+    "hidden",
     "no worker",
     "worker blocked",
     "task unknown",
@@ -33,6 +34,7 @@ Reason: TypeAlias = Literal[
     "locked",
     "waiting",
 ]
+DISABLE = "run `alter table pgqueue.jobs disable row level security`, or give their roles a policy"
 LONGEST_MESSAGE = 200
 """Characters of an error's message in a sentence."""
 
@@ -52,6 +54,10 @@ def obstacles(facts: WhyFacts) -> Iterator[Cause]:
         seconds = max(0.0, facts.paused_for or 0.0)
         since = f"queue {facts.queue!r} has been paused for {duration_text(seconds)}, since {facts.instant(-seconds)},{by}{why}"
         yield Cause("paused", f"{since.rstrip(',')}: run `pgqueue queues resume {quote(facts.queue)}`")
+    if facts.hidden:
+        yield Cause(
+            "hidden", "row-level security hides all jobs from workers that are not the owner: " + DISABLE
+        )
     if facts.in_memory:
         yield from _limits(facts)
         yield Cause("no worker", "its queue is in memory for a test: pgqueue.testing.drain(queue) runs it")
