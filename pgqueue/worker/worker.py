@@ -20,6 +20,7 @@ under a worker that was not stopped has lost it: the jobs that run count as thos
 import asyncio
 import os
 import socket
+import sys
 import time
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
@@ -176,8 +177,10 @@ class Worker:
 
         Raises:
             ConnectionFailed: the database cannot be reached at the start; later on, the worker waits for it.
+            ConfigurationError: gevent has replaced Python's threads in this process.
             SchemaError: the schema is missing, too old or too new.
         """
+        _require_threads()
         await self.parts.slots.open()
         try:
             self.parts.signals.here()
@@ -337,6 +340,15 @@ class Worker:
 def _failure_of(fetching: "asyncio.Task[None]") -> BaseException | None:
     """Return what ended the fetcher, if it was an error: perhaps a job that it could not read."""
     return fetching.exception() if fetching.done() and not fetching.cancelled() else None
+
+
+def _require_threads() -> None:
+    gevent = sys.modules.get("gevent.monkey")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        raise ConfigurationError(
+            "gevent has replaced Python's threads in this process, and a worker needs real ones: "
+            "start it from an app that does not call gevent.monkey.patch_all()"
+        )
 
 
 async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:

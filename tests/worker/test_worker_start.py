@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import gc
+import sys
 import threading
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -149,3 +151,12 @@ async def test_without_file_descriptors_for_its_heartbeats_loop_it_ends_with_the
     async with asyncio.timeout(GUARD):
         await refused(queue, OSError, "Too many open files")
     assert not [one for one in threading.enumerate() if one.name == "pgqueue-heartbeat"]
+
+
+async def test_where_gevent_has_replaced_threads_it_says_so(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heartbeat and its plain functions would wait for a loop that never turns, and say nothing."""
+    patched = SimpleNamespace(is_module_patched=lambda name: name == "threading")
+    monkeypatch.setitem(sys.modules, "gevent.monkey", patched)
+    await refused(PgQueue(dsn), ConfigurationError, "gevent has replaced")
