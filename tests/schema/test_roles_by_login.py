@@ -1,5 +1,6 @@
 """What each role can do with a login and connections of its own: public methods, and pages of the dashboard."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -29,6 +30,7 @@ from pgqueue import Alert, DeadJobs, JobState, Limit, PgQueue, Unique, chain
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.dashboard.pages import PAGES
 from pgqueue.errors import NotGranted
+from pgqueue.worker.worker import Worker
 
 scene = made_scene
 Call = Callable[[PgQueue, Scene], object]
@@ -276,6 +278,15 @@ async def test_a_worker_of_its_own_login_runs_what_a_producer_of_its_own_login_e
     assert [one.name for one in queue.schedules.find()] == ["nightly"]
     queue.close()
     await producer.aclose()
+
+
+@pytest.mark.parametrize("role", sorted(LOGINS.keys() - WORKERS))
+async def test_a_worker_without_its_rights_does_not_start_and_names_the_grant(dsn: str, role: str) -> None:
+    queue = PgQueue(login(dsn, role))
+    _task(queue)
+    with pytest.raises(NotGranted, match=GIVES):
+        await asyncio.wait_for(Worker(queue).run(), 60)
+    await queue.aclose()
 
 
 def _told(alert: Alert) -> None: ...
