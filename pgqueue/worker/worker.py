@@ -33,7 +33,15 @@ from pgqueue.app import alerts
 from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import schedules
-from pgqueue.errors import ConfigurationError, ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
+from pgqueue.errors import (
+    ConfigurationError,
+    ConnectionFailed,
+    Duration,
+    PgQueueError,
+    SchemaMissing,
+    as_delay,
+    as_limit,
+)
 from pgqueue.store.schema import schema
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.store.workers import upkeep
@@ -231,7 +239,8 @@ class Worker:
     async def _check_in(self) -> None:
         claiming, catalogue = self.parts.connections.claiming, self.parts.database.catalogue
         connection = await claiming.connect()  # raises at once, where a plan would wait for the database
-        await claiming.run(schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
+        verification = schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint)
+        await claiming.run(verification, told=(SchemaMissing,))
         await self.parts.heartbeat.start()
         await self.parts.series.start()
         await self._store_retention()

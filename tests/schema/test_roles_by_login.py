@@ -279,6 +279,15 @@ async def test_a_worker_of_its_own_login_runs_what_a_producer_of_its_own_login_e
     await producer.aclose()
 
 
+@pytest.mark.parametrize("role", sorted(LOGINS.keys() - WORKERS))
+async def test_a_worker_without_its_rights_does_not_start_and_names_the_grant(dsn: str, role: str) -> None:
+    queue = PgQueue(login(dsn, role))
+    _task(queue)
+    with pytest.raises(NotGranted, match=GIVES):
+        await asyncio.wait_for(Worker(queue).run(), 60)
+    await queue.aclose()
+
+
 def _told(alert: Alert) -> None: ...
 
 

@@ -138,7 +138,7 @@ _OWNERS = (
 )
 TAKEN: Final[Mapping[Role, Sequence[str]]] = {
     "worker": _OWNERS,
-    "operator": (*_OWNERS, "update, delete on pgqueue.audit"),
+    "operator": (*_OWNERS, "update, delete on pgqueue.audit", "insert on pgqueue.workers"),
 }
 """What a role has not, although it has the rights before."""
 GIVEN_BACK: Final[Mapping[Role, Sequence[str]]] = {
