@@ -5,6 +5,6 @@
 do $$ begin
     execute (select 'truncate ' || string_agg(oid::regclass::text, ', ')
              from pg_class
-             where relnamespace = 'pgqueue'::regnamespace and relkind in ('r', 'p') and not relispartition
+             where relnamespace = (select relnamespace from pg_class where oid = 'pgqueue.jobs'::regclass) and relkind in ('r', 'p') and not relispartition
                and relname not in ('alembic_version', 'compatibility', 'retention', 'callback_key', 'series_state'));
 end $$

@@ -5,5 +5,5 @@
 -- rights: ROLE
 select (select version_num from pgqueue.alembic_version), (select oldest_code from pgqueue.compatibility),
        (select min(relname) from pg_class
-        where relnamespace = 'pgqueue'::regnamespace and relrowsecurity and row_security_active(oid)
+        where relnamespace = (select relnamespace from pg_class where oid = 'pgqueue.jobs'::regclass) and relrowsecurity and row_security_active(oid)
           and not exists (select from pg_policy where polrelid = pg_class.oid))

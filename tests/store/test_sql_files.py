@@ -49,6 +49,13 @@ def test_a_file_says_what_it_does_by_what_index_and_locks_and_for_whom(name: str
     assert all(header(name)[key] for key in KEYS)
 
 
+@pytest.mark.parametrize("name", sorted(SQL))
+def test_a_file_names_the_schema_only_before_a_name_in_it(name: str) -> None:
+    """Where the schema has another name, ``pgqueue.`` is replaced; ``'pgqueue'::regnamespace`` would not be."""
+    code = "\n".join(line.partition("--")[0] for line in SQL[name].splitlines())
+    assert re.findall(r"['\"]pgqueue['\"]", code) == []
+
+
 def test_every_file_is_sent_by_a_plan_and_every_plan_finds_its_file() -> None:
     sent = {name for module in STORE.rglob("*.py") for name in _sent_by(ast.parse(module.read_text()))}
 
