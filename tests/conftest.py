@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -172,6 +172,16 @@ def _place(item: pytest.Item) -> int:
     marker = item.get_closest_marker("xdist_group")
     group = marker.args[0] if marker else ""
     return next((place for place, name in enumerate(LONGEST) if group.endswith(name)), len(LONGEST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a hostile task has logged may hold half a surrogate pair, which pytest-xdist cannot send to its main process."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
 
 
 def pytest_unconfigure() -> None:
