@@ -73,10 +73,7 @@ class StepRunner:
             cursor.execute(sql, step.params, binary=True)
             return self._rows() if step.returns else ()
         except EXPLAINED as error:
-            said = error.diag
-            raise explained(
-                step, self.catalogue, error.sqlstate, said.message_primary, said.message_hint
-            ) from error
+            raise _explained(step, self.catalogue, error) from error
         except (UnicodeEncodeError, psycopg.DataError):
             check_texts(step)
             raise
@@ -188,10 +185,7 @@ class AsyncStepRunner:
             await cursor.execute(sql, step.params, binary=True)
             return await self._rows() if step.returns else ()
         except EXPLAINED as error:
-            said = error.diag
-            raise explained(
-                step, self.catalogue, error.sqlstate, said.message_primary, said.message_hint
-            ) from error
+            raise _explained(step, self.catalogue, error) from error
         except (UnicodeEncodeError, psycopg.DataError):
             check_texts(step)
             raise
@@ -276,6 +270,10 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
 
 class NotGranted(RightMissing, psycopg.errors.InsufficientPrivilege):
     """As both: a worker treats it as each error of the server, and an app as each error of pgqueue."""
+
+
+def _explained(step: Step, catalogue: Catalogue, error: psycopg.Error) -> DatabaseError:
+    return explained(step, catalogue, error.sqlstate, error.diag.message_primary, error.diag.message_hint)
 
 
 def explained(
