@@ -20,7 +20,7 @@ from pgqueue.store.shards.sharded import ShardedDatabase
 THREADS: Final = 8
 CONNECTIONS: Final = 1_000
 IDLE_FOR: Final = 10
-"""Seconds after which a connection without a request is closed, so that connections of nobody do not keep others out."""
+"""Seconds after which a connection without a request is closed: many idle connections must not keep other users out."""
 PORT: Final = 8765
 CLOSES_IN: Final = 5.0
 """Seconds that a server in a thread has to end."""

@@ -545,7 +545,7 @@ def test_the_command_serves_until_it_is_interrupted(dsn: str) -> None:
         address = line.split()[2].rstrip(";")
         where = urlsplit(address)
         try:
-            with ExitStack() as idle:  # connections of nobody do not keep others out
+            with ExitStack() as idle:  # many idle connections do not keep other users out
                 for _ in range(300):
                     idle.enter_context(socket.create_connection((where.hostname or "", where.port or 0)))
                 assert urllib.request.urlopen(f"{address}jobs", timeout=30).status == 200  # noqa: S310 - on this machine
