@@ -28,7 +28,7 @@ VERBS: dict[str, tuple[set[str], Callable[[Scene], str]]] = {
     "dead list": (READERS, lambda _: ""),
     "dead retry": (OPERATORS, lambda s: str(s.dead())),
     "dead purge": (OPERATORS, lambda s: f"{s.dead()} --yes"),
-    "enqueue": (PRODUCERS, lambda _: "app.send '{\"order_id\": 1}'"),
+    "enqueue": (PRODUCERS, lambda _: "shop.send '{\"order_id\": 1}'"),
     "jobs list": (READERS, lambda _: ""),
     "jobs show": (READERS, lambda s: str(s.world.dead)),
     "jobs stack": (OPERATORS, lambda s: f"{held_by_a_worker(s)} --timeout 0.01"),
@@ -57,7 +57,7 @@ VERBS: dict[str, tuple[set[str], Callable[[Scene], str]]] = {
     "schedules next": (READERS, lambda _: "nightly"),
     "schedules add": (
         OPERATORS,
-        lambda s: f"schedule{next(s.numbers)} app.send --cron '0 4 * * *' --args '{{\"order_id\": 1}}'",
+        lambda s: f"schedule{next(s.numbers)} shop.send --cron '0 4 * * *' --args '{{\"order_id\": 1}}'",
     ),
     "schedules pause": (OPERATORS, lambda s: f"'{s.schedule()}'"),
     "schedules resume": (OPERATORS, lambda s: f"'{s.schedule()}'"),
@@ -104,13 +104,13 @@ def _verbs(command: click.Command, context: click.Context, *path: str) -> Iterat
 def test_each_verb_works_or_names_the_grant_that_is_missing(
     scene: Scene, dsn: str, role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "app.py").write_text(SHOP)
+    (tmp_path / "shop.py").write_text(SHOP)
     monkeypatch.syspath_prepend(tmp_path)
     where, wrong = login(dsn, role), {}
     for verb, (able, typed) in VERBS.items():
         words = [*shlex.split(verb), *shlex.split(typed(scene))]
-        result = pgqueue("--app", "app:queue", *words, dsn=where)
-        sys.modules.pop("app", None)
+        result = pgqueue("--app", "shop:queue", *words, dsn=where)
+        sys.modules.pop("shop", None)
         refused = result.exit_code == 2 and GIVES in result.stderr
         well = result.exit_code in ENDS if role in able else refused
         if not well:
