@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,9 +30,13 @@ from pgqueue import (
 )
 from pgqueue.errors import InvalidOption
 from pgqueue.store.alerts import alerts
+from pgqueue.store.plan import Steps, plan
+from pgqueue.store.queues import queues
 from pgqueue.store.workers import leases
 from pgqueue.values.alerts.alert import AlertCondition
 from pgqueue.values.payloads.codec import Codec, JobPart
+from pgqueue.values.queues.standing import QueueStanding
+from pgqueue.worker import alerts as worker_alerts
 from pgqueue.worker import upkeep
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -108,6 +112,28 @@ async def test_many_workers_at_once_tell_an_alert_once(queue: PgQueue, running: 
             ask(queue, "update pgqueue.alerts set next_at = now()")
             await until(lambda: not ask(queue, "select 1 from pgqueue.alerts where next_at <= now()"))
     assert sorted(one.name for one in seen) == [f"busy {number}" for number in range(5)]
+
+
+async def test_a_storm_of_alerts_reads_the_standings_of_all_queues_a_few_times(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, real = [], queues.queue_standings
+
+    @plan
+    def counted(*, now: datetime | None = None) -> Steps[list[QueueStanding]]:
+        read.append(now)
+        return (yield from real(now=now))
+
+    monkeypatch.setattr(queues, "queue_standings", counted)
+    monkeypatch.setattr(worker_alerts, "READ_AGAIN_AFTER", 10)
+    seen: list[Alert] = []
+    task = page_of(queue, seen.append)
+    for number in range(25):
+        queue.alert(f"busy {number}", Backlog(queue=f"mail{number}", over=0))(task)
+        waiting(queue, 1, f"mail{number}")
+    async with running(queue, queues=["ops"], concurrency=10):
+        await until(lambda: len(seen) == 25)
+    assert len(read) == 3
 
 
 def test_a_look_goes_past_an_alert_that_another_worker_looks_at(queue: PgQueue, dsn: str) -> None:

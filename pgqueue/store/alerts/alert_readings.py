@@ -5,13 +5,13 @@ What the conditions mean is decided in :mod:`pgqueue.values.alerts.alert`.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from pgqueue.errors import InvalidOption, as_duration
 from pgqueue.store.insight import over_time
 from pgqueue.store.jobs import control
 from pgqueue.store.limits import limit_control
-from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.plan import Plan, Statement, Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.values.alerts.alert import (
     MOST_DEAD,
@@ -28,19 +28,42 @@ from pgqueue.values.alerts.alert import (
 from pgqueue.values.limits.status import LaneCount, LimitStatus, keys_counted
 from pgqueue.values.workers.health import WorkerProblem
 
+T = TypeVar("T")
+Answers: TypeAlias = dict[str, Any]
+"""What was read for one alert and is true for others, by the name of its plan: of all queues, workers or limits."""
+
+
+class Moment(NamedTuple):
+    """When an alert is looked at.
+
+    Attributes:
+        now: the instant; None: the database's own.
+        answers: what looks at about this instant have read; each adds to it.
+    """
+
+    now: datetime | None
+    answers: Answers
+
+    def once(self, asked: Plan[T]) -> Steps[T]:
+        """Ask, unless another look has."""
+        if asked.name not in self.answers:
+            self.answers[asked.name] = yield from asked
+        answer: T = self.answers[asked.name]
+        return answer
+
 
 @plan
-def read(rule: AlertCondition, now: datetime | None) -> Steps[Reading]:
-    """What a condition is now.
+def read(rule: AlertCondition, moment: Moment) -> Steps[Reading]:
+    """What a condition is.
 
     Args:
         rule: the condition.
-        now: the instant; None: the database's own.
+        moment: when.
 
     Raises:
         InvalidOption: it names a limit that does not exist, or that is a rate.
     """
-    return (yield from _READERS[type(rule)](rule, now))
+    return (yield from _READERS[type(rule)](rule, moment))
 
 
 def of_workers(rule: StalledWorkers, problems: list[WorkerProblem]) -> Reading:
@@ -62,47 +85,52 @@ def of_limit(rule: SaturatedLimit, limit: LimitStatus, running: list[LaneCount])
     return Reading(float(taken), float(most), taken >= most, rule.about)
 
 
-def _oldest_ready(rule: OldestReady, now: datetime | None) -> Steps[Reading]:
-    rows = yield Statement("alerts/oldest_ready", {"queue": rule.queue, "now": now})
+def _oldest_ready(rule: OldestReady, moment: Moment) -> Steps[Reading]:
+    rows = yield Statement("alerts/oldest_ready", {"queue": rule.queue, "now": moment.now})
     return Reading.over(rule, rows[0][1], queue=rows[0][0]) if rows else Reading.over(rule, None)
 
 
-def _backlog(rule: Backlog, now: datetime | None) -> Steps[Reading]:
-    found = yield from queues.queue_standings(now=now)
+def _backlog(rule: Backlog, moment: Moment) -> Steps[Reading]:
+    found = yield from moment.once(queues.queue_standings(now=moment.now))
     return Reading.over(rule, sum(one.ready for one in found if rule.queue in {None, one.queue}))
 
 
-def _failures(rule: Failures, now: datetime | None) -> Steps[Reading]:
+def _failures(rule: Failures, moment: Moment) -> Steps[Reading]:
     within = as_duration("within", rule.within)
-    totals = yield from over_time.totals(within, by="task", queue=rule.queue, task=rule.task, now=now)
+    totals = yield from over_time.totals(within, by="task", queue=rule.queue, task=rule.task, now=moment.now)
     return Reading.over(rule, sum(one.figures.failed for one in totals.lines))
 
 
-def _dead_jobs(rule: DeadJobs, now: datetime | None) -> Steps[Reading]:
+def _dead_jobs(rule: DeadJobs, moment: Moment) -> Steps[Reading]:
     of = {"queue": rule.queue, "task": rule.task, "within": rule.within}
-    ((dead,),) = yield Statement("alerts/dead", {**of, "looked_at": MOST_DEAD, "now": now})
+    ((dead,),) = yield Statement("alerts/dead", {**of, "looked_at": MOST_DEAD, "now": moment.now})
     return Reading.over(rule, dead)
 
 
-def _late_schedule(rule: LateSchedule, now: datetime | None) -> Steps[Reading]:
-    rows = yield Statement("alerts/late_schedule", {"schedule": rule.schedule, "now": now})
+def _late_schedule(rule: LateSchedule, moment: Moment) -> Steps[Reading]:
+    rows = yield Statement("alerts/late_schedule", {"schedule": rule.schedule, "now": moment.now})
     if not rows:
         return Reading.over(rule, None)
     name, task, seconds = rows[0]
     return Reading.over(rule, seconds, schedule=name, task=task)
 
 
-def _stalled_workers(rule: StalledWorkers, now: datetime | None) -> Steps[Reading]:
-    return of_workers(rule, (yield from control.worker_problems(now=now)))
+def _stalled_workers(rule: StalledWorkers, moment: Moment) -> Steps[Reading]:
+    return of_workers(rule, (yield from moment.once(control.worker_problems(now=moment.now))))
 
 
-def _saturated_limit(rule: SaturatedLimit, now: datetime | None) -> Steps[Reading]:  # noqa: ARG001 - as all of them
-    limit = limit_control.require_limit(rule.limit, (yield from limit_control.stored()))
+def _saturated_limit(rule: SaturatedLimit, moment: Moment) -> Steps[Reading]:
+    limit = limit_control.require_limit(rule.limit, (yield from moment.once(limit_control.stored())))
+    return of_limit(rule, limit, (yield from moment.once(_lanes())))
+
+
+@plan
+def _lanes() -> Steps[list[LaneCount]]:
     rows = yield Statement("limits/running", {"keys": []})  # places that are kept for a retry are not counted
-    return of_limit(rule, limit, [LaneCount(queue, lane, running, 0, 0) for queue, lane, running in rows])
+    return [LaneCount(queue, lane, running, 0, 0) for queue, lane, running in rows]
 
 
-_READERS: dict[type[AlertCondition], Callable[[Any, datetime | None], Steps[Reading]]] = {
+_READERS: dict[type[AlertCondition], Callable[[Any, Moment], Steps[Reading]]] = {
     OldestReady: _oldest_ready,
     Backlog: _backlog,
     Failures: _failures,

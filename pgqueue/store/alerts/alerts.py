@@ -12,7 +12,7 @@ import msgspec
 
 from pgqueue.errors import InvalidOption, JobError
 from pgqueue.store import audit
-from pgqueue.store.alerts.alert_readings import read
+from pgqueue.store.alerts.alert_readings import Answers, Moment, read
 from pgqueue.store.jobs import enqueue
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.alerts.alert import Alert, Reading, decode_condition, encode_condition, summary
@@ -146,11 +146,12 @@ def due(*, now: datetime | None = None) -> Steps[DueAlerts]:
 
 
 @plan(transaction=True)
-def look(name: str, *, now: datetime | None = None) -> Steps[AlertLook]:
+def look(name: str, *, answers: Answers | None = None, now: datetime | None = None) -> Steps[AlertLook]:
     """Look at an alert, if no other worker does or has, and tell its task what is to be told.
 
     Args:
         name: which alert.
+        answers: what looks of this moment have read; it is added to.
         now: the instant; the database's own by default.
 
     Raises:
@@ -162,7 +163,7 @@ def look(name: str, *, now: datetime | None = None) -> Steps[AlertLook]:
         return AlertLook()
     (row,) = rows
     at, new = row[0], _alert_of_row(name, row)
-    reading = yield from read(new.rule, now)
+    reading = yield from read(new.rule, Moment(now, {} if answers is None else answers))
     judged = judge(new.terms, AlertState(*row[12:17]), holds=reading.holds, now=at, silenced=row[17] is True)
     alert = alert_to_tell(new, reading, judged, at)
     job_id, error = (None, None) if alert is None else (yield from _tell(alert, new, now))
