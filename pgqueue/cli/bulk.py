@@ -27,7 +27,6 @@ SHOWN = 10
 WHY: Mapping[SkipReason, str] = {
     SkipReason.LOCKED: "other transactions had them locked; run the command again",
     SkipReason.KEY_HELD: f"live jobs have their unique keys: {REMEDIES}",
-    SkipReason.UNREADABLE: "their arguments cannot be read",
     SkipReason.OUT_OF_TURN: "their flow has ended, and another flow of its key has not",
     SkipReason.REFUSED: "the database refused",
 }

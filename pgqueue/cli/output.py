@@ -171,9 +171,6 @@ def retry_answers(queue: PgQueue, done: Retried) -> Iterator[tuple[int, CommandA
     """What a retry did to each job."""
     stays = {one.id: _why_held(one) for one in done.held}
     stays |= dict.fromkeys(
-        done.unreadable, "its arguments are no JSON object that PostgreSQL can hold; enqueue the job again"
-    )
-    stays |= dict.fromkeys(
         done.out_of_turn,
         "its flow has ended, and another flow of its key has not; wait for that one, or cancel it",
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models.expressions import Col
 
 from pgqueue.django import conf
 from pgqueue.errors import PgQueueError
@@ -53,6 +54,24 @@ class ValueField(models.JSONField):
             return super().from_db_value(value, expression, connection)
         except (ValueError, RecursionError):
             return {UNREADABLE: str(value)[:SHOWN]}
+
+
+class ArgumentsColumn(Col):
+    """A column of type ``json``, as ``jsonb``."""
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:  # noqa: ANN401 - Django's call
+        """The column in a query."""
+        schema = conf.raw_settings().get("SCHEMA", "pgqueue")
+        sql, params = super().as_sql(compiler, connection)
+        return f'"{schema}".as_jsonb({sql})', params
+
+
+class ArgumentsField(ValueField):
+    """Arguments. The ORM asks of them what only ``jsonb`` answers, such as ``args__contains``."""
+
+    def get_col(self, alias: str, output_field: Any = None) -> Col:  # noqa: ANN401 - Django's call
+        """The column of a table."""
+        return ArgumentsColumn(alias, self, output_field)
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
@@ -147,6 +166,7 @@ class Job(CommonJob):
 class DeadJob(CommonJob):
     """A job that will not run again unless a caller retries it."""
 
+    args = ArgumentsField()
     died_at: "models.DateTimeField[datetime, datetime]" = TimeField()
     reason: "models.TextField[str, str]" = models.TextField()
 

@@ -93,9 +93,7 @@ JOBS = _columns(
     ),
 )
 HISTORY = _columns("outcome", (_STARTED, Column("finished_at", Type.TIMESTAMP)), Type.JSON, _RESULT, ENDED_IN)
-DEAD = _columns(
-    "reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSONB, ENDED_IN, FLAGS, *LIMITED
-)
+DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSON, ENDED_IN, FLAGS, *LIMITED)
 ALL_JOBS = _columns(
     "state",
     (_STARTED, Column("ended_at", Type.TIMESTAMP, nullable=True)),

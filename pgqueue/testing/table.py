@@ -169,7 +169,7 @@ class JobTable:
             revived.append(row.id)
         known = {*revived, *barred, *(one.id for one in held)}
         left = tuple(one for one in job_ids if one not in known)
-        return Retried(tuple(revived), tuple(held), (), left, tuple(sorted(barred)))
+        return Retried(tuple(revived), tuple(held), left, tuple(sorted(barred)))
 
 
 class Notebook:

@@ -15,7 +15,6 @@ revived as (
            case when given.status = 'ready' and lane is not null then 'blocked' else given.status end,
            queue, task, unique_key, args, errors, meta, flags, lane, cost, given.status = 'ready' and lane is not null
     from dead join given using (id)
-    where jsonb_typeof(args) = 'object'
     order by unique_key collate "C"
     on conflict do nothing
     returning id

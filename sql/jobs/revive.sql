@@ -16,7 +16,6 @@ revived as (
     select id, coalesce(%(now)s::timestamptz, now()), created_at, collisions, priority, max_attempts, case when lane is null then 'ready' else 'blocked' end,
            queue, task, case when not %(without_key)s::boolean then unique_key end, args, errors, meta, flags, lane, cost, lane is not null
     from dead
-    where jsonb_typeof(args) = 'object'  -- what jsonb could not hold is one string here
     order by unique_key collate "C"
     on conflict do nothing
     returning id

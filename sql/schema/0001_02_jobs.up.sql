@@ -162,7 +162,7 @@ begin
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
                                    attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, flags, lane, cost)
     select id, run_at, created_at, null, at_time, null, collisions, priority, attempts, max_attempts, 'undecodable', queue, task,
-           unique_key, pgqueue.as_jsonb(args), pgqueue.with_error(errors, jsonb_build_object(
+           unique_key, args, pgqueue.with_error(errors, jsonb_build_object(
                'attempt', attempts, 'type', 'SetAside', 'traceback', null,
                'message', 'the database refused to put the job in line: ' || why), at_time), meta, flags, lane, cost
     from gone;

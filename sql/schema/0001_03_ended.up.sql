@@ -50,7 +50,7 @@ create table pgqueue.dead_jobs (
     queue        text        not null,
     task         text        not null,
     unique_key   text,
-    args         jsonb       not null,
+    args         pgqueue.arguments not null,
     errors       jsonb,
     ended_in     bigint      not null default txid_current(),
     meta         jsonb,
@@ -79,7 +79,7 @@ create view pgqueue.all_jobs as
            null::text as reason, null::jsonb as result, meta::jsonb
     from pgqueue.jobs
     union all
-    select id, 'dead', queue, task, args, priority, run_at, created_at, started_at,
+    select id, 'dead', queue, task, pgqueue.as_jsonb(args), priority, run_at, created_at, started_at,
            died_at, attempts, max_attempts, unique_key, collisions, worker_id, errors, reason, null, meta
     from pgqueue.dead_jobs
     union all

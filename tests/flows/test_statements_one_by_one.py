@@ -230,15 +230,6 @@ def test_a_flow_is_not_dropped_while_a_job_of_it_is_dead(world: World, ended: st
     assert world.states == []
 
 
-def test_dead_arguments_that_are_no_object_refuse_the_retry(world: World) -> None:
-    handle = chain(world.note.call("fail")).enqueue()
-    world.run()
-    world.rows("update pgqueue.dead_jobs set args = '\"text\"' returning id")
-    with pytest.raises(FlowRefused, match="arguments were not kept"):
-        handle.retry()
-    assert world.states == ["failed"]
-
-
 @pytest.mark.parametrize("what", ["failed", "all"])
 def test_jobs_that_a_retry_brings_back_wait_for_their_limits(world: World, what: Any) -> None:
     @world.queue.task(name="limited", limit=Rate("1000/second", burst=100, cost="size"))

@@ -45,7 +45,7 @@ JOBS = "insert into pgqueue.jobs (id, task, queue, run_at, args, status) values 
 DEAD = """
 insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, collisions, priority, attempts, max_attempts,
                                reason, queue, task, args, errors)
-select id + 1000, run_at, run_at, run_at, run_at, 0, 0, 1, 1, 'asked', queue, task, pgqueue.as_jsonb(args), '{"no": "list"}'
+select id + 1000, run_at, run_at, run_at, run_at, 0, 0, 1, 1, 'asked', queue, task, args, '{"no": "list"}'
 from pgqueue.jobs
 """
 ENDED = """
@@ -137,6 +137,7 @@ def test_the_orm_reads_bad_rows_and_clamps_their_times() -> None:
     assert Job.objects.get(run_at__lt="1900-01-01T00:00Z", pk=3).pk == 3  # by what is stored
     assert [*Job.objects.get(pk=7).args] == [*DeadJob.objects.get(pk=1007).args] == ["(unreadable)"]
     assert Job.objects.get(pk=GOOD).args == {"order_id": 42}
+    assert DeadJob.objects.get(args__contains={"order_id": 42}, args__order_id__gt=41).pk == GOOD + 1000
 
 
 @pytest.mark.usefixtures("bad")

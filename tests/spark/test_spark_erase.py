@@ -32,7 +32,7 @@ CONFIG = Config(tenant="$['customer id']")
 THIRD = date(2026, 1, 22)
 MARK = """
 with args as (select json_build_object('customer id', %(who)s::text, 'n', 1) as args)
-update pgqueue.{table} set args = (select args from args)::{type}, task = 'bill',
+update pgqueue.{table} set args = (select args from args), task = 'bill',
     errors = jsonb_build_array(jsonb_build_object('attempt', 1, 'type', 'KeyError', 'error', 'no account of ' || %(who)s::text,
                                                   'failed_at', '2026-01-20T00:00:01Z'))
 where id = any(%(ids)s)"""
@@ -40,8 +40,7 @@ where id = any(%(ids)s)"""
 
 def marked(dsn: str, table: str, ids: list[int], who: str = WHO) -> list[int]:
     """Give jobs to a tenant, whose name is also in their errors."""
-    kind = "json" if table == "job_history" else "jsonb"
-    ask(dsn, MARK.format(table=table, type=kind), who=who, ids=ids)
+    ask(dsn, MARK.format(table=table), who=who, ids=ids)
     return ids
 
 

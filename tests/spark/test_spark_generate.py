@@ -38,7 +38,7 @@ ENDED = """
            max_attempts, args::jsonb, errors, unique_key, collisions, priority, result from pgqueue.job_history
     union all
     select id, queue, task, reason, run_at, created_at, started_at, died_at, worker_id, attempts,
-           max_attempts, args, errors, unique_key, collisions, priority, null from pgqueue.dead_jobs"""
+           max_attempts, args::jsonb, errors, unique_key, collisions, priority, null from pgqueue.dead_jobs"""
 
 
 @pytest.fixture(scope="module")

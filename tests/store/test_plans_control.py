@@ -8,7 +8,19 @@ import psycopg
 import pytest
 from store import crowd
 from store.drivers import Ask, every_driver, one_database
-from store.samples import LEASE, MINUTE, NOON, SECOND, adding, error_of, new_job, running, shown, worker_info
+from store.samples import (
+    LEASE,
+    MINUTE,
+    NOON,
+    SECOND,
+    adding,
+    error_of,
+    new_job,
+    running,
+    shown,
+    taking,
+    worker_info,
+)
 
 from pgqueue.errors import SchemaTooNew, SchemaTooOld
 from pgqueue.store.catalogue import catalogue_of
@@ -17,7 +29,7 @@ from pgqueue.store.plan import Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.store.schema import schema
 from pgqueue.store.workers import leases
-from pgqueue.values.jobs.job import JobState
+from pgqueue.values.jobs.job import Claim, JobState
 from pgqueue.values.jobs.verdict import Died
 from pgqueue.values.workers.health import BlockedLoop, WorkerHealth, WorkerProblem
 from pgqueue.values.workers.worker import WorkerRequest as WorkerAsk
@@ -34,6 +46,19 @@ def _dead(*tasks: str, **options: object) -> Steps[list[int]]:
         yield from finish.finish(taken.worker_id, [dead], keep=True, now=NOON)
         ids.append(taken.id)
     return ids
+
+
+async def test_a_retried_job_has_its_arguments_as_they_were_sent(ask: Ask) -> None:
+    sent = b'{"second": 1e16, "first": -0.0, "third": 1e400000}'  # jsonb would make 1e16 a whole number, and refuse the last
+
+    @plan(transaction=True)
+    def again() -> Steps[Claim]:
+        (job_id,) = yield from _dead("bill", args=sent)
+        assert (yield from control.retry_dead([job_id], now=NOON)).ids == (job_id,)
+        (taken,) = yield from taking()
+        return taken
+
+    assert (await ask(again())).args == sent.decode()
 
 
 async def test_what_is_not_there_is_not_shown(ask: Ask) -> None:

@@ -14,7 +14,6 @@ from pgqueue.values.bulk.operation import AuditEntry, BulkResult, Preview, SkipR
 WHY = {
     SkipReason.LOCKED: "locked by another transaction",
     SkipReason.KEY_HELD: "a live job has their unique key",
-    SkipReason.UNREADABLE: "arguments that cannot be read",
     SkipReason.OUT_OF_TURN: "another flow of their key is active",
     SkipReason.REFUSED: "refused by the database",
 }

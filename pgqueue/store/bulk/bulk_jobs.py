@@ -206,7 +206,6 @@ def retry_result(done: Retried) -> PortionResult:
     """What a retry of a portion did."""
     skipped = (
         *(SkippedJob(one.id, SkipReason.KEY_HELD, _holder(one.twin)) for one in done.held),
-        *(SkippedJob(one, SkipReason.UNREADABLE) for one in done.unreadable),
         *(SkippedJob(one, SkipReason.OUT_OF_TURN) for one in done.out_of_turn),
     )
     counts: dict[str, int] = {DONE: len(done)}

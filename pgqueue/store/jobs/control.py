@@ -107,7 +107,7 @@ def retry_dead(
 ) -> Steps[Retried]:
     """Return dead jobs to their lines.
 
-    A job stays dead while a live job has its unique key, and where ``jsonb`` could not hold its arguments.
+    A job stays dead while a live job has its unique key.
 
     Args:
         job_ids: which.
@@ -125,10 +125,9 @@ def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
     if not left:
         return Retried(revived)
     rows = yield Statement("jobs/held", {"ids": list(filter(is_id, left))})
-    unreadable = tuple(job_id for job_id, _, _, readable in rows if not readable)
-    held = tuple(BlockedRetry(job_id, twin, key) for job_id, twin, key, readable in rows if readable and key)
-    known = {*unreadable, *(one.id for one in held)}
-    return Retried(revived, held, unreadable, tuple(job_id for job_id in left if job_id not in known))
+    held = tuple(BlockedRetry(*row) for row in rows if row[2])
+    known = {one.id for one in held}
+    return Retried(revived, held, tuple(job_id for job_id in left if job_id not in known))
 
 
 @plan

@@ -47,7 +47,6 @@ class SkipReason(StrEnum):
 
     LOCKED = "locked"
     KEY_HELD = "key_held"
-    UNREADABLE = "unreadable"
     OUT_OF_TURN = "out_of_turn"
     REFUSED = "refused"
 
@@ -282,14 +281,12 @@ class Retried(msgspec.Struct, frozen=True):
     Attributes:
         ids: the jobs that are ready again, in order.
         held: dead jobs whose unique key a live job has.
-        unreadable: dead jobs whose arguments the database cannot hold as JSON: they stay dead.
         not_dead: jobs that are not dead, or of which there is no record.
         out_of_turn: dead jobs of a flow that has ended, while another flow of its key has not: they stay dead.
     """
 
     ids: tuple[int, ...] = ()
     held: tuple[BlockedRetry, ...] = ()
-    unreadable: tuple[int, ...] = ()
     not_dead: tuple[int, ...] = ()
     out_of_turn: tuple[int, ...] = ()
 

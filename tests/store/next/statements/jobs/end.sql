@@ -44,8 +44,7 @@ dead as (
     select case when taken then pgqueue.free_id() else id end, run_at, created_at, started_at, now, %(worker)s::uuid,
            collisions, priority, attempts - case when (%(reasons)s::text[])[place] = 'expired' and %(worker)s::uuid is not null
                                             then 1 else 0 end, max_attempts, (%(reasons)s::text[])[place], queue, task, unique_key,
-           pgqueue.as_jsonb(args),
-           pgqueue.with_error(errors, error || case when taken then pg_catalog.jsonb_build_object('former_id', id)
+           args, pgqueue.with_error(errors, error || case when taken then pg_catalog.jsonb_build_object('former_id', id)
                                                     else '{}' end, now), meta, flags, lane, cost
     from judged
     cross join lateral (select exists (select from pgqueue.dead_jobs as other where other.id = judged.id) as taken) as found
