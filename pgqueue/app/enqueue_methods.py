@@ -124,6 +124,9 @@ class EnqueueMethods(SignalMethods):
     def _handles(self, jobs: Iterable[NewJob], results: Sequence[EnqueueAnswer]) -> list[JobHandle[Any]]:
         if self.observers.enqueued and isinstance(jobs, list):  # one added meanwhile is told of the next
             self.observers.enqueued(jobs, results)
+        match jobs:
+            case [NewJob(unique_key=None, task=task)]:  # no other enqueue can change what this job is
+                return [JobHandle(results[0], self, task)]
         return [JobHandle(one, self) for one in results]
 
     def _materialise(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:

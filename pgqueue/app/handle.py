@@ -13,6 +13,8 @@ from pgqueue.app.results import (
     typed_result_of,
     wait_until_ended,
 )
+from pgqueue.errors import JobNotFound
+from pgqueue.store.results.job_end import EndLook
 from pgqueue.values.insight.why import Why
 from pgqueue.values.jobs.job import EnqueueAnswer, JobState, Outcome
 from pgqueue.values.jobs.note import Progress
@@ -28,11 +30,12 @@ class JobHandle(Generic[R]):
         outcome: whether the job was added, and if not, what was done instead.
     """
 
-    __slots__ = ("_queue", "id", "outcome")
+    __slots__ = ("_queue", "_task", "id", "outcome")
 
-    def __init__(self, enqueued: EnqueueAnswer, queue: JobMethods) -> None:
-        """Made by an enqueue."""
+    def __init__(self, enqueued: EnqueueAnswer, queue: JobMethods, task: str | None = None) -> None:
+        """Made by an enqueue; ``task``: what the job is of, where that is certain."""
         self.id = enqueued.id
+        self._task = task
         self.outcome = enqueued.outcome
         self._queue = queue
 
@@ -95,7 +98,7 @@ class JobHandle(Generic[R]):
         Raises:
             JobNotDone: it has not ended in time; the message says why, as far as is known.
             JobFailed: it is dead or was cancelled.
-            JobNotFound: there is no record of it.
+            JobNotFound: there is no record of it, or a failover lost it and its id went to a job of another task.
             ResultNotKept: it has succeeded, and its result was not kept; the message says why.
             PayloadNotDecodable: the result does not fit the annotation, or the queue's codec cannot decode it.
         """
@@ -103,7 +106,7 @@ class JobHandle(Generic[R]):
         look = wait_until_ended(
             place_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
         )
-        return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # as annotated
+        return typed_result_of(self._own(look), self._tasks, queue.codec)  # type: ignore[no-any-return]  # as annotated
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`result`, awaited."""
@@ -111,7 +114,16 @@ class JobHandle(Generic[R]):
         look = await await_until_ended(
             await aplace_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
         )
-        return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # the task says the type
+        return typed_result_of(self._own(look), self._tasks, queue.codec)  # type: ignore[no-any-return]  # as annotated
+
+    def _own(self, look: EndLook) -> EndLook:
+        """The same, unless the database lost the job in a failover, and gave its id to a job of another task."""
+        if self._task in {None, look.job.task}:
+            return look
+        raise JobNotFound(
+            f"job {self.id} of {self._task} is lost: its id is now that of a job of {look.job.task}, as after a failover to a "
+            "standby that lacked the last commits"
+        )
 
     @property
     def _tasks(self) -> Mapping[str, HasReturnType]:

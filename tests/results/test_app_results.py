@@ -80,6 +80,33 @@ async def test_a_result_has_the_annotated_type(queue: PgQueue, running: Running)
     await queue.aclose()
 
 
+async def test_a_handle_gives_no_result_of_the_job_that_got_the_id_after_a_failover(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task(name="price")
+    def price() -> int:
+        return 1
+
+    @queue.task(name="weight")
+    def weight() -> int:
+        return 2
+
+    lost = price.enqueue()
+    ask(queue, "delete from pgqueue.jobs")  # what a standby that is promoted had not received
+    ask(queue, "select setval('pgqueue.jobs_id_seq', %s, false)", lost.id)
+    other = weight.enqueue()
+    found, known = await returned(running, queue, lost, other)
+    assert (lost.id, known) == (other.id, 2)
+    assert isinstance(found, JobNotFound)
+    assert str(found) == (
+        f"job {lost.id} of price is lost: its id is now that of a job of weight, as after a failover to a standby that lacked "
+        "the last commits"
+    )
+    with pytest.raises(JobNotFound, match="of price is lost"):
+        await lost.aresult()
+    await queue.aclose()
+
+
 async def test_a_result_without_an_annotation_is_plain_json(queue: PgQueue, running: Running) -> None:
     @queue.task
     async def line():  # type: ignore[no-untyped-def]  # noqa: ANN202 - that is the point
