@@ -142,6 +142,21 @@ async def test_a_result_that_does_not_fit_its_annotation_says_so(queue: PgQueue,
     assert [queue.result(job.id) for job in jobs] == [["tea"], {"a": 1}]
 
 
+async def test_a_result_that_no_python_reads_is_an_error_that_says_so(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task
+    async def unsaid():  # type: ignore[no-untyped-def]  # noqa: ANN202 - one that returns anything
+        return 1
+
+    job = unsaid.enqueue()
+    assert await returned(running, queue, job) == [1]
+    ask(queue, "update pgqueue.job_history set result = %s", "[" * 5_000 + "]" * 5_000)
+    with pytest.raises(PayloadNotDecodable, match="does not fit its annotation"):
+        job.result()
+    await queue.aclose()
+
+
 async def test_a_handle_of_a_task_that_is_not_known_here_gives_plain_json(
     dsn: str, queue: PgQueue, running: Running
 ) -> None:

@@ -71,10 +71,8 @@ class ReturnType:
         Raises:
             PayloadNotDecodable: the result does not fit.
         """
-        if not self.is_value:
-            return msgspec.json.decode(data)
         try:
-            return self._decoder.decode(data)
+            return self._decoder.decode(data) if self.is_value else msgspec.json.decode(data)
         except Exception as error:  # an unsupported type, or an error of a type's own conversion
             raise PayloadNotDecodable(f"{error}, where it returns {self._said}") from error
 
