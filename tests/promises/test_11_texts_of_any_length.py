@@ -257,6 +257,7 @@ WAYS_IN: dict[str, Callable[[PgQueue, Any, str], object]] = {
     "lane of a row": lambda queue, _, text: _sql(queue, "insert into pgqueue.jobs (task, lane) values ('take', %s)", text),
     "meta of a row": lambda queue, _, text: _sql(queue, "insert into pgqueue.jobs (task, meta) values ('take', jsonb_build_object('a', %s::text))", text),
     "errors of a row": lambda queue, _, text: _sql(queue, "insert into pgqueue.jobs (task, errors) values ('take', jsonb_build_array(jsonb_build_object('attempt', 1, 'type', 'E', 'message', %s::text)))", text),
+    "alert of a row": lambda queue, _, text: _sql(queue, "insert into pgqueue.alerts (name, module, created_at, rule, after, clear_for, resolved, task, argument, queue, next_at, summary, error) select left(said, 200), said, now(), said, '0', '0', false, said, said, said, now(), said, said from (select %s::text as said) as one on conflict do nothing", text),
 }  # fmt: skip
 """How a text comes in, by the way; each takes it, or refuses it."""
 
@@ -286,7 +287,7 @@ async def test_a_text_that_comes_in_is_refused_or_costs_worker_pages_and_shell_n
             with calls.counted():
                 await ended(queue, *(other.enqueue() for _ in range(3)))
             assert calls.count < most, size
-        for path in ("/jobs", "/dead", "/", "/queues", "/schedules", "/audit", *_pages_of(queue)):
+        for path in ("/jobs", "/dead", "/", "/queues", "/schedules", "/audit", "/alerts", *_pages_of(queue)):
             with calls.counted():
                 answer = pages.get(path, follow_redirects=True)
             assert answer.status_code == 200, path
@@ -297,6 +298,8 @@ async def test_a_text_that_comes_in_is_refused_or_costs_worker_pages_and_shell_n
         ["jobs", "list", "--json"],
         ["dead", "list", "--json"],
         ["queues", "list"],
+        ["alerts", "list", "--json"],
+        ["metrics"],
     ):
         found = command(*words, dsn=dsn)
         assert found.exit_code == 0
