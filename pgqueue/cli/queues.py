@@ -257,7 +257,7 @@ def _row(one: QueueStanding) -> tuple[object, ...]:
     return (
         one.queue,
         _state(one),
-        *(f"{sign if number else ''}{number}" for number in numbers),
+        *(f"{sign}{number}" for number in numbers),
         "" if one.oldest_ready is None else str(timedelta(seconds=round(one.oldest_ready))),
         f"{one.rate:.1f}" if one.rate else "",
         one.unknown,

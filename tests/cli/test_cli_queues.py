@@ -14,6 +14,7 @@ from looking import ask
 from pgqueue import PgQueue
 from pgqueue.cli import output, queues
 from pgqueue.store.workers.leases import WorkerInfo, register
+from pgqueue.values.queues.standing import QueueStanding
 
 
 @pytest.fixture
@@ -36,6 +37,17 @@ def test_list_counts_the_jobs_of_each_queue(dsn: str) -> None:
         ["empty", "paused", "0", "0", "0", "0", "0", "0"],
         ["mail", "paused", "0", "0", "0", "0", "1", "0"],
     ]
+
+
+def test_a_number_of_a_sample_is_marked_as_one_also_where_the_sample_found_none(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        queues, "_standings", lambda _: [QueueStanding(queue="mail", ready=7, estimated=True)]
+    )
+    listed = pgqueue("queues", "list", dsn=dsn)
+    assert cells(listed)[0] == ["mail", "~7", "~0", "~0", "~0", "~0", "0"]
+    assert "~: estimated from a sample" in listed.stdout
 
 
 @pytest.mark.usefixtures("lines")
