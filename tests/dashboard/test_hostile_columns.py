@@ -16,9 +16,9 @@ from pgqueue.dashboard.pages import PAGES
 
 COLUMNS = """
 select attrelid::regclass::text, array_agg(attname::text)
-from pg_attribute join pg_class on pg_class.oid = attrelid
+from pg_attribute join pg_class on pg_class.oid = attrelid join pg_type on pg_type.oid = atttypid
 where relnamespace = 'pgqueue'::regnamespace and relkind in ('r', 'p') and not relispartition and attnum > 0
-  and not attisdropped and attgenerated = '' and atttypid = any(%s::regtype[])
+  and not attisdropped and attgenerated = '' and coalesce(nullif(typbasetype, 0), atttypid) = any(%s::regtype[])
 group by 1 order by 1
 """
 CHECKS = """
