@@ -159,7 +159,7 @@ class UnsupportedConnection(DatabaseError, TypeError):
 
 
 class NotGranted(DatabaseError):
-    """The PostgreSQL role lacks a right: psycopg's ``InsufficientPrivilege``, and the ``pgqueue grants`` that give it."""
+    """The PostgreSQL role lacks a right; the message names the ``pgqueue grants`` that give it. Also psycopg's ``InsufficientPrivilege``."""
 
 
 class SchemaError(DatabaseError):
@@ -363,7 +363,7 @@ def as_duration(what: str, value: None) -> None: ...
 @overload
 def as_duration(what: str, value: Duration) -> timedelta: ...
 def as_duration(what: str, value: Duration | None) -> timedelta | None:
-    """A length of time, as a timedelta; None stays None. A number means seconds. Two of the errors have a length of time.
+    """A length of time, as a timedelta; None stays None. A number means seconds.
 
     Raises:
         InvalidOption: it is neither, or not a number (NaN), or too long for a timedelta; ``what`` names the option.

@@ -38,11 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let pgqueue and its pools have the clock that runs, where freezegun stops all others: their waits would not end."""
+    """Exclude pgqueue and its connection pools from freezegun: with a stopped clock their waits would not end."""
     if find_spec("freezegun") is not None:
         import freezegun  # noqa: PLC0415 - not every suite has it
 
-        freezegun.configure(extend_ignore_list=["pgqueue", "psycopg_pool"])
+        freezegun.configure(extend_ignore_list=["pgqueue.", "psycopg_pool"])
 
 
 @pytest.hookimpl(tryfirst=True)

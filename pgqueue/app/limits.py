@@ -35,7 +35,8 @@ class LimitsQueue(Protocol):
 class LimitControl:
     """Changes the numbers of limits, and takes jobs out of them; workers keep new numbers from their next claim on.
 
-    Each method has an awaited twin with an ``a`` before its name. All raise ``InvalidOption`` for a name that no limit has.
+    Each method has an awaited twin with an ``a`` before its name. All raise ``InvalidOption`` for a
+    name that no limit has; ``delete`` and ``move`` take a name that only jobs have.
     """
 
     def __init__(self, queue: LimitsQueue) -> None:
@@ -56,7 +57,7 @@ class LimitControl:
         return await self._queue.database.arun(self._change(name, limit, by))
 
     def unset(self, name: str, *, by: str | None = None) -> None:
-        """Have a limit say again what the code says; one that no code declares is forgotten.
+        """Restore the numbers that the code declares; a limit that no code declares is forgotten.
 
         Args:
             name: of the limit.
@@ -71,7 +72,8 @@ class LimitControl:
     def delete(self, name: str, *, by: str | None = None) -> LaneChange:
         """Forget a limit that no code declares any more, and free the jobs that have it in their lane.
 
-        A job that no other limit holds is ready; the others wait for those they have. Jobs are changed in short transactions.
+        A job that has neither another limit nor a share is ready; the others wait for those they have. Jobs are changed in short
+        transactions, unless the caller has a transaction open that it joins.
 
         Args:
             name: of the limit; it need not be stored, if jobs have it.

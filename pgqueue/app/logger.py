@@ -1,4 +1,4 @@
-"""Loggers whose records have a bounded traceback: a handler would format the whole exception, in the thread that logs it.
+"""Loggers whose records have a bounded traceback. Without them a handler formats the whole exception, in the thread that logs.
 
 A record keeps the exception itself, for handlers that send it elsewhere.
 """

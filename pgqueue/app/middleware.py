@@ -7,8 +7,8 @@ What an attempt's error means for the job is decided by the worker: :mod:`pgqueu
 """
 
 import os
+import signal
 import sys
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,10 +16,13 @@ from typing import Any, TypeAlias
 
 from pgqueue.app.context import Context
 from pgqueue.errors import InvalidOption
+from pgqueue.values.jobs.error_text import traceback_of
 from pgqueue.values.jobs.job import NewJob
 
 Around: TypeAlias = Callable[[Context, Sequence[Any], Mapping[str, Any]], Any]
 """Calls a task's function with its middleware around it: the attempt's context, positional and keyword arguments."""
+FLUSHED_WITHIN = 5
+"""Seconds in which a forked process flushes its streams; then it is killed."""
 
 
 class Middleware:
@@ -105,7 +108,7 @@ def wrap_in_middleware(
 
 
 def _call_plain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the task's own
-    """Call the function. In a process that it has forked, the middleware is not left: that would be the worker's."""
+    """Call the function. If the task forks, the child ends here: it must not run the rest of the worker's middleware."""
     pid = os.getpid()
     try:
         value = function(*args, **kwargs)
@@ -119,7 +122,7 @@ def _call_plain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> A
 def end_if_forked(pid: int, error: BaseException | None = None) -> None:
     """End this process, if a task has forked it: it is a copy of the worker, which must not go on as one.
 
-    It ends as a program ends by this error: code 0 without one, what ``sys.exit`` was given, or 1 with a traceback.
+    The exit code is 0 if the task returned, the code of ``sys.exit()``, or 1 with a traceback after another exception.
 
     Args:
         pid: the process in which the task was called.
@@ -128,17 +131,14 @@ def end_if_forked(pid: int, error: BaseException | None = None) -> None:
     if os.getpid() == pid:
         return
     code = 0 if error is None else 1
+    signal.alarm(FLUSHED_WITHIN)  # another thread may have held the lock of a stream at the fork
     try:
         given = error.code if isinstance(error, SystemExit) else error
         if given is None or isinstance(given, int):
             code = given or 0
         else:
-            said = (
-                "".join(traceback.format_exception(given))
-                if isinstance(given, BaseException)
-                else f"{given}\n"
-            )
-            os.write(2, said.encode(errors="backslashreplace"))  # a lock of sys.stderr may be held for ever
+            said = traceback_of(given) if isinstance(given, BaseException) else f"{given}\n"
+            os.write(2, said.encode(errors="backslashreplace"))
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()

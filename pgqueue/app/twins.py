@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class KindHost(Protocol):
-    """What knows of which kind tasks are."""
+    """Says whether a task is plain or ``async def``."""
 
     def is_async(self, claim: Claim) -> bool:
         """Whether a claim's task is an ``async def`` function."""

@@ -129,9 +129,9 @@ def set_limit(
 @by_option
 @with_queue
 def unset(queue: PgQueue, /, *, limit: str, by: str | None) -> None:
-    """Have a limit say again what the code says; one that no code declares, such as queue:NAME, is removed."""
+    """Restore the numbers that the code declares; a limit that no code declares, such as queue:NAME, is removed."""
     queue.control.limits.unset(limit, by=by)
-    click.echo(spelled_out(f"{limit}: as the code says"))
+    click.echo(spelled_out(f"{limit}: the numbers of the code hold again; without any, it is forgotten"))
 
 
 @limits.command()
@@ -140,8 +140,9 @@ def unset(queue: PgQueue, /, *, limit: str, by: str | None) -> None:
 @with_queue
 def delete(queue: PgQueue, /, *, limit: str, by: str | None, dry_run: bool, yes: bool) -> None:
     """Forget a limit that no code declares any more, and free the jobs that have it in their lane."""
-    if _asks(queue, limit, f"free {{}} and forget limit {limit}", dry_run=dry_run, yes=yes):
-        _echo_change(queue.control.limits.delete(limit, by=by), f"freed; {limit} is forgotten")
+    if _asks(queue, limit, f"free them and forget limit {limit}", dry_run=dry_run, yes=yes):
+        done = queue.control.limits.delete(limit, by=by)
+        _echo_change(done, "freed" if done.locked else f"freed; {limit} is forgotten")
 
 
 @limits.command()
@@ -157,7 +158,7 @@ def move(
     if (to is None) is not to_none:
         raise click.UsageError("give one of --to and --to-none")
     where = "none" if to is None else to
-    if _asks(queue, limit, f"move {{}} from limit {limit} to {where}", dry_run=dry_run, yes=yes):
+    if _asks(queue, limit, f"move them from limit {limit} to {where}", dry_run=dry_run, yes=yes):
         _echo_change(queue.control.limits.move(limit, to, by=by), f"moved to {where}")
 
 
@@ -211,7 +212,7 @@ def _asks(queue: PgQueue, limit: str, what: str, *, dry_run: bool, yes: bool) ->
     said = f"{found.jobs:,} {has} limit {limit} in their lane, {found.waiting:,} of them wait there now"
     tasks = f"; tasks have it, as their workers last said: {', '.join(found.tasks)}" if found.tasks else ""
     click.echo(spelled_out(f"{said}{tasks}"), err=not dry_run)
-    click.echo(spelled_out(f"this will {what.format('them')}"), err=not dry_run)
+    click.echo(spelled_out(f"this will {what}"), err=not dry_run)
     if not dry_run:
         click.confirm("Continue?", abort=True, err=True)
     return not dry_run

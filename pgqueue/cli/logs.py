@@ -4,8 +4,8 @@ A traceback follows on indented lines, so that every line that begins with a tim
 programs: a line per record, with its traceback as a field. In each, a record's ``extra`` fields are fields, and so are those of
 the attempt that writes it (:class:`pgqueue.middleware.LoggingContext`).
 
-Every text is cut before it is worked on, and a character that a terminal obeys is written as an escape: an error's message is
-whatever a job makes of it, and the line is made in the thread that logs it, which may be the event loop's.
+Every text is shortened before it is escaped, and control characters are escaped: a job decides what its error says, and the
+thread that formats the line may be the event loop's.
 
 A program's field of the name ``time``, ``level``, ``logger`` or ``traceback`` is written as ``field_time``, and so on.
 """
@@ -30,6 +30,8 @@ _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 LONGEST = 16_000
 """Characters of a message, a field or a traceback; the rest is left out."""
+MOST_ITEMS = 100
+"""Of a list in a field; the rest is left out."""
 MOST = 10_000
 """Lines that wait; the next ones are dropped."""
 FLUSHED_WITHIN = 2.0
@@ -72,7 +74,7 @@ class FieldFormatter(LineFormatter):
             "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _cut(record.getMessage()),
+            "message": record.getMessage(),
         }
         for key, value in vars(record).items():
             if key not in _ORDINARY:
@@ -141,7 +143,7 @@ def _plain(value: object) -> object:
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(one) for one in value[:MOST_ITEMS]]
     return _cut(str(value))
 
 

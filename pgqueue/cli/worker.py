@@ -2,7 +2,7 @@
 
 Signals: the first SIGTERM, SIGINT or SIGHUP lets running jobs finish within the grace period, the second ends it at once. In
 both cases jobs that do not finish go back to their queue, and the exit code is 0. While the app is imported, the first one
-ends the process: the kernel drops a signal to the first process of a container that has no handler for it.
+ends the process. That needs a handler: the kernel drops a signal for which process 1 of a container has none.
 """
 
 import asyncio
@@ -179,7 +179,10 @@ def _loading(app: str | None) -> Iterator[None]:
 
 
 def _end_before_start(number: int, _: object) -> None:
-    log.info("stopped before it began", extra={"signal": signal.Signals(number).name})
+    log.info(
+        "signal received before the worker has started: the process ends, and no job was claimed",
+        extra={"signal": signal.Signals(number).name},
+    )
     logging.shutdown()
     os._exit(0)  # an exception could be caught by what is being imported
 
@@ -265,8 +268,8 @@ def handle_signals(stop: Callable[[], object], *, supervised: bool) -> None:
         stop()
         stop()
 
-    loop.add_signal_handler(signal.SIGTERM, gracefully)
-    loop.add_signal_handler(signal.SIGINT, at_once)
+    for number in stop_signals():
+        loop.add_signal_handler(number, at_once if number == signal.SIGINT else gracefully)
 
 
 async def _stop_with(supervisor: int | None, serving: Worker | ShardedWorker) -> None:

@@ -100,7 +100,7 @@ class Redaction:
         return "".join(self._without_assigned(secrets.hide(text)))
 
     def _without_assigned(self, text: str) -> Iterator[str]:
-        """The text, each part of it read once: a text of a user's may be any, and a search that goes back takes for ever."""
+        """The text without the values of hidden names. Each character is read once: a search that goes back may never end."""
         name_from = shown_to = 0
         for sign in _ASSIGNS.finditer(text):
             if sign.start() < name_from:  # it is in a value that is hidden

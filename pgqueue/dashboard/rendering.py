@@ -45,7 +45,7 @@ def as_json(value: Any) -> bytes:  # noqa: ANN401 - any value of a page
 
 
 def pretty(value: object, longest: int = LONGEST) -> str:
-    """The begin of a value as JSON for people, with all its digits; of a longer one a character more than that is made."""
+    """The beginning of a value as indented JSON, with all its digits, at most ``longest`` characters."""
     text = ""
     try:
         for part in json.JSONEncoder(indent=2, ensure_ascii=False, default=str).iterencode(value):

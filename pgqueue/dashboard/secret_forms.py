@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "•••"
 SHORTEST: Final = 4
-"""Characters of a secret from which on it is searched for; a shorter one stands in every text."""
+"""Characters of a secret from which on it is searched for; shorter texts occur by chance."""
 PART: Final = 16
 """Characters of a part of a secret that is hidden wherever it stands: errors are cut to a length, and secrets with them."""
 MOST_SECRETS: Final = 100

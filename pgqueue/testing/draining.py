@@ -178,14 +178,14 @@ def is_for_tests(database: str) -> bool:
     return any(map(WORD.fullmatch, re.split(r"[\W_]+", database.lower())))
 
 
-DRAIN = "drain would run the jobs", "drain(queue, allow_real=True)"
-EMPTY = "empty would delete the jobs", "empty(queue, allow_real=True)"
+DRAIN = "drain would run the jobs that wait", "drain(queue, allow_real=True)"
+EMPTY = "empty would delete all jobs", "empty(queue, allow_real=True)"
 
 
 def _require_for_tests(database: str, deed: str, anyway: str) -> None:
     if not is_for_tests(database):
         raise ConfigurationError(
-            f"{deed} that wait in the database {database!r}, which may be in use: its name has no "
+            f"{deed} in the database {database!r}, which may be in use: its name has no "
             "word test. Keep the queue's jobs in memory (fixture pgqueue_memory, or in_memory(queue)) or in a database "
             f"for tests (fixture pgqueue_queue); to do it all the same, {anyway}"
         )

@@ -169,7 +169,7 @@ def limit(attempt: Attempt) -> float:
 
 
 def never_ran(value: object) -> TypeError | None:
-    """Why a call that returned this fails: a generator or a coroutine, which is not seen at registration if code hides it."""
+    """Why a call that returned this fails: a generator or a coroutine. Registration does not see it if a decorator hides it."""
     if isinstance(value, CoroutineType):
         value.close()  # else Python warns of it, too
         return TypeError("the task returned a coroutine, whose body never runs; let the task itself await it")
@@ -187,7 +187,7 @@ def task_of(attempt: Attempt) -> Task[..., Any]:
 
 
 def timed_out(attempt: Attempt, *, goes_on: bool = False) -> TimedOut:
-    """Tell an attempt that it was stopped, and return the error that says why; ``goes_on``: it does not end by that."""
+    """Tell an attempt that it was stopped, and return the error that says why; ``goes_on``: its function still runs."""
     attempt.context.cancelled = True
     by_task = attempt.task is not None and attempt.task.timeout is not None
     whose = "the task's timeout" if by_task else f"the timeout of queue {attempt.claim.queue!r},"
@@ -255,7 +255,7 @@ def await_in_loop(value: Awaitable[Any], attempt: Attempt, loop: asyncio.Abstrac
 
 
 def run_to_the_end(main: Coroutine[Any, Any, T]) -> T:
-    """Run a program as ``asyncio.run`` does, to its own end: an exit in an asyncio task of a job does not end the loop.
+    """Run a program as ``asyncio.run`` does, until it ends: ``SystemExit`` in an asyncio task of a job does not end the loop.
 
     If an asyncio task or a callback raises ``SystemExit`` or ``KeyboardInterrupt``, asyncio and uvloop note it as the outcome of
     the task, and then end the loop. Here the loop goes on: what awaits the task gets the exception, as it gets any other.

@@ -210,7 +210,9 @@ class Claims:
             if self.running.get(attempt.claim.id) is attempt:
                 self._end(attempt, verdict)
             elif attempt.plain or attempt.whole.detached:
-                return False  # else another worker has its job, and it is still in its slot
+                return (
+                    False  # else another worker has its job now, but the coroutine still holds its slot here
+                )
             self._detach(attempt)
             return True
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 log = worker_log()
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed, SchemaMissing)
-"""What a lost connection raises; and tables that are away, as while an operator makes them again."""
+"""Raised when a connection is lost, or when the tables are missing, for example while an operator makes them again."""
 LATER = ("08", "25006", "25P03", "25P04", "40", "55", "57", "53", "58")
 """SQLSTATEs after which the same statement may succeed later: connection, read-only server, our transaction timed out,
 serialization, object in use, operator intervention, out of resources, system error. Not so 54, a limit of the program:

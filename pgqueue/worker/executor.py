@@ -67,7 +67,7 @@ UNKNOWN_AFTER = timedelta(days=3)
 
 
 _DECISIONS = (JobControl, Waiting, TimedOut)
-"""What a stopping worker does not take for the consequence of its stop."""
+"""Errors by which a task decides, and timeouts: while the worker stops they are judged as at any time."""
 
 
 class _UndecodableArguments(Exception):
@@ -177,7 +177,7 @@ class Executor:
                 return None
         except GeneratorExit as error:
             end_if_forked(pid, error)
-            raise  # most likely that of an asyncio task that it awaits: each coroutine but the outermost is closed
+            raise  # Python closes this coroutine, and only the outermost one can return a verdict
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             end_if_forked(pid, error)
             return self.raised(task, attempt, error)
@@ -267,7 +267,11 @@ class Executor:
             return self.undecodable(attempt.claim, cast("_UndecodableArguments", error).why)
         if issubclass(kind, asyncio.CancelledError | concurrent.futures.CancelledError):
             return self._stopped(task, attempt, error)
-        if attempt.stopped is Stop.SHUTDOWN and not issubclass(kind, _DECISIONS):
+        if (
+            attempt.stopped is Stop.SHUTDOWN
+            and not attempt.context.completed
+            and not issubclass(kind, _DECISIONS)
+        ):
             shown = None if logged else logged_error(self.codec, error)
             fields = {"job": attempt.claim.id, "task": task.name, "attempt": attempt.claim.attempt}
             log.warning(
@@ -277,7 +281,7 @@ class Executor:
         return self.failed(task, attempt, error, logged=logged)
 
     def broken_off(self, attempt: Attempt, error: BaseException) -> Verdict | None:
-        """The verdict on an attempt whose runner was ended by an error: by ``GeneratorExit``, which no coroutine outlives."""
+        """The verdict on an attempt whose error has ended its runner. For coroutines that is ``GeneratorExit``."""
         if attempt.task is None:
             return Returned(attempt.claim, UNKNOWN_TASK_DELAY)
         try:
@@ -294,6 +298,8 @@ class Executor:
             if attempt.stopped is Stop.LOST:
                 return None
             return Cancelled(claim) if attempt.stopped is Stop.CANCEL else Returned(claim)
+        except GeneratorExit:
+            raise
         except BaseException:  # the module of the task may raise anything
             log.exception("task could not be loaded", extra={"job": claim.id, "task": claim.task})
             loaded = False

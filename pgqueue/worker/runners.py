@@ -237,8 +237,8 @@ class Runners:
         if time.monotonic() - self._logged_at > LOG_EVERY:
             self._logged_at = time.monotonic()
             log.error(
-                "no %s functions: their jobs go back for a while",
-                "thread for plain" if plain else "asyncio task for async def",
+                "the worker cannot start %s functions: it returns their jobs to the queue for a while",
+                "more plain" if plain else "more async def",
                 extra={
                     "jobs": returned,
                     "delay": str(NO_THREAD_DELAY),
@@ -261,15 +261,12 @@ class Runners:
         claims.coming = False
         me, before, began = asyncio.current_task(), contextvars.copy_context(), time.monotonic()
         assert me is not None  # noqa: S101 - for the type checker
-        started = self._observers.started
+        attempt = None
         try:
             while (attempt := claims.take(plain=False)) is not None:
-                attempt.runner, attempt.give_up = me, self._time_out
-                if claims.waiting and not claims.coming:
-                    self._summon()
-                if started.told or claims.replaced:
-                    self._note_start(attempt)
                 try:
+                    attempt.runner, attempt.give_up = me, self._time_out
+                    self._begin(attempt)
                     if type(attempt) is not BatchAttempt:
                         verdict = await run(attempt)
                     else:
@@ -281,7 +278,10 @@ class Runners:
                     return
                 attempt.runner = None  # from now on, stopping this attempt must not reach the next one
                 if me.cancelling() and attempt.stopped is None and self._signals.torn_down:
-                    verdict = None  # the program ends the loop: whether this job is the reason is not known
+                    # The program ends the loop, so this cancellation may not be the job's fault.
+                    verdict = None
+                    for one in attempt.members:
+                        one.verdict = None
                 claims.settle(attempt, verdict)
                 if not self._collecting:
                     self._call_collect()
@@ -297,16 +297,13 @@ class Runners:
     def _serve_plain(self) -> None:
         claims, loop = self._claims, self._signals.loop
         assert loop is not None  # noqa: S101 - for the type checker
-        claims.coming = False
+        claims.coming, attempt = False, None
         try:
             while (attempt := claims.take(plain=True)) is not None:
-                if claims.waiting and not claims.coming:
-                    self._summon()
-                if self._observers.started.told or claims.replaced:
-                    self._note_start(attempt)
-                self._deadlines.watch(attempt, limit(attempt), loop)
-                surroundings = self._surroundings.copy()
                 try:
+                    self._begin(attempt)
+                    self._deadlines.watch(attempt, limit(attempt), loop)
+                    surroundings = self._surroundings.copy()
                     if type(attempt) is not BatchAttempt:
                         verdict = surroundings.run(self._executor.run_plain, attempt, loop)
                     else:
@@ -324,6 +321,13 @@ class Runners:
         finally:
             claims.leave(attempt)
             self._signals.call_soon(self._leave)
+
+    def _begin(self, attempt: Attempt) -> None:
+        """Have another runner take the next claim, and the start noted."""
+        if self._claims.waiting and not self._claims.coming:
+            self._summon()
+        if self._observers.started.told or self._claims.replaced:
+            self._note_start(attempt)
 
     def _break_off(self, attempt: Attempt, error: BaseException) -> None:
         """Record an attempt that has ended its runner."""

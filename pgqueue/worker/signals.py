@@ -76,7 +76,7 @@ class Signals:
 
     @property
     def torn_down(self) -> bool:
-        """Whether the worker is cancelled, and not stopped: the program may end, and have cancelled each asyncio task."""
+        """Whether the asyncio task that runs the worker was cancelled: the program may be ending, and cancel every task."""
         return self.program is not None and self.program.cancelling() > 0
 
     def here(self) -> None:

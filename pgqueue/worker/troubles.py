@@ -10,6 +10,7 @@ from enum import Enum
 
 import psycopg
 
+from pgqueue.errors import SchemaMissing
 from pgqueue.store.jobs.refusals import in_one_line
 from pgqueue.worker.joblog import worker_log
 
@@ -47,6 +48,7 @@ class RetryCause(Enum):
     )
     READ_ONLY = "the database is read-only; the worker tries again until it takes writes"
     REFUSED = "the database refused a statement for now; the worker tries again"
+    NO_TABLES = "the tables are missing or incomplete; the worker tries again: run `pgqueue migrate`"
 
 
 OF_CONNECTION = frozenset({RetryCause.LOST, RetryCause.NO_ANSWER, RetryCause.NO_SLOT})
@@ -57,6 +59,8 @@ def cause_of(error: BaseException) -> RetryCause:
     """Why this error, of those that pass, was raised."""
     if isinstance(error, NoAnswer):
         return RetryCause.NO_ANSWER
+    if isinstance(error, SchemaMissing):
+        return RetryCause.NO_TABLES
     state = error.sqlstate if isinstance(error, psycopg.Error) else None
     if state == "53300" or (state is None and _no_slot_line(error) is not None):
         return RetryCause.NO_SLOT

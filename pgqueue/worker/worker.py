@@ -13,8 +13,8 @@
 The dotted lines are :class:`pgqueue.worker.signals.Signals`.
 
 Stopping: claim no more; requeue what has not started; let what runs finish within the grace; stop and requeue the rest;
-record every verdict; delete the worker's row. Stopping a second time ends the grace at once. A program that ends its event loop
-under a worker that was not stopped has lost it: the jobs that run count as those of a worker that has died.
+record every verdict; delete the worker's row. Stopping a second time ends the grace at once. If a program ends its event loop
+before it stops the worker, the worker's running jobs count as those of a worker that has died.
 """
 
 import asyncio
@@ -310,7 +310,7 @@ class Worker:
         joblog.log_stop(self.id, completer.backlog)
 
     async def _abandon_loop(self) -> None:
-        """The program ends the loop: what is known is recorded in the heartbeat's thread, and the next sweep finds what ran."""
+        """The program ends the loop: the heartbeat's thread records the known verdicts, and the next sweep takes over what ran."""
         runners, heartbeat, own = self.parts.runners, self.parts.heartbeat, self.parts.connections.stand_in
         self._start_nothing()
         log.error(

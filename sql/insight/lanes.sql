@@ -10,7 +10,8 @@ from (select job.queue, job.lane, count(*) as running,
              count(*) filter (where ((select lease_until from pgqueue.workers where id = job.worker_id)
                                      > coalesce(%(now)s::timestamptz, now())) is not true) as lost,
              0 as waiting
-      from pgqueue.jobs as job where job.status = 'running' and job.lane is not null group by job.queue, job.lane
+      from pgqueue.jobs as job where job.status = 'running' and job.lane is not null and job.worker_id is not null
+      group by job.queue, job.lane
       union all
       select '', lane, 1, 0, 0 from pgqueue.jobs
       where place_at is not null and string_to_array(lane, E'\n') @> '{}'

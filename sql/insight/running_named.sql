@@ -7,7 +7,7 @@
 with named as (
     select unnest(running) as id from pgqueue.workers
     union
-    (select id from pgqueue.jobs where status = 'running' and lane is not null order by claimed_at limit 10000)
+    (select id from pgqueue.jobs where status = 'running' and lane is not null and worker_id is not null order by claimed_at limit 10000)
 )
 select job.id, job.queue, job.task, job.attempts, job.max_attempts::integer, pgqueue.as_datetime(job.claimed_at),
        extract(epoch from clock.now - pgqueue.as_datetime(job.claimed_at))::float8, job.worker_id, worker.host || ':' || worker.pid,

@@ -20,7 +20,8 @@ named as (
     where said.name is not null or not starts_with(key.name, 'queue:')
 ),
 held as (
-    select id, queue, lane, worker_id, claimed_at from pgqueue.jobs where status = 'running' and lane is not null
+    select id, queue, lane, worker_id, claimed_at
+    from pgqueue.jobs where status = 'running' and lane is not null and worker_id is not null
     union all
     select id, null, lane, null, null from pgqueue.jobs
     where place_at is not null and string_to_array(lane, E'\n') && array(select text from key)

@@ -2,6 +2,7 @@
 -- index: jobs_unique_key
 -- locks: as enqueue_unique; callers order the batch by key, so that two batches never wait for each other in a circle
 -- run by: PgQueue.enqueue_many
+-- rights: producer --also unique
 insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
                           unique_key, unique_until_started, meta, expires_at, lane, in_lane, cost)
 select new.id, new.queue, new.task, new.args::json, new.priority,

@@ -5,7 +5,8 @@
 -- rights: monitor
 select job.id, job.queue, job.lane, job.task, (select host || ':' || pid from pgqueue.workers where id = job.worker_id),
        job.claimed_at
-from (select id, queue, lane, task, worker_id, claimed_at from pgqueue.jobs where status = 'running' and lane is not null
+from (select id, queue, lane, task, worker_id, claimed_at
+      from pgqueue.jobs where status = 'running' and lane is not null and worker_id is not null
       union all
       select id, queue, lane, task, worker_id, claimed_at from pgqueue.jobs where status = 'scheduled' and place_at is not null) as job
 where 'queue:' || job.queue = %(name)s::text

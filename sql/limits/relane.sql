@@ -3,7 +3,8 @@
 -- locks: those rows; rows that others hold locked are skipped
 -- run by: queue.control.limits
 -- why: jobs that run are changed, too: a retry puts them back into their lane. The keys stand in the order of task_limits.py, a
---      share last. A job that no key limits any more is ready, and keeps its share
+--      share last. A job whose lane has no key left is ready; one that has only its share
+--      left waits for its turn among the shares
 with found as (
     select id from pgqueue.jobs
     where id > %(after)s::bigint and lane is not null

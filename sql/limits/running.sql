@@ -7,7 +7,7 @@
 --      jobs run, but 100,000 keys may each have a job that waits for its retry: only those of the keys that the claim looks at
 --      are read. They hold places of their keys, and none of their queue's as a whole: so they are counted without a queue
 select queue, lane, count(*)
-from (select queue, lane from pgqueue.jobs where status = 'running' and lane is not null
+from (select queue, lane from pgqueue.jobs where status = 'running' and lane is not null and worker_id is not null
       union all
       select null, lane from pgqueue.jobs
       where place_at is not null and string_to_array(lane, E'\n') && %(keys)s::text[]) as held

@@ -129,7 +129,7 @@ begin
             select from (select from pgqueue.jobs as job where job.queue = is_full.queue and job.status = 'ready'
                          union all
                          select from pgqueue.jobs as job where job.queue = is_full.queue and job.in_lane) as ready
-            offset greatest(bound - more, 0) limit 1)
+            offset least(greatest(bound - more, 0), bound) limit 1)
     end;
 end $$;
 

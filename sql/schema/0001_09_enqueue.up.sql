@@ -2,8 +2,8 @@
 
 -- Counts an enqueue on the job that holds the key, whose id it returns; null: no job holds it, or, where a waiting job takes the
 -- new enqueue's contents and does not reject it, no running job does. With the owner's rights, so that an enqueuer need not change jobs.
--- Enqueuers of a key with a period lock its hold before its job. For a job that is claimed meanwhile may give up its key, but
--- stays locked by the enqueuer that waited for it, which then wants the hold; and the enqueuer that has the hold may wait for that job.
+-- Enqueuers of a key with a period lock its hold before its job; otherwise two enqueuers deadlock: one has the job's row and wants
+-- the hold, the other has the hold and waits for the row.
 -- callers: producer, worker, operator
 create function pgqueue.count_collision(key text, holds boolean, rejects boolean) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

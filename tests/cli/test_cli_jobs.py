@@ -536,22 +536,6 @@ def test_retry_without_the_key_makes_the_job_ready_beside_the_live_one(graves: P
     assert graves.job(1).unique_key is None
 
 
-def test_retry_says_that_arguments_cannot_be_read(
-    graves: PgQueue, connection: psycopg.Connection[Any], dsn: str
-) -> None:
-    connection.execute("update pgqueue.dead_jobs set args = '\"none\"' where id = 2")
-    connection.commit()
-    result = pgqueue("dead", "retry", "2", dsn=dsn)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(
-        "2: stays dead: its arguments are no JSON object that PostgreSQL can hold"
-    )
-    assert pgqueue("dead", "retry", "--task", "sell", dsn=dsn).stderr == (
-        "1 skipped, such as 2: their arguments cannot be read\n"
-    )
-    assert dead(graves) == [3, 2]
-
-
 def test_a_filter_that_no_dead_job_matches_is_no_failure(graves: PgQueue, dsn: str) -> None:
     result = pgqueue("dead", "retry", "--task", "nothing", dsn=dsn)
     assert (result.exit_code, result.stdout) == (0, "0 ready again: the dead jobs of task nothing\n")

@@ -77,7 +77,7 @@ def test_show_prints_a_bounded_number_of_keys_and_holders_and_json_has_all(queue
     queue.control.limits.set(BY_CUSTOMER, Limit(3))  # stored, so that a command without the app knows it
     ask(
         dsn,
-        "update pgqueue.jobs set status = 'running', claimed_at = now() where lane <> %s",
+        "update pgqueue.jobs set status = 'running', worker_id = gen_random_uuid(), claimed_at = now() where lane <> %s",
         f'{BY_CUSTOMER} {{"customer":3}}',
     )
     shown = pgqueue("limits", "show", BY_CUSTOMER, dsn=dsn)

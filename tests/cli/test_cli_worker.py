@@ -151,7 +151,7 @@ def test_a_signal_that_comes_while_the_app_is_imported_ends_the_worker(
     with started("worker", "--processes", processes, dsn=dsn, folder=tmp_path, app=SLOW_APP) as worker:
         worker.until("importing")
         worker.signal(number)
-        assert f"stopped before it began signal={number.name}" in worker.until("stopped before")
+        assert f"no job was claimed signal={number.name}" in worker.until("no job was claimed")
         assert worker.ended() == 0
 
 

@@ -1,7 +1,7 @@
 """What each role can do at worst with a login of its own: each sentence of SECURITY.md, tried."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -14,11 +14,12 @@ from store.samples import NOON, adding, new_job, shown, taking
 
 from pgqueue.store import signals
 from pgqueue.store.jobs import enqueue, finish
+from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.values.jobs.job import JobState, Outcome
 from pgqueue.values.jobs.verdict import Succeeded
 
-LOGIN = {"producer": "producer of queues"}
+LOGIN = {"producer": "producer of queues", "each": "monitor"}
 """The login whose role a section is about, where it has another name."""
 
 
@@ -130,6 +131,22 @@ def _holds_up_no_job(stage: Stage) -> None:
         assert ended == {stage.job: JobState.SUCCEEDED}
 
 
+def _takes_no_place(stage: Stage) -> None:
+    stage.login.execute(
+        "insert into pgqueue.jobs (task, queue, status, lane) values ('t', 'mail', 'running', 'name:warehouse')"
+    )
+    stage.refuses(
+        "insert into pgqueue.jobs (task, queue, worker_id) values ('t', 'mail', gen_random_uuid())",
+        "insert into pgqueue.jobs (task, queue, place_at) values ('t', 'mail', now())",
+    )
+    assert ask(stage.own, _places()) == []
+
+
+@plan
+def _places() -> Steps[Sequence[Row]]:
+    return (yield Statement("limits/running", {"keys": ["name:warehouse"]}))
+
+
 CONTENTS = (
     *(f"select {one} from pgqueue.jobs" for one in ("args", "errors", "meta", "unique_key")),
     *(f"select {one} from pgqueue.job_history" for one in ("args", "result", "errors", "meta", "unique_key")),
@@ -228,7 +245,7 @@ def _columns(stage: Stage, table: str) -> set[str]:
 
 WORST: dict[str, tuple[Deed, ...]] = {
     "producer": (
-        _fills, _reads_ids, _takes_keys, _holds_up_a_key, _signals, _stays_in_its_queues, _chooses_no_id, _holds_up_no_job,
+        _fills, _reads_ids, _takes_keys, _holds_up_a_key, _signals, _stays_in_its_queues, _chooses_no_id, _holds_up_no_job, _takes_no_place,
     ),
     "monitor": (
         _reads_names,
@@ -248,6 +265,10 @@ WORST: dict[str, tuple[Deed, ...]] = {
         lambda stage: stage.refuses(
             *TABLES, *RELEASE, *SECRETS[1:], "select setval('pgqueue.jobs_id_seq', 1)"
         ),
+    ),
+    "each": (
+        lambda stage: stage.does(*(f"select pg_advisory_lock(hashtext('pgqueue.{key}'))" for key in ("signals", "flow"))),
+        lambda stage: stage.does('notify "pgqueue.wake"'),
     ),
 }  # fmt: skip
 """What is tried for each sentence of SECURITY.md, in the order in which they stand there."""

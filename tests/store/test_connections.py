@@ -32,6 +32,7 @@ from pgqueue.errors import ConnectionFailed, JobNotDone, SchemaMissing, Unsuppor
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.session import OWN, settings_after
 from pgqueue.store.plan import Steps, plan
+from pgqueue.store.queues import queues
 from pgqueue.testing.standin import StandIn
 from pgqueue.values.jobs.job import NewJob
 
@@ -54,6 +55,23 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(psycopg.Connection, "connect", classmethod(connect))
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", classmethod(aconnect))
     return made
+
+
+RETYPE = "alter table pgqueue.queues alter column paused_by type varchar(9)"
+
+
+async def test_a_connection_serves_on_when_a_table_was_altered_below_what_it_has_prepared(
+    queue: PgQueue, dsn: str
+) -> None:
+    for _ in range(5):
+        queue.database.run(queues.known())
+        await queue.database.arun(queues.known())
+    ask(dsn, RETYPE)
+    try:
+        await asyncio.gather(*(queue.database.arun(queues.known()) for _ in range(3)))
+        queue.database.run(queues.known())
+    finally:
+        await queue.aclose()
 
 
 def test_the_first_call_of_a_process_makes_one_connection(queue: PgQueue, opened: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -191,7 +192,7 @@ LONG: dict[str, Callable[[int], BaseException]] = {
     "message": lambda length: ValueError("x" * length),
     "lines": lambda length: ValueError("\n" * length),
     "key": lambda length: KeyError("x" * length),
-    "notes": lambda length: _with_notes(["\n" * length]),
+    "notes": lambda length: _with_notes(["\n" * length, "x" * length]),
     "many notes": lambda length: _with_notes(["x"] * length),
     "name": lambda length: _error_of_a_name("E" * length),
     "name of lines": lambda length: _error_of_a_name("\n" * length),
@@ -199,7 +200,27 @@ LONG: dict[str, Callable[[int], BaseException]] = {
     "group": lambda length: ExceptionGroup("g", [ValueError(one) for one in range(length // 10)]),
     "deep group": lambda length: _nested(length // 10_000),
     "syntax": lambda length: SyntaxError("m" * length, ("f" * length, 1, length, "t" * length)),
+    "name of a file": lambda length: caught(lambda: exec(compile("1 / 0", "f" * length, "exec"))),  # noqa: S102 - code of that file
+    "frames": lambda length: _in_frames(1_000 + length // 10_000),
+    "frames of a chain": lambda length: _in_frames(1_000 + length // 10_000, _in_frames(length // 10_000)),
 }
+COPIES = {"key": 2, "syntax": 3, "name of a file": 3, "group": 2}
+"""How many times Python itself copies the text, or the list of a group's members."""
+
+
+def _in_frames(depth: int, before: BaseException | None = None) -> BaseException:
+    """An error that was raised below many calls that differ."""
+    source = "".join(f"def f{n}(e):\n  f{n + 1}(e)\n" for n in range(depth)) + f"def f{depth}(e): raise e\n"
+    names: dict[str, Any] = {}
+    exec(compile(source, "deep.py", "exec"), names)  # noqa: S102 - a deep stack, in one line
+    error = ValueError("no")
+    error.__context__ = before
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(depth + limit)
+    try:
+        return caught(lambda: names["f0"](error))
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _nested(depth: int) -> BaseException:
@@ -236,6 +257,23 @@ def test_an_error_of_any_length_has_a_short_text_and_costs_no_more_steps(kind: s
     describe(short, 1)  # Python reads the lines of the code once
     least, most = _calls_while(lambda: describe(short, 1)), _calls_while(lambda: describe(long, 1))
     assert most < 2 * least + 500, (least, most)
+    assert _bytes_taken_by(lambda: describe(long, 1)) < MEGABYTE * (2 + 20 * COPIES.get(kind, 0))
+
+
+def _bytes_taken_by(work: Callable[[], object]) -> int:
+    """At the most at one time."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_notes_leave_room_for_the_lines_of_the_code() -> None:
+    text = traceback_of(raised(_with_notes(["x" * 3_000] * 5)))
+    assert "in raised\n" in text
+    assert text.rstrip().endswith("x" * 3_000)
 
 
 def test_of_a_chain_the_last_exceptions_are_shown() -> None:

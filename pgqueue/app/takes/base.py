@@ -261,7 +261,7 @@ class TakeBase:
         seconds = time.monotonic() - self.taken_at
         try:
             return judge(held, error, retry=policy, seconds=seconds)
-        except Exception as failure:
+        except BaseException as failure:  # as in the worker: a policy may raise anything
             log.error(  # noqa: TRY400 - a codec may hide what it says
                 "retry policy failed; the default one decides",
                 extra={"task": held.task},

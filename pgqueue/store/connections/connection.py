@@ -39,12 +39,16 @@ NOT_THERE = (
     psycopg.errors.UndefinedFunction,
 )
 EXPLAINED = (*NOT_THERE, psycopg.errors.InsufficientPrivilege)
+# The server no longer runs what it has prepared: the tables were altered, or dropped and made again.
+STALE = (psycopg.errors.FeatureNotSupported, psycopg.errors.InternalError_)
 # A schema without these was never migrated; without others it is of another release.
 FIRST_TABLES = ("alembic_version", "jobs")
 # A cursor keeps what it has read in memory until its next statement, which may be long in coming.
 FEW = 100
 # psycopg sends the transaction's own BEGIN before the first statement, whichever that is.
 BEGIN = "select"
+# psycopg has the server forget all that is prepared. A transaction that fails is rolled back anyway.
+FORGET = "rollback"
 # What a session can keep beyond its transactions; not DISCARD ALL, which would forget our prepared statements, too.
 CLEAN = "reset session authorization; reset all; discard temp; unlisten *; select pg_catalog.pg_advisory_unlock_all()"
 
@@ -70,7 +74,13 @@ class StepRunner:
                     for chunk in step.chunks:
                         copy.write(chunk)
                 return ()
-            cursor.execute(sql, step.params, binary=True)
+            try:
+                cursor.execute(sql, step.params, binary=True)
+            except STALE:
+                if not _is_idle(self._connection):
+                    raise
+                self._connection.execute(FORGET)
+                cursor.execute(sql, step.params, binary=True)
             return self._rows() if step.returns else ()
         except EXPLAINED as error:
             raise _explained(step, self.catalogue, error) from error
@@ -153,6 +163,10 @@ class OwnConnection(psycopg.Connection[Any]):
         return self._steps
 
 
+def _is_idle(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    return connection.info.transaction_status is TransactionStatus.IDLE
+
+
 def _pop(made: list[T] | None) -> T | None:
     try:
         return made.pop() if made else None
@@ -182,7 +196,13 @@ class AsyncStepRunner:
                     for chunk in step.chunks:
                         await copy.write(chunk)
                 return ()
-            await cursor.execute(sql, step.params, binary=True)
+            try:
+                await cursor.execute(sql, step.params, binary=True)
+            except STALE:
+                if not _is_idle(self._connection):
+                    raise
+                await self._connection.execute(FORGET)
+                await cursor.execute(sql, step.params, binary=True)
             return await self._rows() if step.returns else ()
         except EXPLAINED as error:
             raise _explained(step, self.catalogue, error) from error

@@ -23,10 +23,11 @@ DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
 REPLICA_SETTING = "PGQUEUE_REPLICA_DSN"
 FORM = "postgresql://user:password@host:port/name"
+_OPTIONS = psycopg.pq.Conninfo.get_defaults()
+PARAMETERS = [option.keyword.decode() for option in _OPTIONS]
 # libpq marks secrets by the display character "*", but not all of them, and an older libpq does not know all names.
-PARAMETERS = [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()]
 SECRETS = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"} | {
-    option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults() if option.dispchar == b"*"
+    option.keyword.decode() for option in _OPTIONS if option.dispchar == b"*"
 }
 # A peer that disappeared without closing the connection is noticed within 30 seconds, not after TCP's two hours.
 CONNECTION_DEFAULTS: dict[str, Any] = {
@@ -149,9 +150,8 @@ def connection_errors(dsn: str, settings: str) -> Iterator[None]:
             raise _not_readable()
         yield
     except psycopg.ProgrammingError as error:
-        raise _not_readable(
-            _unknown_parameter(dsn, error)
-        ) from None  # libpq's message may repeat the password
+        # libpq's message may repeat the password
+        raise _not_readable(_unknown_parameter(dsn, error)) from None
     except psycopg.OperationalError as error:
         if tails:
             raise _not_readable() from None
@@ -190,7 +190,9 @@ def failure(error: psycopg.OperationalError) -> DatabaseError:
         )
         lost.maybe_done = True
         return lost
-    if error.sqlstate == psycopg.errors.SerializationFailure.sqlstate:
+    if error.sqlstate == psycopg.errors.SerializationFailure.sqlstate and "conflict with recovery" not in str(
+        error
+    ):
         return DatabaseError(
             f"the database could not do it: {_reason(error)}; behind a pooler, pgqueue cannot choose the isolation of its "
             "transactions: set default_transaction_isolation to 'read committed' for its role"

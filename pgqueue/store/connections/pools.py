@@ -3,8 +3,8 @@
 A pool opens connections when they are needed, up to its size; its first is the one on which the schema was checked. When
 a caller takes a connection that the server has closed, the pool replaces it: the caller's statement was not sent yet.
 
-A pool can only be closed in its own loop. Programs that run each call in a new loop (``asyncio.run``, Flask's ``async def`` views)
-close no pool, so a new loop's first call closes the connections of the loops that have ended.
+Only its own loop can close a pool. A program that runs each call in a new loop (``asyncio.run``, Flask's ``async def`` views)
+closes none, so the first call in a new loop closes the connections of the loops that have ended.
 """
 
 import asyncio

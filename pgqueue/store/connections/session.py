@@ -56,8 +56,8 @@ PLANNER: Mapping[str, str] = {
 POOLED: Mapping[str, str] = {"jit": "off", "default_transaction_isolation": "read committed"}
 """The settings of a pool's connections, which may run other statements, too: those of ``ctx.transaction()``.
 
-Our statements skip rows that another transaction has locked, and read again those that it has changed: a stricter isolation would
-refuse them for that. They end within milliseconds. To compile one takes the server 25 ms, and it compiles each one whose estimated cost is
+Our statements skip rows that another transaction has locked, and read again those that it has changed. Under repeatable read or
+serializable, PostgreSQL would refuse them. They end within milliseconds. To compile one takes the server 25 ms, and it compiles each one whose estimated cost is
 high, as it is for tables without statistics. A pooler that does not know startup options gets none.
 """
 _OF_POOLERS = ("startup parameter", "command-line options")

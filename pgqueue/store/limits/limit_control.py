@@ -109,7 +109,7 @@ def change(
 
 @plan(transaction=True)
 def unset(name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) -> Steps[None]:
-    """Have a limit say again what the code says; one that no code declares is forgotten.
+    """Restore the numbers that the code declares; a limit that no code declares is forgotten.
 
     Raises:
         InvalidOption: there is none of this name, or no code declares it and jobs wait for it.
@@ -135,7 +135,8 @@ def delete(name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) -
         require_limit(name, (yield from _known_limits({})))
     yield from audit.note("limit deleted", name, by=by)
     changed = yield from relane(name, None)
-    yield Statement("limits/remove", {"name": name}, returns=False)
+    if not changed.locked:  # without its row, the jobs that are left would wait for ever
+        yield Statement("limits/remove", {"name": name}, returns=False)
     return changed
 
 
@@ -146,7 +147,8 @@ def move(
     """Put the jobs of a limit under another one, by the same values, or under none; the limit stays.
 
     Raises:
-        InvalidOption: there is no limit of one of the names, it is of a queue as a whole, or the two are by other arguments.
+        InvalidOption: there is no limit of one of the names, it is of a queue as a whole, or the code says that the two are by other
+            arguments.
     """
     known = yield from _known_limits(declared)
     if not (yield from named(name)).jobs:

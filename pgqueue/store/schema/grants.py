@@ -86,7 +86,7 @@ _WRITTEN = (
     "queue, task, args, priority, status, run_at, created_at, max_attempts, unique_key, unique_until_started, meta, expires_at, "
     "lane, in_lane, cost"
 )
-"""What an enqueue writes of a job. With the right to write ``id``, a row ahead of the sequence would stop the enqueues of others."""
+"""The columns that an enqueue writes. Not ``id``: a row whose id the sequence has not reached makes a later enqueue fail."""
 _STATE = "select on pgqueue.alembic_version, pgqueue.compatibility"
 """What each program asks at its first connection."""
 CONTENTS: Final = frozenset({"args", "errors", "result", "meta", "unique_key"})
@@ -150,7 +150,10 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
         "select, insert, update, delete on pgqueue.unique_holds",
         "usage on sequence pgqueue.jobs_id_seq",
     ),
-    "when_full": ("select (queue, status, lane, in_lane) on pgqueue.jobs", "select on pgqueue.limits"),
+    "when_full": (
+        "select (queue, status, lane, in_lane, worker_id) on pgqueue.jobs",
+        "select on pgqueue.limits",
+    ),
     "flows": (
         "insert (id, flags), select (unique_key) on pgqueue.jobs",
         "usage on sequence pgqueue.jobs_id_seq, pgqueue.nodes_id_seq",

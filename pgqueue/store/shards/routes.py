@@ -311,8 +311,6 @@ EVERYWHERE = frozenset(
         "queues.change",
         "limit_control.change",
         "limit_control.unset",
-        "limit_control.delete",
-        "limit_control.move",
         "limit_control.weigh",
     }
 )

@@ -113,7 +113,7 @@ def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -
 
 
 def judge_by_default(claim: Claim, error: BaseException, *, seconds: float) -> Verdict:
-    """As :func:`judge`, by the default policy; of an error that fails when it is asked of what class it is, too. Never raises."""
+    """As :func:`judge`, by the default policy. Never raises, even if the error's attributes do."""
     try:
         return judge(claim, error, retry=Retry(), seconds=seconds)
     except BaseException:  # noqa: BLE001 - the attributes of a user's error may raise anything

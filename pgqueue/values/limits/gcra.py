@@ -25,8 +25,8 @@ def settle_tat(tat: int, now: int, rate: tuple[int, int]) -> int:
     """A stored tat as it counts now.
 
     No claim leaves a tat later than ``now`` and the reach of the rate. A later one was stored before the clock was set back,
-    or before the rate was made faster; it would stop all starts for that long. A claim that finds such a one stores what this
-    returns: what is only read anew each time would always lie ahead of the clock.
+    or before the rate was made faster; it would stop all starts for that long. A claim that finds one stores what this
+    returns; otherwise the bound would move with the clock, and never be reached.
     """
     return min(tat, now + reach(rate))
 

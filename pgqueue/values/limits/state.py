@@ -90,7 +90,7 @@ class LimitState:
         self.has_rates = any(one.every is not None for one in self.said.values())
 
     def learn(self, key: LimitKey, tat: int) -> None:
-        """Take note of the stored state of a rate. One that is too late is stored anew: else it would stay as late for ever."""
+        """Keep the stored state of a rate. One that is too far ahead is lowered, and the claim stores the lower value."""
         kept = gcra.settle_tat(tat, self.now, self.said[key.limit].rate)
         self.tats[key.text] = kept
         if kept != tat:

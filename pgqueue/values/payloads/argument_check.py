@@ -117,7 +117,7 @@ def watch_over(
     parameters: Collection[inspect.Parameter],
     encode: Callable[[Any], Any],
 ) -> ArgumentCheck | None:
-    """The check of a task's parameters; None if all are of types that arrive as they are, or not at all."""
+    """The check of a task's parameters; None if each parameter's type arrives unchanged, or is refused."""
     fields = _fields(struct)
     names = [parameter.name for parameter in parameters]
     untyped = [name for name in names if _is_open(fields[name])]
@@ -255,7 +255,7 @@ def is_filled_in(annotation: Any, injected: type) -> bool:  # noqa: ANN401 - any
     """Whether the worker fills in a parameter with this annotation: the type itself, or it and None, or ``Annotated``.
 
     Args:
-        annotation: the parameter's; text is read as far as its words tell.
+        annotation: the parameter's; one that is text counts if the name of a type stands in it as a word.
         injected: the type that the worker makes.
     """
     if isinstance(annotation, str):

@@ -66,7 +66,7 @@ def is_same(value: object, other: object) -> bool:
 
 
 def _is_same_instant(value: object, other: object) -> bool:
-    """In the hour that comes twice, Python never finds times of two zones equal."""
+    """In the hour that a clock change repeats, Python never finds times of two zones equal."""
     if not isinstance(value, datetime) or not isinstance(other, datetime):
         return False
     return value.tzinfo is not None and other.tzinfo is not None and value - other == _NO_TIME
@@ -168,9 +168,10 @@ def _changes_of_line(path: str, value: Any, becomes: Any, *, asked: bool) -> Ite
 
 
 def _changes_of_set(path: str, value: Any, becomes: Any) -> Iterator[Change]:  # noqa: ANN401 - any collection
-    """A set has no order to compare by: of objects that are not there, one is named."""
-    left = [one for one in value if one not in becomes and _field_names(one) is not None]
-    arrived = [one for one in becomes if one not in set(value)] if left else []
+    """Sets have no order, so one object that does not arrive is named. What was sent may be lists, which have no hash."""
+    sent = [one for one in value if _field_names(one) is not None]
+    left = [one for one in sent if one not in becomes]
+    arrived = [one for one in becomes if one not in sent] if left else []
     if left:
         yield Change(path, left[0], arrived[0] if arrived else ABSENT, lost=True)
 

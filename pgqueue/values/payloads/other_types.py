@@ -91,6 +91,8 @@ def read_other(kind: type, value: object) -> object:
     if not is_readable(kind):
         raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be read from JSON")
     if (base := _base_of(kind)) is not None:
+        if base is float and type(value) is int:  # as a plain float takes it
+            value = float(value)
         if not isinstance(value, base):
             raise TypeError(f"Expected `{base.__name__}`, got `{type(value).__name__}`")
         return kind(value)

@@ -16,7 +16,7 @@ from pgqueue.values.payloads.signature import encode_result
 NOT_RETURNED: Final = b"null"
 """Stored as the result if the task completed its job before it returned; a returned None is stored as SQL null."""
 _ARRIVING: Final = (str, int, float, bool)
-"""What is read as it was, or is no such type as the annotation says."""
+"""Values of these types arrive unchanged, or do not fit the annotation."""
 
 
 class ReturnType:
