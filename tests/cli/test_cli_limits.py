@@ -159,6 +159,18 @@ def test_the_command_lists_shows_sets_and_recounts(dsn: str) -> None:
     assert ask(dsn, "select name from pgqueue.limits where name = 'queue:mail'") == []
 
 
+def test_deleting_a_limit_with_braces_in_its_name_asks_with_that_name(dsn: str) -> None:
+    ask(
+        dsn,
+        "insert into pgqueue.jobs (task, lane, in_lane, status) values ('send', 'name:{x}', true, 'blocked')",
+    )
+    asked = pgqueue("limits", "delete", "name:{x}", "--dry-run", dsn=dsn)
+    assert "this will free them and forget limit name:{x}\n" in asked.stdout
+    assert (
+        "1 freed; name:{x} is forgotten" in pgqueue("limits", "delete", "name:{x}", "--yes", dsn=dsn).stdout
+    )
+
+
 def test_a_share_is_weighed_and_what_is_no_share_or_weight_is_refused(dsn: str) -> None:
     queue = PgQueue(dsn)
     assert pgqueue("limits", "weigh", '{"tenant": "acme"}', "5", dsn=dsn).exit_code == 0

@@ -14,7 +14,7 @@ import pytest
 from looking import wait_until
 
 from pgqueue.cli import logs
-from pgqueue.cli.logs import FORMATS, LineFormatter, LogWriter, form_of_parent
+from pgqueue.cli.logs import FORMATS, LONGEST, MOST_ITEMS, LineFormatter, LogWriter, form_of_parent
 
 
 def line(message: str = "job done", **fields: object) -> str:
@@ -104,6 +104,14 @@ def test_json_is_one_object_a_line_whatever_the_fields_are() -> None:
         "all": [1, "inf"],
         "none": None,
     }
+
+
+def test_a_long_message_and_a_long_list_are_cut_once_in_every_format() -> None:
+    record = record_with(msg="x" * (LONGEST + 5), many=["y"] * 2_000)
+    found = json.loads(FORMATS["json"]().format(record))
+    assert found["message"] == "x" * LONGEST + "… (5 more characters)"
+    assert len(found["many"]) == MOST_ITEMS
+    assert "… (5 more characters)" in FORMATS["logfmt"]().format(record)
 
 
 def test_logfmt_is_one_line_and_no_field_forges_another() -> None:

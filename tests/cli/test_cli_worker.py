@@ -312,6 +312,23 @@ def test_a_missing_schema_is_refused_once(words: list[str], empty_dsn: str, shop
     assert line.startswith("pgqueue: error: schema")
 
 
+@pytest.mark.skipif(signal.SIGHUP not in stop_signals(), reason="SIGHUP is ignored here, as under nohup")
+def test_a_hangup_of_a_child_lets_its_running_job_finish(dsn: str, shop: Path, queue: PgQueue) -> None:
+    pipe = shop / "pipe"
+    os.mkfifo(pipe)
+    with started("worker", "--processes", "2", *FOR_EVER, dsn=dsn, folder=shop) as supervisor:
+        children = _children(supervisor, 2)
+        enqueue(dsn, "shop.read_pipe", f'{{"path": "{pipe}"}}')
+        supervisor.until("begun")
+        for child in children:
+            os.kill(child, signal.SIGHUP)
+        supervisor.until("stopping")
+        pipe.write_bytes(b"go on")
+        assert queue.result(1, timeout=60) is None
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.ended() == 0
+
+
 def test_a_killed_child_is_started_again(dsn: str, shop: Path, queue: PgQueue) -> None:
     with started("worker", "--processes", "2", dsn=dsn, folder=shop) as supervisor:
         first, second = _children(supervisor, 2)

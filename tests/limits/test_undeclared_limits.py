@@ -12,7 +12,7 @@ from running import Running
 
 from pgqueue import JobState, Limit, PgQueue, Rate
 from pgqueue.errors import InvalidOption
-from pgqueue.store.limits import lanes, limits
+from pgqueue.store.limits import lanes, limit_control, limits
 from pgqueue.testing import drain
 from pgqueue.values.limits.limit import relaned
 from pgqueue.values.limits.status import LaneChange
@@ -174,7 +174,11 @@ def test_many_jobs_are_freed_in_portions_and_those_that_others_have_locked_are_t
     with psycopg.connect(dsn) as other:
         other.execute("select from pgqueue.jobs where id = %s for update", [jobs[4]])
         assert do(queue, lanes.relane(API, None)) == LaneChange(7, 1)
-    assert do(queue, lanes.relane(API, None)) == LaneChange(1)
+        ask(queue, "insert into pgqueue.limits (name, most, declared) values (%s, 1, '')", API)
+        assert do(queue, limit_control.delete(API, {}, by="ann")) == LaneChange(0, 1)
+        assert API in do(queue, limit_control.stored())  # else the job that is left would wait for ever
+    assert do(queue, limit_control.delete(API, {}, by="ann")) == LaneChange(1)
+    assert API not in do(queue, limit_control.stored())
 
 
 async def test_a_worker_runs_the_jobs_that_are_freed(queue: PgQueue, running: Running) -> None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pydantic
 import pytest
 from hypothesis import given
@@ -19,6 +20,10 @@ from values.shapes import Injected, there_and_back
 from pgqueue.errors import PayloadNotDecodable, PayloadNotEncodable, PgQueueWarning
 from pgqueue.values.payloads.arrival import is_same
 from pgqueue.values.payloads.signature import Signature
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    n: int
 
 
 def taking(kind: Any) -> Callable[[Any], Any]:
@@ -126,6 +131,19 @@ def test_what_a_model_cannot_read_is_refused_with_what_pgqueue_wrote_and_the_fie
         PayloadNotDecodable, match=r'Animal cannot be read from \{"n":1\}: field `name`: Field required - at'
     ):
         Signature(taking(arriving.Animal), Injected).decode('{"value": {"n": 1}}', None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "arrives"),
+    [
+        (set[tuple[int, int]], [[1, 2], [1, 2]], {(1, 2)}),
+        (frozenset[Frozen], [{"n": 1}], frozenset([Frozen(1)])),
+        (arriving.Ratio, 2, arriving.Ratio(2)),
+    ],
+    ids=str,
+)
+def test_what_json_lacks_may_be_sent_as_json_has_it(kind: Any, value: object, arrives: object) -> None:
+    assert there_and_back(taking(kind), value) == arrives  # a warning is an error here
 
 
 def test_a_subclass_of_a_plain_type_is_read_from_that_type_alone() -> None:

@@ -11,7 +11,7 @@ from looking import ask, until
 from running import Running
 from worker.helping import FOR_EVER, claimed, claims_of, ended
 
-from pgqueue import Dead, JobState, PgQueue, RetryLater, Snooze
+from pgqueue import Batch, Dead, JobState, PgQueue, RetryLater, Snooze
 from pgqueue.store.jobs import claim
 from pgqueue.store.workers.upkeep import reclaim
 from pgqueue.worker.service import Service
@@ -171,6 +171,28 @@ def test_a_program_that_ends_its_loop_under_a_worker_loses_it_at_once_and_what_h
     found = queue.job(job.id)
     assert (found.state, found.attempts) == (JobState.READY, 1)
     assert [(error.type, error.crashed) for error in found.errors] == [("WorkerLost", True)]
+
+
+def test_the_jobs_of_a_batch_count_as_lost_too_when_the_program_ends_the_loop(queue: PgQueue) -> None:
+    worker = Worker(queue, queues=["default"], grace=3600)
+
+    @queue.batch_task(Order, size=2, wait=60)
+    async def several(_: Batch[Order]) -> None:
+        program[0].cancel()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        program.extend(asyncio.all_tasks())
+        program.append(asyncio.create_task(worker.run()))
+        await asyncio.Event().wait()
+
+    program: list[asyncio.Task[Any]] = []
+    jobs = queue.enqueue_many(several.call(number) for number in range(2))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    queue.database.run(reclaim())
+    for job in jobs:
+        assert [error.type for error in queue.job(job.id).errors] == ["WorkerLost"]
 
 
 async def test_a_part_that_breaks_ends_the_worker_and_returns_its_jobs(

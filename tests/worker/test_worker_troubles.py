@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import psycopg
 import pytest
-from looking import until
+from looking import ask, until
 from psycopg import errors
 from worker.proxy import Proxy
 
@@ -109,6 +109,17 @@ async def test_a_deadline_of_the_worker_is_not_called_a_lost_connection(dsn: str
         with pytest.raises(NoAnswer, match=r"no answer within 0\.5 s"):
             await link.once(upkeep.poll())
         await link.close()
+
+
+async def test_missing_tables_are_called_that_and_not_a_lost_connection(queue: PgQueue, log: Log) -> None:
+    link = WorkerConnection("test", queue.database)
+    ask(queue, "alter schema pgqueue rename to away")
+    running = asyncio.create_task(link.run(upkeep.reclaim()))
+    await until(lambda: log.lines)
+    ask(queue, "alter schema away rename to pgqueue")
+    await running
+    await link.close()
+    assert log.lines == [RetryCause.NO_TABLES.value, WORKS]
 
 
 async def test_a_read_only_database_is_called_that_in_one_line_without_the_statement(
