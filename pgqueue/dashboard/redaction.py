@@ -159,14 +159,17 @@ class Redaction:
         return self._messages[key]
 
     def _without_secrets(self, message: str, job_id: int, job: Callable[[int], Job]) -> str:
-        secrets: set[str] = set()
         try:
             found = job(job_id)
         except PgQueueError:
             return HIDDEN  # it is gone, so what it hid is not known
-        for value in (found.args, found.result, found.meta):
+        return self.text(message, self._forms_of(found)) or ""
+
+    def _forms_of(self, job: Job) -> SecretForms:
+        secrets: set[str] = set()
+        for value in (job.args, job.result, job.meta):
             self._shown(value, secrets)
-        return self.text(message, SecretForms(secrets)) or ""
+        return SecretForms(secrets)
 
     def why(self, why: Why, shown: str, job: Job, job_of: Callable[[int], Job]) -> Why:
         """Why a job does not run, without the secrets of the job and of those that it waits for.
@@ -185,10 +188,7 @@ class Redaction:
     def _facts(
         self, evidence: dict[str, Any], shown: str, job: Job, job_of: Callable[[int], Job]
     ) -> dict[str, Any]:
-        secrets: set[str] = set()
-        for value in (job.args, job.result, job.meta):
-            self._shown(value, secrets)
-        forms = SecretForms(secrets)
+        forms = self._forms_of(job)
         hidden = {name: self.text(text, forms) for name, text in evidence.items() if name in TOLD_BY_PEOPLE}
         limits = [{**one, "key": self.text(one["key"])} for one in evidence.get("limits", ())]
         nodes = [

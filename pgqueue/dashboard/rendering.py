@@ -46,24 +46,24 @@ def as_json(value: Any) -> bytes:  # noqa: ANN401 - any value of a page
 
 def pretty(value: object, longest: int = LONGEST) -> str:
     """The beginning of a value as indented JSON, with all its digits, at most ``longest`` characters."""
-    text = ""
-    try:
-        for part in json.JSONEncoder(indent=2, ensure_ascii=False, default=str).iterencode(value):
-            text += part[: longest + 1]
-            if len(text) > longest:
-                return f"{spelled_out(text[:longest])}\n… and more"
-    except (RecursionError, ValueError):
-        return "(it cannot be shown)"
-    return spelled_out(text)
+    return _beginning(value, longest, "\n… and more", indent=2)
 
 
 def brief(value: object, longest: int = 120) -> str:
     """A value as JSON in one line, cut where it is long."""
+    return _beginning(value, longest, "…")
+
+
+def _beginning(value: object, longest: int, more: str, *, indent: int | None = None) -> str:
+    text = ""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str, separators=(", ", ": "))
+        for part in json.JSONEncoder(indent=indent, ensure_ascii=False, default=str).iterencode(value):
+            text += part[: longest + 1]
+            if len(text) > longest:
+                return f"{spelled_out(text[:longest])}{more}"
     except (RecursionError, ValueError):
         return "(it cannot be shown)"
-    return spelled_out(text) if len(text) <= longest else f"{spelled_out(text[:longest])}…"
+    return spelled_out(text)
 
 
 def cut(text: str, longest: int = LONGEST) -> str:

@@ -9,6 +9,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -32,10 +33,8 @@ class SecretForms:
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         """``secrets``: texts; what is shorter than :data:`SHORTEST` is left out."""
+        self._secrets = secrets
         self._too_many = len(secrets) > MOST_SECRETS or sum(map(len, secrets)) > MOST_CHARACTERS
-        forms = set() if self._too_many else {form for one in secrets for form in _forms(one)}
-        self._forms = sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
-        self._parts = {form[at : at + PART] for form in self._forms for at in range(len(form) - PART + 1)}
 
     def hide(self, text: str) -> str:
         """The text without the secrets."""
@@ -50,6 +49,16 @@ class SecretForms:
             f"{self._hide_ends(self._hide_whole(one))}{mark}"
             for one, mark in zip(kept, left_out, strict=True)
         )
+
+    @cached_property
+    def _forms(self) -> list[str]:
+        """Made for the first text: most jobs of a list have none."""
+        forms = {form for one in self._secrets for form in _forms_of(one)}
+        return sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
+
+    @cached_property
+    def _parts(self) -> set[str]:
+        return {form[at : at + PART] for form in self._forms for at in range(len(form) - PART + 1)}
 
     def _hide_whole(self, text: str) -> str:
         text = "".join(self._without_parts(text))
@@ -82,7 +91,7 @@ def _overlap(left: str, right: str) -> int:
     return next((length for length in longest if left.endswith(right[:length])), 0)
 
 
-def _forms(secret: str) -> Iterator[str]:
+def _forms_of(secret: str) -> Iterator[str]:
     data = secret.encode(errors="surrogatepass")
     yield from _quoted(_quoted({secret}))  # what quotes it may be quoted itself
     yield repr(data)[2:-1]
@@ -91,9 +100,8 @@ def _forms(secret: str) -> Iterator[str]:
     for url in (quote(data), quote(data, safe=""), quote_plus(data)):
         yield url
         yield re.sub("%..", lambda found: found[0].lower(), url)
-    for before in range(
-        3
-    ):  # base64 of three bytes is four characters: what stands before the secret shifts it
+    # base64 of three bytes is four characters: what stands before the secret shifts it.
+    for before in range(3):
         bits = 8 * (before + len(data))
         encoded = b64encode(bytes(before) + data).decode()[-(-8 * before // 6) : bits // 6]
         yield encoded
