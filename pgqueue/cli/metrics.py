@@ -6,6 +6,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import spelled_out
 from pgqueue.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
@@ -24,7 +25,12 @@ def metrics(queue: PgQueue, /, *, port: int | None, host: str) -> None:
     from pgqueue.telemetry import prometheus  # noqa: PLC0415 - needs a package that not every program has
 
     if port is None:
-        click.echo(prometheus.queue_text(queue), nl=False)
+        # A name may have any characters. In a label's value a backslash is two.
+        escaped = (
+            char if char.isprintable() or char == "\n" else f"\\{spelled_out(char)}"
+            for char in prometheus.queue_text(queue)
+        )
+        click.echo("".join(escaped), nl=False)
         return
     endpoint = prometheus.queue_endpoint(queue, host=host, port=port)
     shown = f"[{host}]" if ":" in host else host

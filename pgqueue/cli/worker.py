@@ -151,9 +151,13 @@ def worker(
         _require_ports(metrics_port, processes)
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
     if processes == 1:
-        click.get_current_context().exit(
-            run_to_the_end(_serve(queue, settings.app, supervisor, metrics, **options))
-        )
+        try:
+            code = run_to_the_end(_serve(queue, settings.app, supervisor, metrics, **options))
+        except (
+            asyncio.CancelledError
+        ):  # a job has cancelled every asyncio task; the worker has logged which jobs it ran
+            code = 1
+        click.get_current_context().exit(code)
     worker_of(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()
     command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]

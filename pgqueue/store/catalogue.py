@@ -77,6 +77,8 @@ def missing_grant(name: str) -> str:
     header = shipped("sql").joinpath(folder, f"{file}.sql").read_text(encoding="utf-8")
     said = _RIGHTS.search(header)
     granted = "operator, worker" if said is None else said[1]
+    if granted == "ROLE":
+        return "each role of `pgqueue grants` has this right, but for `producer --sql-only`"
     return " or ".join(f"`pgqueue grants {one}`" for one in granted.split(", ")) + " gives this right"
 
 

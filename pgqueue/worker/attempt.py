@@ -255,10 +255,11 @@ def await_in_loop(value: Awaitable[Any], attempt: Attempt, loop: asyncio.Abstrac
 
 
 def run_to_the_end(main: Coroutine[Any, Any, T]) -> T:
-    """Run a program as ``asyncio.run`` does, until it ends: ``SystemExit`` in an asyncio task of a job does not end the loop.
+    """Run a program as ``asyncio.run`` does, until it ends: a job does not end the loop.
 
     If an asyncio task or a callback raises ``SystemExit`` or ``KeyboardInterrupt``, asyncio and uvloop note it as the outcome of
-    the task, and then end the loop. Here the loop goes on: what awaits the task gets the exception, as it gets any other.
+    the task, and then end the loop. Here the loop goes on: what awaits the task gets the exception, as it gets any other. It also
+    goes on after ``loop.stop()``.
 
     Raises:
         BaseException: what ``main`` itself raises.
@@ -276,3 +277,7 @@ def run_to_the_end(main: Coroutine[Any, Any, T]) -> T:
                     "an asyncio task or a callback raised an exit; the event loop goes on",
                     extra={"error": repr(error)},
                 )
+            except RuntimeError:
+                if program.done():
+                    raise
+                log.error("a job's code stopped the event loop; it goes on")  # noqa: TRY400 - it has no traceback

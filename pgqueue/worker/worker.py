@@ -315,7 +315,7 @@ class Worker:
         self._start_nothing()
         log.error(
             "the event loop ends, and the worker was not stopped: what runs counts as lost, and other workers run it again",
-            extra={"worker": str(self.id), "running": len(self.parts.claims.running)},
+            extra={"worker": str(self.id), "jobs": [*self.parts.claims.running]},
         )
         await _within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: runners.while_blocked(own)))
         await _within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: heartbeat.leave(clean=False)))

@@ -17,7 +17,9 @@ from weakref import WeakSet
 
 import click
 import pytest
-from cli.commands import Process, only_row, pgqueue, started
+from cli.commands import SHOP, Process, only_row, pgqueue, started
+from looking import ask
+from prometheus_client.parser import text_string_to_metric_families
 from psycopg_pool import AsyncConnectionPool
 
 from pgqueue import JobState, PgQueue
@@ -329,6 +331,27 @@ def test_a_hangup_of_a_child_lets_its_running_job_finish(dsn: str, shop: Path, q
         assert supervisor.ended() == 0
 
 
+CANCELS = """
+@queue.task(max_attempts=1)
+async def cancel_all() -> None:
+    for one in asyncio.all_tasks():
+        one.cancel()
+    await asyncio.sleep(0)
+"""
+
+
+def test_a_job_that_cancels_every_asyncio_task_ends_the_process_with_the_jobs_that_it_ran(
+    dsn: str, tmp_path: Path
+) -> None:
+    ask(dsn, "select pgqueue.enqueue('shop.cancel_all')")
+    with started("worker", *FOR_EVER, dsn=dsn, folder=tmp_path, app=SHOP + CANCELS) as worker:
+        said = worker.rest()
+        assert worker.ended() == 1
+    assert "the event loop ends, and the worker was not stopped" in said
+    assert "jobs=[1]" in said
+    assert "pgqueue/cli/worker.py" not in said  # no traceback of the command
+
+
 def test_a_killed_child_is_started_again(dsn: str, shop: Path, queue: PgQueue) -> None:
     with started("worker", "--processes", "2", dsn=dsn, folder=shop) as supervisor:
         first, second = _children(supervisor, 2)
@@ -463,6 +486,18 @@ def test_metrics_of_the_queue_can_be_served(dsn: str, shop: Path) -> None:
         port = serving.until("metrics on").split(":")[2].partition("/")[0]
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=20) as answer:
             assert b"pgqueue_up 1.0" in answer.read()
+
+
+def test_metrics_that_are_printed_have_no_control_characters_and_are_still_read(dsn: str) -> None:
+    ask(dsn, "insert into pgqueue.jobs (queue, task) values (E'a\\x1b[2J\\u202eé', 't')")
+    printed = pgqueue("metrics", dsn=dsn).stdout
+    assert printed.replace("\n", "").isprintable()
+    names = {
+        sample.labels.get("queue")
+        for one in text_string_to_metric_families(printed)
+        for sample in one.samples
+    }
+    assert "a\\x1b[2J\\u202eé" in names
 
 
 def test_metrics_of_a_database_that_is_away_are_an_error() -> None:

@@ -77,6 +77,10 @@ class Extra(pydantic.BaseModel):
     name: str = Field("", alias="Name")
 
 
+class Either(pydantic.BaseModel):
+    at: date | str
+
+
 class Animal(pydantic.BaseModel):
     name: str
 
@@ -295,6 +299,8 @@ ARRIVING: list[tuple[Any, object]] = [
 ]  # fmt: skip
 """Annotations, and values that arrive as they were sent."""
 
+ODD_ZONE = datetime(2031, 5, 4, tzinfo=timezone(timedelta(hours=5, minutes=30, seconds=15)))
+"""An instant whose offset JSON cuts to minutes."""
 REFUSED: list[tuple[Any, object, str]] = [
     (Login, Login(token=WORD), "`value.token` is a SecretStr, and would arrive with another value: the JSON of a secret"),
     (Excluded, Excluded(name="ann", password=WORD), "`value.password` is a str, and would arrive with another value"),
@@ -311,6 +317,9 @@ REFUSED: list[tuple[Any, object, str]] = [
     (PrivateBox, PrivateBox(1, left=3), "`value._left` is an int, and would arrive with another value"),
     (Where, {"city": "Rome", "zip": "00100"}, "`value['zip']` is a str, and would not arrive"),
     (dict[str, Any], {1: "a", "1": "b"}, "would not arrive"),
+    (dict[datetime, int], {ODD_ZONE: 1}, "is a datetime, and would arrive with another value"),
+    (set[datetime], {ODD_ZONE}, "is a datetime, and would arrive with another value"),
+    (Extra, Extra(n=float("nan")), "is a float, and would arrive as None"),
 ]  # fmt: skip
 """Annotations, values that do not arrive, and what the refusal says of them."""
 
@@ -320,5 +329,6 @@ CHANGING: list[tuple[Any, object, str]] = [
     (object, AT, "`value` is a datetime, .* arrives as a str"),
     (Any, AT, "`value` is a datetime, .* arrives as a str"),
     (dict[str, str], Animal(name="rex"), "`value` is a Animal, .* arrives as a dict"),
+    (Either, Either(at="2031-05-04"), r"`value.at` is a str, .* arrives as a date"),
 ]
 """Annotations, values that arrive as another type, and the warning."""

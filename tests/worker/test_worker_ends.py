@@ -169,6 +169,17 @@ def test_an_exit_in_a_batch_is_the_end_of_its_jobs(queue: PgQueue, how: type[Bas
     assert {(job.state, job.errors[-1].type) for job in found} == {(JobState.SCHEDULED, how.__name__)}
 
 
+def test_a_job_that_stops_the_event_loop_ends_no_worker(queue: PgQueue) -> None:
+    @queue.task
+    async def stop() -> None:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+
+    with worker_of(queue):
+        assert now_of(queue, stop.enqueue()).state is JobState.SUCCEEDED
+        assert now_of(queue, stop.enqueue()).state is JobState.SUCCEEDED
+
+
 def test_an_exit_that_no_attempt_waits_for_ends_no_job_and_no_worker(queue: PgQueue) -> None:
     left = asyncio.Event()
 

@@ -110,10 +110,8 @@ def changes(path: str, value: Any, becomes: Any, *, asked: bool) -> Iterator[Cha
         yield from _changes_of_dict(path, value, becomes, asked=asked)
     elif isinstance(value, _LINES) and isinstance(becomes, _LINES):
         yield from _changes_of_line(path, value, becomes, asked=asked)
-    elif type(value) is type(becomes) or becomes is ABSENT or _is_secret(value):
+    elif type(value) is type(becomes) or becomes is ABSENT or becomes is None or _is_secret(value):
         yield Change(path, value, becomes, lost=True)
-    elif isinstance(value, _PLAIN) and not isinstance(becomes, _PLAIN):
-        return  # such as a date, given as text
     elif not asked:
         yield Change(path, value, becomes, lost=False)
 
@@ -149,7 +147,8 @@ def _changes_of_dict(
     else:
         if not asked:
             yield Change(path, value, becomes, lost=False)
-        for (key, sent), arrived in zip(value.items(), becomes.values(), strict=False):
+        for (key, sent), (new, arrived) in zip(value.items(), becomes.items(), strict=False):
+            yield from changes(f"{path}, key {key!r}", key, new, asked=True)
             yield from changes(f"{path}[{key!r}]", sent, arrived, asked=asked)
 
 
@@ -168,12 +167,20 @@ def _changes_of_line(path: str, value: Any, becomes: Any, *, asked: bool) -> Ite
 
 
 def _changes_of_set(path: str, value: Any, becomes: Any) -> Iterator[Change]:  # noqa: ANN401 - any collection
-    """Sets have no order, so one object that does not arrive is named. What was sent may be lists, which have no hash."""
-    sent = [one for one in value if _field_names(one) is not None]
-    left = [one for one in sent if one not in becomes]
+    """Sets have no order, so one member that does not arrive is named. What was sent may be lists, which have no hash."""
+    kinds = set(map(type, becomes))
+    sent = [one for one in value if _field_names(one) is not None or type(one) in kinds]
+    left = [one for one in sent if not _is_among(one, becomes)]
     arrived = [one for one in becomes if one not in sent] if left else []
     if left:
         yield Change(path, left[0], arrived[0] if arrived else ABSENT, lost=True)
+
+
+def _is_among(value: object, others: set[Any] | frozenset[Any]) -> bool:
+    try:
+        return value in others
+    except TypeError:  # it has no hash
+        return any(is_same(value, other) for other in others)
 
 
 def _field_names(value: object) -> Sequence[str] | None:
