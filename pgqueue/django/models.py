@@ -56,7 +56,7 @@ class ValueField(models.JSONField):
             return {UNREADABLE: str(value)[:SHOWN]}
 
 
-class ArgumentsColumn(Col):
+class JsonColumn(Col):
     """A column of type ``json``, as ``jsonb``."""
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:  # noqa: ANN401 - Django's call
@@ -66,12 +66,12 @@ class ArgumentsColumn(Col):
         return f'"{schema}".as_jsonb({sql})', params
 
 
-class ArgumentsField(ValueField):
-    """Arguments. The ORM asks of them what only ``jsonb`` answers, such as ``args__contains``."""
+class JsonField(ValueField):
+    """Arguments, or a result, which are ``json``. The ORM asks of them what only ``jsonb`` answers, such as ``args__contains``."""
 
     def get_col(self, alias: str, output_field: Any = None) -> Col:  # noqa: ANN401 - Django's call
         """The column of a table."""
-        return ArgumentsColumn(alias, self, output_field)
+        return JsonColumn(alias, self, output_field)
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
@@ -124,7 +124,7 @@ class CommonJob(ReadOnly):
     id: "models.BigIntegerField[int, int]" = models.BigIntegerField(primary_key=True)
     queue: "models.TextField[str, str]" = models.TextField()
     task: "models.TextField[str, str]" = models.TextField()
-    args = ValueField()
+    args = JsonField()
     priority: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
     run_at: "models.DateTimeField[datetime, datetime]" = TimeField()
     created_at: "models.DateTimeField[datetime, datetime]" = TimeField("enqueued at")
@@ -152,7 +152,7 @@ class Job(CommonJob):
     state: "models.TextField[str, str]" = models.TextField()
     ended_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
     reason: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - as it is
-    result = ValueField(null=True)
+    result = JsonField(null=True)
 
     class Meta:
         """Where it is, and who may do what."""
@@ -166,7 +166,6 @@ class Job(CommonJob):
 class DeadJob(CommonJob):
     """A job that will not run again unless a caller retries it."""
 
-    args = ArgumentsField()
     died_at: "models.DateTimeField[datetime, datetime]" = TimeField()
     reason: "models.TextField[str, str]" = models.TextField()
 

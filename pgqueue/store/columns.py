@@ -35,9 +35,7 @@ class Column(NamedTuple):
 Columns = Sequence[Column]
 
 
-def _columns(
-    status: str, times: Columns, args: Type, *own: Column, marks: Columns = ()
-) -> tuple[Column, ...]:
+def _columns(status: str, times: Columns, *own: Column, marks: Columns = ()) -> tuple[Column, ...]:
     """Return the columns that all tables of jobs have, around those that only some have.
 
     ``status`` is the column that says what the job does, or how it ended. ``own`` stand behind the errors, ``marks`` before the
@@ -58,7 +56,7 @@ def _columns(
         Column("collisions", Type.INTEGER),
         *marks,
         Column("unique_key", Type.TEXT, nullable=True),
-        Column("args", args),
+        Column("args", Type.JSON),
         Column("errors", Type.JSONB, nullable=True),
         *own,
         Column("meta", Type.JSONB, nullable=True),
@@ -66,7 +64,7 @@ def _columns(
 
 
 _STARTED = Column("started_at", Type.TIMESTAMP, nullable=True)
-_RESULT = Column("result", Type.JSONB, nullable=True)
+_RESULT = Column("result", Type.JSON, nullable=True)
 ENDED_IN = Column("ended_in", Type.BIGINT)
 """The transaction in which a job ended. The table itself fills it in."""
 
@@ -79,7 +77,6 @@ LIMITED = (Column("lane", Type.TEXT, nullable=True), Column("cost", Type.INTEGER
 JOBS = _columns(
     "status",
     (Column("claimed_at", Type.TIMESTAMP, nullable=True),),
-    Type.JSON,
     Column("unknown_since", Type.TIMESTAMP, nullable=True),
     FLAGS,
     Column("expires_at", Type.TIMESTAMP, nullable=True),
@@ -92,12 +89,11 @@ JOBS = _columns(
         Column("cancel_requested", Type.BOOLEAN),
     ),
 )
-HISTORY = _columns("outcome", (_STARTED, Column("finished_at", Type.TIMESTAMP)), Type.JSON, _RESULT, ENDED_IN)
-DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSON, ENDED_IN, FLAGS, *LIMITED)
+HISTORY = _columns("outcome", (_STARTED, Column("finished_at", Type.TIMESTAMP)), _RESULT, ENDED_IN)
+DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), ENDED_IN, FLAGS, *LIMITED)
 ALL_JOBS = _columns(
     "state",
     (_STARTED, Column("ended_at", Type.TIMESTAMP, nullable=True)),
-    Type.JSONB,
     Column("reason", Type.TEXT, nullable=True),
     _RESULT,
 )

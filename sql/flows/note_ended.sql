@@ -8,7 +8,7 @@ with ended as (
     update pgqueue.nodes as node
     set state = case when %(nodes)s::bigint[] is null then (%(states)s::text[])[pg_catalog.width_bucket(job_id, %(jobs)s::bigint[])]
                      else (%(states)s::text[])[pg_catalog.width_bucket(id, %(nodes)s::bigint[])] end,
-        result = (%(results)s::text[])[pg_catalog.width_bucket(job_id, %(jobs)s::bigint[])]::jsonb
+        result = (%(results)s::text[])[pg_catalog.width_bucket(job_id, %(jobs)s::bigint[])]::json
     where id = any(coalesce(%(nodes)s::bigint[],
                             array(select id from pgqueue.nodes where job_id = any(%(jobs)s::bigint[]))))
       and state in ('waiting', 'released')

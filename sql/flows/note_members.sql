@@ -7,7 +7,7 @@
 --      looks then, so this one does not have to: until the end of a large group, the flow is not locked for it
 with ended as (
     update pgqueue.nodes
-    set state = 'succeeded', result = (%(results)s::text[])[pg_catalog.width_bucket(job_id, %(jobs)s::bigint[])]::jsonb
+    set state = 'succeeded', result = (%(results)s::text[])[pg_catalog.width_bucket(job_id, %(jobs)s::bigint[])]::json
     where job_id = any(%(jobs)s::bigint[]) and state in ('waiting', 'released')
     returning parent_id, place / 512 as portion
 ),

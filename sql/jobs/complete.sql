@@ -20,7 +20,7 @@ kept as (
                 else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
            case when (%(errors)s::text[])[place] is null then errors  -- else why the result is not kept
                 else pgqueue.with_error(errors, (%(errors)s::text[])[place]::jsonb, clock.now) end,
-           (%(results)s::text[])[place]::jsonb, meta
+           (%(results)s::text[])[place]::json, meta
     from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
     where (%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or flags & 2 = 2
 )

@@ -33,7 +33,7 @@ kept as (
                      or pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) then args
                 else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
            case when error is null then errors else pgqueue.with_error(errors, error, now) end,
-           (%(results)s::text[])[place]::jsonb, meta
+           (%(results)s::text[])[place]::json, meta
     from judged
     where outcome = 'cancelled' or (outcome = 'succeeded'
               and ((%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or flags & 2 = 2))

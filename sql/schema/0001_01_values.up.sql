@@ -48,7 +48,7 @@ comment on function pgqueue.arguments_fit(json) is
     'Whether Python reads these arguments: at most 200 levels, no whole number of more than 4,300 digits.';
 
 -- The cast to jsonb that cannot fail: json takes numbers that jsonb does not (1e400000). Those arguments become one string.
--- It reads no table, and the view all_jobs calls it with the rights of the role that reads the view.
+-- It reads no table.
 -- callers: public
 create function pgqueue.as_jsonb(args json) returns jsonb language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp as $$

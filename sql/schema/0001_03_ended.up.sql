@@ -20,7 +20,7 @@ create table pgqueue.job_history (
     unique_key   text,
     args         json        not null,
     errors       jsonb,
-    result       jsonb,
+    result       json,
     ended_in     bigint      not null default txid_current(),
     meta         jsonb
 ) partition by range (finished_at);
@@ -73,17 +73,17 @@ create index dead_jobs_ended_in on pgqueue.dead_jobs (ended_in);
 
 -- Every column has one type in all three parts, domains cast away: else none of their indices would be used.
 create view pgqueue.all_jobs as
-    select id, status::text as state, queue::text, task::text, pgqueue.as_jsonb(args) as args, priority::smallint, run_at, created_at,
+    select id, status::text as state, queue::text, task::text, args::json, priority::smallint, run_at, created_at,
            claimed_at as started_at, null::timestamptz as ended_at, attempts, max_attempts::smallint,
            unique_key::text, collisions, worker_id, errors::jsonb,
-           null::text as reason, null::jsonb as result, meta::jsonb
+           null::text as reason, null::json as result, meta::jsonb
     from pgqueue.jobs
     union all
-    select id, 'dead', queue, task, pgqueue.as_jsonb(args), priority, run_at, created_at, started_at,
+    select id, 'dead', queue, task, args::json, priority, run_at, created_at, started_at,
            died_at, attempts, max_attempts, unique_key, collisions, worker_id, errors, reason, null, meta
     from pgqueue.dead_jobs
     union all
-    select id, outcome, queue, task, pgqueue.as_jsonb(args), priority, run_at, created_at, started_at,
+    select id, outcome, queue, task, args, priority, run_at, created_at, started_at,
            finished_at, attempts, max_attempts, unique_key, collisions, worker_id, errors, null, result, meta
     from pgqueue.job_history;
 comment on view pgqueue.all_jobs is 'Every job there is a record of, live or ended, in one shape.';

@@ -33,7 +33,7 @@ create table pgqueue.nodes (
     waits_for integer not null default 0,
     task      text,
     job_id    bigint,
-    result    jsonb,
+    result    json,
     spec      jsonb
 ) with (fillfactor = 50);
 comment on table pgqueue.nodes is 'The parts of a flow: each is a job, or a group of nodes. A flow''s root is a group without a parent.';

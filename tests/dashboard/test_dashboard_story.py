@@ -152,7 +152,11 @@ def test_the_key_of_a_limit_shows_no_secret_argument(queue: PgQueue, person: Mak
 
     first, second = send.enqueue(secret), send.enqueue(secret)
     ask(queue, "insert into pgqueue.limits (name, most, declared) values ('task:send:token', 1, '')")
-    ask(queue, "update pgqueue.jobs set status = 'running' where id = %s", first.id)
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', worker_id = gen_random_uuid() where id = %s",
+        first.id,
+    )
     (limit,) = json.loads(person().get(f"/api/jobs/{second.id}").text)["evidence"]["limits"]
     assert (limit["key"], limit["running"]) == ('task:send:token {"token":•••}', 1)
     page = person().get(f"/jobs/{second.id}").text

@@ -616,7 +616,7 @@ def test_a_database_that_may_be_in_use_is_not_emptied(
     real_queue: PgQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgqueue.testing.draining.WORD", re.compile("never"))
-    with pytest.raises(ConfigurationError, match=r"empty would delete the jobs.*allow_real=True"):
+    with pytest.raises(ConfigurationError, match=r"empty would delete all jobs.*allow_real=True"):
         empty(real_queue)
     empty(real_queue, allow_real=True)
 

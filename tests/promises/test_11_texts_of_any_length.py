@@ -6,24 +6,24 @@ was found to matter: bytes that the log copies (``tests/cli/test_cli_logs.py``),
 (``tests/dashboard/test_redaction.py``), patterns that go back (``tests/surface/test_regular_expressions.py``).
 """
 
+import asyncio
 import json
 import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
 from cli.commands import pgqueue as command
-from looking import ask
+from looking import ask, wait_until
 from running import Running
 from werkzeug.test import Client
-from worker.helping import ended
 
-from pgqueue import Context, Dead, JobState, PgQueue, PgQueueError
+from pgqueue import Context, Dead, Job, JobHandle, JobState, PgQueue, PgQueueError
 from pgqueue.cli.logs import LineFormatter, LogWriter
 from pgqueue.dashboard import Dashboard, Right, User
 
@@ -225,11 +225,17 @@ async def test_what_a_task_says_costs_its_worker_little_and_others_end_beside_it
                 before = written[0]
                 with calls.counted():
                     jobs = [say.enqueue(kind, size), *(other.enqueue() for _ in range(3))]
-                    said, *others = await ended(queue, *jobs)
+                    said, *others = await asyncio.to_thread(_ended, queue, jobs)
                 assert calls.count < MOST_CALLS, (kind, size)
                 assert written[0] - before < LONGEST_RECORD, (kind, size)
                 assert {job.state for job in others} == {JobState.SUCCEEDED}
                 assert all(len(repr(error)) < 40_000 for error in said.errors)
+
+
+def _ended(queue: PgQueue, jobs: Sequence[JobHandle[Any]]) -> list[Job]:
+    """Wait until they have, in another thread: how often that looks depends on the machine."""
+    wait_until(lambda: all(job.status().ended for job in jobs))
+    return [queue.job(job.id) for job in jobs]
 
 
 def _sql(queue: PgQueue, statement: LiteralString, text: str) -> None:
@@ -285,7 +291,7 @@ async def test_a_text_that_comes_in_is_refused_or_costs_worker_pages_and_shell_n
         most = MOST_CALLS + 20 * min(size, 2_000_000)
         async with running(queue, concurrency=2):
             with calls.counted():
-                await ended(queue, *(other.enqueue() for _ in range(3)))
+                await asyncio.to_thread(_ended, queue, [other.enqueue() for _ in range(3)])
             assert calls.count < most, size
         for path in ("/jobs", "/dead", "/", "/queues", "/schedules", "/audit", "/alerts", *_pages_of(queue)):
             with calls.counted():

@@ -250,7 +250,7 @@ def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycop
         "jobs_kept_places",
     }
     assert indices["jobs_lanes"].endswith("WHERE in_lane")
-    assert indices["jobs_running_in_lanes"].endswith("AND (lane IS NOT NULL))")
+    assert indices["jobs_running_in_lanes"].endswith("AND (worker_id IS NOT NULL))")
     assert indices["jobs_kept_places"].endswith(
         "WHERE (place_at IS NOT NULL)"
     )  # the trigger clears it at the claim

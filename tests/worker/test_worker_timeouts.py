@@ -187,7 +187,9 @@ async def test_when_no_thread_can_be_started_plain_jobs_go_back_and_the_others_r
         monkeypatch.setattr(Threads, "start", start_none)
         plain_job, others = plain.enqueue(), [awaited.enqueue() for _ in range(5)]
         await ended(queue, *others)
-        await until(lambda: any("no thread for plain functions" in message for message in caplog.messages))
+        await until(
+            lambda: any("cannot start more plain functions" in message for message in caplog.messages)
+        )
         refusing.clear()
         (found,) = await ended(queue, plain_job)
     assert (found.state, found.attempts) == (JobState.SUCCEEDED, 1)
