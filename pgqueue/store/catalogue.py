@@ -78,7 +78,7 @@ def missing_grant(name: str) -> str:
     said = _RIGHTS.search(header)
     granted = "operator, worker" if said is None else said[1]
     if granted == "ROLE":
-        return "each role of `pgqueue grants` has this right, but for `producer --sql-only`"
+        return "each role of `pgqueue grants` but `producer --sql-only` gives this right"
     return " or ".join(f"`pgqueue grants {one}`" for one in granted.split(", ")) + " gives this right"
 
 
