@@ -29,6 +29,8 @@ ASKED_TO_END = {"stop": 85, "restart": 86}
 """The exit codes with which a child says that it ended because it was asked to, from outside."""
 STOPPING = "stopping: each worker waits for its running jobs; Ctrl-C again returns them to the queue now"
 AGAIN = "stopping now: each worker returns its running jobs to the queue"
+KILLED_AFTER = 30.0
+"""Seconds from the instant at which a child has to have stopped until it is killed: it may hold the GIL, or be frozen."""
 
 
 class Supervisor:
@@ -41,17 +43,20 @@ class Supervisor:
         *,
         first_pause: float = FIRST_PAUSE,
         stable_after: float = STABLE_AFTER,
+        grace: float = 0.0,
         added: Callable[[int], Sequence[str]] = lambda _: (),
     ) -> None:
         """``first_pause``: seconds before a child that died is started again; doubled after each early death.
 
-        ``stable_after``: seconds; a death before this age is an early death. ``added`` returns what the command of a child has
+        ``stable_after``: seconds; a death before this age is an early death. ``grace``: seconds in which children
+        let their running jobs finish. ``added`` returns what the command of a child has
         besides, by the child's place, from 0.
         """
         self._command = command
         self._added = added
         self._first_pause = first_pause
         self._stable_after = stable_after
+        self._grace = grace
         self._children: dict[int, Process] = {}
         self._early_deaths = [0] * processes
         self._ended: set[int] = set()
@@ -77,6 +82,13 @@ class Supervisor:
         self._stopping.set()
         for child in self._children.values():
             _signal(child, signal.SIGINT if again else signal.SIGTERM)
+        within = KILLED_AFTER if again else self._grace + KILLED_AFTER
+        asyncio.get_running_loop().call_later(within, self._kill)
+
+    def _kill(self) -> None:
+        for child in self._children.values():
+            log.error("worker process has not stopped: it is killed", extra={"pid": child.pid})
+            _signal(child, signal.SIGKILL)
 
     async def _keep(self, slot: int) -> None:
         while not self._stopping.is_set():

@@ -26,6 +26,7 @@ from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.metrics import LOOPBACK, require
 from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor, stop_signals
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
+from pgqueue.errors import as_duration
 from pgqueue.values.queues.served_queues import ORDERS
 from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.worker.attempt import run_to_the_end
@@ -153,16 +154,17 @@ def worker(
     if processes == 1:
         try:
             code = run_to_the_end(_serve(queue, settings.app, supervisor, metrics, **options))
-        except (
-            asyncio.CancelledError
-        ):  # a job has cancelled every asyncio task; the worker has logged which jobs it ran
-            code = 1
+        except asyncio.CancelledError:
+            code = 1  # a job has cancelled every asyncio task; the worker has logged which jobs it ran
         click.get_current_context().exit(code)
     worker_of(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()
     command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]
     supervising = Supervisor(
-        [*command, "--supervisor", str(os.getpid())], processes, added=partial(_port_of, metrics_port)
+        [*command, "--supervisor", str(os.getpid())],
+        processes,
+        grace=as_duration("grace", options["grace"]).total_seconds(),
+        added=partial(_port_of, metrics_port),
     )
     click.get_current_context().exit(asyncio.run(supervising.run()))
 

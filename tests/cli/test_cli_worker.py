@@ -18,11 +18,12 @@ from weakref import WeakSet
 import click
 import pytest
 from cli.commands import SHOP, Process, only_row, pgqueue, started
-from looking import ask
+from looking import ask, until
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg_pool import AsyncConnectionPool
 
 from pgqueue import JobState, PgQueue
+from pgqueue.cli import supervisor as supervising_module
 from pgqueue.cli.app import find
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor, stop_signals
 from pgqueue.cli.worker import _loading, exit_despite_tasks, handle_signals, worker
@@ -422,6 +423,24 @@ async def test_children_that_grew_up_are_started_again_without_end(tmp_path: Pat
     )
     assert await Supervisor([sys.executable, "-c", program], 1, first_pause=0.0, stable_after=0.0).run() == 0
     assert len(births.read_text()) >= 3 * MOST_EARLY_DEATHS
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_a_child_that_obeys_no_signal_is_killed_when_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, again: bool
+) -> None:
+    monkeypatch.setattr(supervising_module, "KILLED_AFTER", 0.1)
+    program = (
+        "import os, signal, time; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGTERM, signal.SIGINT)];"
+        "print('deaf', flush=True); time.sleep(3600)"
+    )
+    supervising = Supervisor([sys.executable, "-c", program], 1, grace=3600.0 if again else 0.1)
+    running = asyncio.create_task(supervising.run())
+    await until(lambda: "deaf" in capfd.readouterr().out)
+    supervising.stop()
+    if again:
+        supervising.stop()
+    assert await running == 0
 
 
 def _children(supervisor: Process, count: int) -> list[int]:

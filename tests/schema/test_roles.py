@@ -462,7 +462,8 @@ def test_the_command_prints_the_grants_of_the_guide_and_runs_them_if_asked(dsn: 
     refused = pgqueue("queues", "pause", "mail", dsn=make_conninfo(dsn, options="-c role=shop_web"))
     assert refused.exit_code == 2
     assert (
-        "permission denied for schema pgqueue: each role of `pgqueue grants` but `producer --sql-only` gives this right" in refused.stderr
+        "permission denied for schema pgqueue: each role of `pgqueue grants` but `producer --sql-only` gives this right"
+        in refused.stderr
     )
 
 

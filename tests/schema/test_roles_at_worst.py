@@ -18,6 +18,7 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.values.jobs.job import JobState, Outcome
 from pgqueue.values.jobs.verdict import Succeeded
+from pgqueue.values.limits.limit import keys_of
 
 LOGIN = {"producer": "producer of queues", "each": "monitor"}
 """The login whose role a section is about, where it has another name."""
@@ -135,6 +136,9 @@ def _takes_no_place(stage: Stage) -> None:
     stage.login.execute(
         "insert into pgqueue.jobs (task, queue, status, lane) values ('t', 'mail', 'running', 'name:warehouse')"
     )
+    assert keys_of("queue:other\nname:warehouse") == keys_of(
+        "name:warehouse"
+    )  # a queue's own limit is in no lane
     stage.refuses(
         "insert into pgqueue.jobs (task, queue, worker_id) values ('t', 'mail', gen_random_uuid())",
         "insert into pgqueue.jobs (task, queue, place_at) values ('t', 'mail', now())",
@@ -226,6 +230,9 @@ RELEASE = (
 def _acts_beside_the_audit(stage: Stage) -> None:
     before = stage.own.execute("select count(*) from pgqueue.audit").fetchone()
     stage.refuses("delete from pgqueue.audit", "update pgqueue.audit set said_by = 'another'")
+    stage.does(
+        "insert into pgqueue.audit (said_by, action, target, details) values ('another', 'pause', 'mail', '{{}}')"
+    )
     stage.login.execute("insert into pgqueue.queues (name, paused_at) values ('mail', now())")
     assert stage.own.execute("select count(*) from pgqueue.audit").fetchone() == before
     ask(stage.login, queues.resume("mail", by="x"))

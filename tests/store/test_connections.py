@@ -29,6 +29,7 @@ from store.samples import adding, new_job
 import pgqueue
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, JobNotDone, SchemaMissing, UnsupportedConnection
+from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.session import OWN, settings_after
 from pgqueue.store.plan import Steps, plan
@@ -55,6 +56,36 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(psycopg.Connection, "connect", classmethod(connect))
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", classmethod(aconnect))
     return made
+
+
+@pytest.mark.parametrize("awaited", [True, False])
+async def test_a_caller_that_waits_has_its_connection_soon_after_the_server_is_back(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch, *, awaited: bool
+) -> None:
+    """The pool gives up after two tries, and has to begin again while the caller waits."""
+    monkeypatch.setattr(queue.database.pools, "_wait", 20.0)
+    monkeypatch.setattr(queue.database.pools, "_reconnect", 0.1)
+    kind: Any = OwnAsyncConnection if awaited else OwnConnection
+    connect, refused = kind.connect, list[int]()
+
+    def away(cls: Any, *args: Any, **options: Any) -> Any:
+        if not options["made"] and len(refused) < 4:
+            refused.append(1)
+            raise psycopg.OperationalError("the server is away")
+        return connect.__func__(cls, *args, **options)
+
+    known = [*queue.database.run(queues.known()), *await queue.database.arun(queues.known())]
+    monkeypatch.setattr(kind, "connect", classmethod(away))
+    try:
+        if awaited:
+            async with queue.database.apooled():
+                assert await queue.database.arun(queues.known()) == known
+        else:
+            with queue.database.pooled():
+                assert await asyncio.to_thread(queue.database.run, queues.known()) == known
+    finally:
+        await queue.aclose()
+    assert len(refused) == 4
 
 
 RETYPE = "alter table pgqueue.queues alter column paused_by type varchar(9)"

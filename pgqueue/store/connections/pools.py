@@ -26,8 +26,8 @@ SPARE = 4
 
 WAIT = 30.0
 """Seconds that a caller waits for a connection."""
-RECONNECT = 300.0
-"""Seconds for which a pool tries to connect, with growing pauses."""
+RECONNECT = 2.0
+"""Seconds for which a pool tries to connect, with growing pauses. Then it begins again, if callers wait."""
 
 
 class PoolSource(Protocol):
@@ -73,12 +73,8 @@ class Pools:
         _all.add(self)
 
     def hurry(self, seconds: float) -> None:
-        """Let callers wait no longer than this for a connection, in pools that are made later.
-
-        A pool that cannot connect tries again with growing pauses. It gives up after this time, too, so that the next caller
-        makes it try at once.
-        """
-        self._wait = self._reconnect = seconds
+        """Let callers wait no longer than this for a connection, in pools that are made later."""
+        self._wait, self._reconnect = seconds, min(seconds, RECONNECT)
 
     def blocking(self) -> ConnectionPool[OwnConnection]:
         """The process's pool."""
@@ -96,6 +92,7 @@ class Pools:
                     max_size=self.size,
                     timeout=self._wait,
                     reconnect_timeout=self._reconnect,
+                    reconnect_failed=_connect_again,
                     open=True,
                 )
             return self._pool
@@ -120,6 +117,7 @@ class Pools:
             max_size=self.size,
             timeout=self._wait,
             reconnect_timeout=self._reconnect,
+            reconnect_failed=_aconnect_again,
             open=False,
         )
         self._pools[loop] = _LoopPool(pool, opened)
@@ -169,6 +167,19 @@ class Pools:
         self._lock = threading.Lock()
         self._pool = None
         self._pools = {}
+
+
+def _connect_again(pool: ConnectionPool[Any]) -> None:
+    """Have a pool that has given up connect again, if callers wait: by itself it does so only when the next one comes."""
+    if pool.get_stats().get("requests_waiting"):
+        pool.resize(1, pool.max_size)
+        pool.resize(0, pool.max_size)
+
+
+async def _aconnect_again(pool: AsyncConnectionPool[Any]) -> None:
+    if pool.get_stats().get("requests_waiting"):
+        await pool.resize(1, pool.max_size)
+        await pool.resize(0, pool.max_size)
 
 
 def _unused_connections(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of either kind

@@ -283,7 +283,7 @@ def refuse_forgetting(name: str, found: LimitedJobs) -> None:
     Raises:
         InvalidOption: jobs have it, and no task does.
     """
-    if found.jobs and not found.tasks:
+    if found.jobs and not found.tasks and not name.startswith(QUEUE):
         raise InvalidOption(
             f"limit {name!r}: no task declares it, and {found.jobs:,} jobs have it; `pgqueue limits delete` frees them and "
             "forgets it"

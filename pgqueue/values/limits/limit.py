@@ -95,8 +95,9 @@ class LaneKeys(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=50_000)
 def lane_keys(lane: str) -> LaneKeys:
-    """What the name of a lane says."""
-    found = tuple([LimitKey(text, text.partition(" ")[0]) for text in lane.split("\n")]) if lane else ()
+    """What the name of a lane says. The limit of a queue as a whole is in no lane: a role may write any into a row."""
+    texts = [text for text in lane.split("\n") if not text.startswith(QUEUE)] if lane else []
+    found = tuple([LimitKey(text, text.partition(" ")[0]) for text in texts])
     limiting = tuple([key for key in found if key.limit])
     share = next((key.text for key in found if not key.limit), "")
     return LaneKeys(found, limiting, tuple([key.text for key in limiting]), share)
