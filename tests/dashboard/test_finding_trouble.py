@@ -110,7 +110,7 @@ def test_the_page_of_a_task_shows_since_when_it_is_slow_and_fails(shop: Shop) ->
     slow: Any = shop.person.get("/api/task?window=24h&name=shop.media.thumbnails").json
     (runs,) = (chart for chart in slow["charts"] if chart["name"] == "run")
     half = [one for one in runs["curves"][0]["values"] if one is not None]
-    assert max(half[:14]) < 0.4
+    assert max(half[1:14]) < 0.4  # the window begins within the first hour, so that may have few jobs
     assert min(half[-8:]) > 1
     failing: Any = shop.person.get("/api/task?window=24h&name=shop.billing.charge").json
     (ended,) = (chart for chart in failing["charts"] if chart["name"] == "ended")
