@@ -7,9 +7,10 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import by_option, json_option, print_json, print_table, spelled_out, zone
+from pgqueue.cli.output import by_option, json_option, print_json, print_table, zone
 from pgqueue.cli.values import Length
 from pgqueue.cli.verbs import VerbGroup
+from pgqueue.values.payloads.storable import spelled_out
 
 NAME = click.argument("name")
 

@@ -12,12 +12,13 @@ import msgspec
 
 from pgqueue.app.bulk import OnProgress
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.output import REMEDIES, json_option, print_json, print_table, spelled_out
+from pgqueue.cli.output import REMEDIES, json_option, print_json, print_table
 from pgqueue.cli.values import LENGTH, instant, json_object, look_up
 from pgqueue.store.jobs import control
 from pgqueue.values.bulk.filter import LIVE
 from pgqueue.values.bulk.operation import BulkResult, Preview, SkipReason
 from pgqueue.values.jobs.options import is_pattern
+from pgqueue.values.payloads.storable import spelled_out
 
 F = TypeVar("F", bound=Callable[..., Any])
 TELL_EVERY = 1.0

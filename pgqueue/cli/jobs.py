@@ -24,13 +24,13 @@ from pgqueue.cli.output import (
     print_json,
     print_page,
     report,
-    spelled_out,
     zone,
 )
 from pgqueue.cli.values import JOB_ID, LENGTH, look_up
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.jobs.job import AttemptError, Job, JobState
 from pgqueue.values.jobs.note import Progress
+from pgqueue.values.payloads.storable import spelled_out
 
 if TYPE_CHECKING:
     from rich.console import Console

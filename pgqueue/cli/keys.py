@@ -5,10 +5,10 @@ from urllib.parse import quote
 
 import click
 
-from pgqueue.cli.output import spelled_out
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import InvalidOption
 from pgqueue.values.jobs.options import check_text
+from pgqueue.values.payloads.storable import spelled_out
 
 
 @click.group(cls=VerbGroup)

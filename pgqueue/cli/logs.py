@@ -22,9 +22,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from pgqueue.cli.output import spelled_out
 from pgqueue.middleware import add_fields
 from pgqueue.values.jobs.error_text import traceback_of
+from pgqueue.values.payloads.storable import spelled_out
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

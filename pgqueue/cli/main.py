@@ -69,7 +69,7 @@ class ErrorLine(click.ClickException):
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - click's signature
         """Print it."""
-        from pgqueue.cli.output import spelled_out  # noqa: PLC0415 - for errors only
+        from pgqueue.values.payloads.storable import spelled_out  # noqa: PLC0415 - for errors only
 
         click.echo(f"pgqueue: error: {spelled_out(' '.join(self.message.split()))}", file=file or sys.stderr)
 

@@ -6,8 +6,8 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import spelled_out
 from pgqueue.errors import ConfigurationError
+from pgqueue.values.payloads.storable import escapes_in
 
 LOOPBACK = "127.0.0.1"
 
@@ -26,11 +26,9 @@ def metrics(queue: PgQueue, /, *, port: int | None, host: str) -> None:
 
     if port is None:
         # A name may have any characters. In a label's value a backslash is two.
-        escaped = (
-            char if char.isprintable() or char == "\n" else f"\\{spelled_out(char)}"
-            for char in prometheus.queue_text(queue)
-        )
-        click.echo("".join(escaped), nl=False)
+        text = prometheus.queue_text(queue)
+        escapes = {code: f"\\{escape}" for code, escape in escapes_in(text, keep="\n").items()}
+        click.echo(text.translate(escapes), nl=False)
         return
     endpoint = prometheus.queue_endpoint(queue, host=host, port=port)
     shown = f"[{host}]" if ":" in host else host

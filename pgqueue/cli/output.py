@@ -23,6 +23,7 @@ from pgqueue.errors import JobNotFound
 from pgqueue.values.bulk.operation import BlockedRetry, Retried
 from pgqueue.values.insight.now import SearchPage
 from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.payloads.storable import spelled_out
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,16 +80,6 @@ def print_table(
     for row in rows:
         table.add_row(*map(_cell, row))
     _console().print(table)
-
-
-def spelled_out(text: str, *, keep: str = "") -> str:
-    """Text with its control characters written as escapes, except those in ``keep``."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def local(instant: datetime) -> str:

@@ -11,13 +11,14 @@ import msgspec
 from pgqueue.app.operator import me
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, local, print_json, print_table, spelled_out
+from pgqueue.cli.output import json_option, local, print_json, print_table
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, look_up
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues as store
 from pgqueue.values.jobs.options import is_pattern, stands_for
+from pgqueue.values.payloads.storable import spelled_out
 from pgqueue.values.queues.settings import EXISTING, WHEN_FULL, Existing, QueueSettings
 from pgqueue.values.queues.standing import QueueStanding
 

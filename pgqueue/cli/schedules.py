@@ -9,9 +9,10 @@ import click
 from pgqueue.app.operator import operator_name
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import CommandOptions, with_queue
-from pgqueue.cli.output import by_option, json_option, print_json, print_table, spelled_out, zone
+from pgqueue.cli.output import by_option, json_option, print_json, print_table, zone
 from pgqueue.cli.values import LENGTH, instant, json_object
 from pgqueue.cli.verbs import VerbGroup
+from pgqueue.values.payloads.storable import spelled_out
 from pgqueue.values.schedules.schedule import Schedule
 from pgqueue.values.schedules.zone import find_zone
 from pgqueue.values.workers.lease import duration_text

@@ -22,10 +22,11 @@ from textual.widgets import DataTable, Footer, Static
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import top_snapshot
-from pgqueue.cli.output import short_duration, spelled_out
+from pgqueue.cli.output import short_duration
 from pgqueue.cli.top_snapshot import Row, Snapshot
 from pgqueue.errors import PgQueueError
 from pgqueue.values.jobs.job import JobState
+from pgqueue.values.payloads.storable import spelled_out
 from pgqueue.values.workers.worker import Steered
 
 KEYS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.output import short_duration, spelled_out
+from pgqueue.cli.output import short_duration
 from pgqueue.values.insight.now import Running
 from pgqueue.values.insight.series import Figures, Spread, Total
+from pgqueue.values.payloads.storable import spelled_out
 from pgqueue.values.queues.standing import QueueStanding
 from pgqueue.values.shards import ReplicaStatus
 from pgqueue.values.workers.worker import SHOWN, WorkerStatus

@@ -7,9 +7,10 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import by_option, json_option, print_json, print_table, spelled_out, zone
+from pgqueue.cli.output import by_option, json_option, print_json, print_table, zone
 from pgqueue.cli.values import concurrency as as_concurrency
 from pgqueue.cli.verbs import VerbGroup
+from pgqueue.values.payloads.storable import spelled_out
 from pgqueue.values.workers.worker import ALL, SHOWN, Steered, WorkerStatus
 
 F = TypeVar("F", bound=Callable[..., Any])

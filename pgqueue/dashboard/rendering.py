@@ -15,6 +15,7 @@ import msgspec
 from markupsafe import Markup
 
 from pgqueue.dashboard import charts
+from pgqueue.values.payloads import storable
 from pgqueue.values.version import __version__
 from pgqueue.values.workers.lease import duration_text, spoken_bytes
 
@@ -26,12 +27,7 @@ LONGEST: Final = 20_000
 
 def spelled_out(text: str) -> str:
     """Text in which control characters, and those that are not to be seen, are escapes; spaces and line ends stay."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )
+    return storable.spelled_out(text, keep="\n\t")
 
 
 def exact(value: Any) -> Any:  # noqa: ANN401 - any value of a page

@@ -38,10 +38,8 @@ TEXTS: dict[str, str] = {
     "brackets": "[{",
     "surrogates": "\ud800",
 }
-MOST_CALLS = 600_000
-"""In the loop's thread, for a job of any text, and for a page of it. A letter of 20 MB each would be 30 times as many. The log
-alone makes 4 for each of the 16,000 characters that it keeps of a text, where all are escapes, and a job may log 7 texts.
-"""
+MOST_CALLS = 400_000
+"""In the loop's thread, for a job of any text, and for a page of it. A letter of 20 MB each would be 50 times as many."""
 LONGEST_RECORD = 600_000
 """Bytes of the log, for a job."""
 

@@ -7,6 +7,8 @@ Queue names, tenants and messages are user text. This module shortens them and e
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
+from pgqueue.values.payloads.storable import spelled_out
+
 MOST_LETTERS = 120
 TWO_DIGITS = 9.95
 """A larger number has two digits before the point when rounded."""
@@ -18,10 +20,7 @@ _SPANS = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120, 60, "min"
 
 def clean(text: str, most: int = MOST_LETTERS) -> str:
     """User text on one line: control characters as escapes, the end cut off."""
-    shown = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode()
-        for char in text[: most + 1].encode("utf-8", "backslashreplace").decode()
-    )
+    shown = spelled_out(text[: most + 1].encode("utf-8", "backslashreplace").decode())
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 

@@ -12,6 +12,7 @@ from html import escape
 
 from pgqueue.values.flows.flow import EdgeRule, NodeState
 from pgqueue.values.flows.record import FlowRecord, NodeRecord, describe_counts, shorten_text
+from pgqueue.values.payloads.storable import spelled_out
 
 WIDTH = 80
 """Columns of a terminal."""
@@ -151,9 +152,7 @@ def _mermaid(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]], 
 
 
 def _line(text: str) -> str:
-    return shorten_text(
-        "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text), 200
-    )
+    return shorten_text(spelled_out(text), 200)
 
 
 def _escape(text: str) -> str:

@@ -153,6 +153,22 @@ def _refusal(meta: object, reason: object) -> InvalidOption:
     return InvalidOption(f"meta={shown}: {reason}")
 
 
+def escapes_in(text: str, *, keep: str = "") -> dict[int, str]:
+    """The escape of each character of a text that is not to be printed, by its number, for ``str.translate``.
+
+    Args:
+        text: any text.
+        keep: characters that stay, such as line ends.
+    """
+    unseen = [char for char in set(text) if not (char.isprintable() or char in keep)]
+    return {ord(char): char.encode("unicode_escape").decode() for char in unseen}
+
+
+def spelled_out(text: str, *, keep: str = "") -> str:
+    """Text with its control characters, and those that turn the text around them, as escapes, except those in ``keep``."""
+    return text if text.isprintable() else text.translate(escapes_in(text, keep=keep))
+
+
 UNREADABLE: Final = "(unreadable)"
 """The one key of what is shown in place of a value that cannot be read; the value is its text, or why it is not."""
 SHOWN = 1_000
