@@ -1,6 +1,7 @@
 """Looking at a database from outside, and waiting for what is to be seen there."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -87,3 +88,19 @@ def _connections_kept() -> Iterator[None]:
         _kept.reset(before)
         for connection in kept.values():
             connection.close()
+
+
+def calls_while(work: Callable[[], object]) -> int:
+    """How many calls of Python and of C this thread makes in that time."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls

@@ -1,12 +1,11 @@
 """Promise 11, length, in the lake: a long text of a job is exported and verified whole, and costs no more than its length."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import ask
+from looking import ask, calls_while
 from spark.lake_history import DAY, ended, no_session
 
 from pgqueue import PgQueue
@@ -43,20 +42,13 @@ def test_a_job_with_a_long_text_is_in_the_lake_as_it_was_and_takes_no_more_calls
 
 
 def _calls_of(queue: PgQueue, lake: Lake) -> int:
-    """Of Python and of C in this thread, by an export that is verified."""
-    calls = 0
+    """Of an export that is verified."""
 
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    sys.setprofile(count)
-    try:
+    def work() -> None:
         export(no_session, queue.database, lake)
         assert not any(one.reason for one in verify(no_session, queue.database, lake))
-    finally:
-        sys.setprofile(None)
-    return calls
+
+    return calls_while(work)
 
 
 def _rows(lake: Lake) -> list[dict[str, Any]]:

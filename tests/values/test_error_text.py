@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from looking import calls_while
 
 from pgqueue.values.jobs.error_text import (
     LONGEST_MESSAGE,
@@ -230,21 +231,6 @@ def _nested(depth: int) -> BaseException:
     return error
 
 
-def _calls_while(work: Callable[[], object]) -> int:
-    calls = 0
-
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
-
-
 @pytest.mark.parametrize("kind", LONG)
 def test_an_error_of_any_length_has_a_short_text_and_costs_no_more_steps(kind: str) -> None:
     short, long = (raised(LONG[kind](length)) for length in (100 * 1_000, 20 * MEGABYTE))
@@ -255,7 +241,7 @@ def test_an_error_of_any_length_has_a_short_text_and_costs_no_more_steps(kind: s
     assert len(described.traceback) <= LONGEST_TRACEBACK
 
     describe(short, 1)  # Python reads the lines of the code once
-    least, most = _calls_while(lambda: describe(short, 1)), _calls_while(lambda: describe(long, 1))
+    least, most = calls_while(lambda: describe(short, 1)), calls_while(lambda: describe(long, 1))
     assert most < 2 * least + 500, (least, most)
     assert _bytes_taken_by(lambda: describe(long, 1)) < MEGABYTE * (2 + 20 * COPIES.get(kind, 0))
 

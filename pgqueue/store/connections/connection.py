@@ -324,9 +324,7 @@ def _ear(descriptor: int) -> Callable[[], object]:
 
 def _is_as_new(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether nothing is left of a transaction, so that resetting the session's settings is enough."""
-    if connection.closed or not connection.autocommit:
-        return False
-    return connection.info.transaction_status == TransactionStatus.IDLE
+    return not connection.closed and connection.autocommit and _is_idle(connection)
 
 
 def check_texts(step: Step) -> None:
