@@ -6,23 +6,17 @@ The first middleware is the outermost. A framework's queue puts its own before t
 What an attempt's error means for the job is decided by the worker: :mod:`pgqueue.values.jobs.verdict`.
 """
 
-import os
-import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
 from pgqueue.app.context import Context
+from pgqueue.app.forks import end_if_forked, process
 from pgqueue.errors import InvalidOption
-from pgqueue.values.jobs.error_text import traceback_of
 from pgqueue.values.jobs.job import NewJob
 
 Around: TypeAlias = Callable[[Context, Sequence[Any], Mapping[str, Any]], Any]
 """Calls a task's function with its middleware around it: the attempt's context, positional and keyword arguments."""
-FLUSHED_WITHIN = 5
-"""Seconds in which a forked process flushes its streams; then it is killed."""
 
 
 class Middleware:
@@ -109,38 +103,11 @@ def wrap_in_middleware(
 
 def _call_plain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the task's own
     """Call the function. If the task forks, the child ends here: it must not run the rest of the worker's middleware."""
-    pid = os.getpid()
+    forks = process.forks
     try:
         value = function(*args, **kwargs)
     except BaseException as error:
-        end_if_forked(pid, error)
+        end_if_forked(forks, error)
         raise
-    end_if_forked(pid)
+    end_if_forked(forks)
     return value
-
-
-def end_if_forked(pid: int, error: BaseException | None = None) -> None:
-    """End this process, if a task has forked it: it is a copy of the worker, which must not go on as one.
-
-    The exit code is 0 if the task returned, the code of ``sys.exit()``, or 1 with a traceback after another exception.
-
-    Args:
-        pid: the process in which the task was called.
-        error: what the task has raised; None: it has returned, or it waits.
-    """
-    if os.getpid() == pid:
-        return
-    code = 0 if error is None else 1
-    signal.alarm(FLUSHED_WITHIN)  # another thread may have held the lock of a stream at the fork
-    try:
-        given = error.code if isinstance(error, SystemExit) else error
-        if given is None or isinstance(given, int):
-            code = given or 0
-        else:
-            said = traceback_of(given) if isinstance(given, BaseException) else f"{given}\n"
-            os.write(2, said.encode(errors="backslashreplace"))
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
-    finally:
-        os._exit(code & 0xFF)

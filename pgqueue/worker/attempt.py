@@ -5,8 +5,8 @@ its jobs. Members are what :class:`pgqueue.worker.claims.Claims` knows by job id
 """
 
 import asyncio
+import contextvars
 import math
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from enum import Enum, auto
 from functools import partial
@@ -14,7 +14,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, coroutine
 from typing import Any, Protocol, TypeVar
 
 from pgqueue.app.context import AttemptHost, Context
-from pgqueue.app.middleware import end_if_forked
+from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.task import Task
 from pgqueue.errors import TimedOut
 from pgqueue.values.jobs.job import Claim
@@ -168,6 +168,14 @@ def limit(attempt: Attempt) -> float:
     return math.inf if timeout is None else timeout.total_seconds()
 
 
+def differs(now: contextvars.Context, before: contextvars.Context) -> bool:
+    """Whether context variables were changed."""
+    try:
+        return now != before
+    except Exception:  # noqa: BLE001 - comparing the user's values may raise anything
+        return True
+
+
 def never_ran(value: object) -> TypeError | None:
     """Why a call that returned this fails: a generator or a coroutine. Registration does not see it if a decorator hides it."""
     if isinstance(value, CoroutineType):
@@ -220,7 +228,7 @@ async def rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object
 @coroutine
 def _resume(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, Any, T]:
     """Return the rest of a coroutine, for the current task to await. ``waits_for`` is what ``work.send(None)`` returned."""
-    pid = os.getpid()
+    forks = process.forks
     while True:
         try:
             answer = yield waits_for
@@ -232,7 +240,7 @@ def _resume(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, A
             waits_for = step()
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # StopIteration types a return value as Any
-        end_if_forked(pid)
+        end_if_forked(forks)
 
 
 def await_in_loop(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - the task's own value

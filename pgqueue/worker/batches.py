@@ -7,11 +7,10 @@ for, in :mod:`pgqueue.worker.attempt`.
 
 import asyncio
 import inspect
-import os
 from typing import Any
 
 from pgqueue.app.batches import Batch, BatchContext, BatchJob
-from pgqueue.app.middleware import end_if_forked
+from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.task import Task
 from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.jobs.job import JobFlags
@@ -39,7 +38,7 @@ class BatchItems:
 
 async def run(executor: Executor, attempt: BatchAttempt) -> None:
     """Run a batch of an ``async def`` task; each member is told its verdict."""
-    task, ready, pid = task_of(attempt), None, os.getpid()
+    task, ready, forks = task_of(attempt), None, process.forks
     try:
         for one in _members_to_ask(attempt):
             await _ask(executor, one)
@@ -50,31 +49,31 @@ async def run(executor: Executor, attempt: BatchAttempt) -> None:
                 waits_for = work.send(None)
             except StopIteration as end:
                 value = end.value
-                end_if_forked(pid)
+                end_if_forked(forks)
             else:
-                end_if_forked(pid)
+                end_if_forked(forks)
                 value = await rest(attempt, work, waits_for)
             _decide_returned(executor, ready, value)
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-        end_if_forked(pid, error)
+        end_if_forked(forks, error)
         _decide_raised(executor, attempt, ready, error)
 
 
 def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractEventLoop) -> None:
     """Run a batch of a plain function in the current thread; what it returns to be awaited is awaited in this loop."""
-    task, ready, pid = task_of(attempt), None, os.getpid()
+    task, ready, forks = task_of(attempt), None, process.forks
     try:
         for one in _members_to_ask(attempt):
             _ask_plain(executor, one, loop)
         ready = _prepare_items(executor, attempt)
         if ready is not None:
             value = _call(task, attempt, ready)
-            end_if_forked(pid)
+            end_if_forked(forks)
             if inspect.isawaitable(value):
                 value = await_in_loop(value, attempt, loop)
             _decide_returned(executor, ready, value)
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-        end_if_forked(pid, error)
+        end_if_forked(forks, error)
         _decide_raised(executor, attempt, ready, error)
 
 

@@ -8,15 +8,14 @@ different for a job in a flow is in :mod:`pgqueue.worker.before_attempt`, and ho
 import asyncio
 import concurrent.futures
 import inspect
-import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, cast
 
 from pgqueue.app.context import Context
+from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.hooks.observer import Observers
-from pgqueue.app.middleware import end_if_forked
 from pgqueue.app.notes import Board
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
@@ -64,7 +63,6 @@ log = worker_log()
 
 UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 UNKNOWN_AFTER = timedelta(days=3)
-
 
 _DECISIONS = (JobControl, Waiting, TimedOut)
 """Errors by which a task decides, and timeouts: while the worker stops they are judged as at any time."""
@@ -158,7 +156,7 @@ class Executor:
             return late
         if task is None:
             return await self._requeue_unregistered(attempt)
-        pid = os.getpid()
+        forks = process.forks
         try:
             if attempt.claim.flags and (decided := await before_attempt.aadmit(self, task, attempt)):
                 return decided.verdict
@@ -167,19 +165,19 @@ class Executor:
                 waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
             except StopIteration as end:
                 value = end.value
-                end_if_forked(pid)
+                end_if_forked(forks)
             else:
-                end_if_forked(pid)
+                end_if_forked(forks)
                 value = await rest(attempt, work, waits_for)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 await before_attempt.acomplete(self, attempt, verdict)
                 return None
         except GeneratorExit as error:
-            end_if_forked(pid, error)
+            end_if_forked(forks, error)
             raise  # Python closes this coroutine, and only the outermost one can return a verdict
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-            end_if_forked(pid, error)
+            end_if_forked(forks, error)
             return self.raised(task, attempt, error)
         return verdict
 
@@ -196,12 +194,12 @@ class Executor:
         task = task_of(attempt)
         if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
             return late
-        pid = os.getpid()
+        forks = process.forks
         try:
             if attempt.claim.flags and (decided := before_attempt.admit(self, task, attempt, loop)):
                 return decided.verdict
             value = self._call(task, attempt)
-            end_if_forked(pid)
+            end_if_forked(forks)
             if inspect.isawaitable(value):
                 value = await_in_loop(value, attempt, loop)
             verdict = self._returned(task, attempt, value)
@@ -209,7 +207,7 @@ class Executor:
                 before_attempt.complete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-            end_if_forked(pid, error)
+            end_if_forked(forks, error)
             return self.raised(task, attempt, error)
         return verdict
 

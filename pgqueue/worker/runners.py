@@ -29,7 +29,7 @@ from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Cancelled, Returned, Verdict
 from pgqueue.values.workers.health import MOST_NOT_RETURNED
 from pgqueue.worker import batches
-from pgqueue.worker.attempt import CLEAN_UP, Attempt, BatchAttempt, Stop, limit
+from pgqueue.worker.attempt import CLEAN_UP, Attempt, BatchAttempt, Stop, differs, limit
 from pgqueue.worker.claims import NO_WAITS, Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
@@ -236,15 +236,12 @@ class Runners:
         returned = self._claims.drop(partial(Returned, delay=NO_THREAD_DELAY), plain=plain)
         if time.monotonic() - self._logged_at > LOG_EVERY:
             self._logged_at = time.monotonic()
+            kind = "more plain" if plain else "more async def"
+            fields = {"jobs": returned, "delay": str(NO_THREAD_DELAY), "error": str(why)}
             log.error(
                 "the worker cannot start %s functions: it returns their jobs to the queue for a while",
-                "more plain" if plain else "more async def",
-                extra={
-                    "jobs": returned,
-                    "delay": str(NO_THREAD_DELAY),
-                    "not_returned": self._claims.not_returned,
-                    "error": str(why),
-                },
+                kind,
+                extra={**fields, "not_returned": self._claims.not_returned},
             )
         self._signals.call(self._collect)
         self._signals.call(self._leave)
@@ -257,7 +254,8 @@ class Runners:
         runner.add_done_callback(_runners.discard)
 
     async def _serve(self) -> None:
-        claims, run = self._claims, self._executor.run
+        claims, run, give_up = self._claims, self._executor.run, self._time_out
+        started = self._observers.started
         claims.coming = False
         me, before, began = asyncio.current_task(), contextvars.copy_context(), time.monotonic()
         assert me is not None  # noqa: S101 - for the type checker
@@ -265,27 +263,24 @@ class Runners:
         try:
             while (attempt := claims.take(plain=False)) is not None:
                 try:
-                    attempt.runner, attempt.give_up = me, self._time_out
-                    self._begin(attempt)
-                    if type(attempt) is not BatchAttempt:
-                        verdict = await run(attempt)
-                    else:
-                        self._call_collect()  # so few claims wait now that the fetcher may have to look
-                        verdict = None
-                        await batches.run(self._executor, attempt)
+                    attempt.runner, attempt.give_up = me, give_up
+                    if claims.waiting and not claims.coming:
+                        self._summon()
+                    if started.told or claims.replaced:
+                        self._note_start(attempt)
+                    verdict = await (
+                        run(attempt) if type(attempt) is not BatchAttempt else self._run_batch(attempt)
+                    )
                 except BaseException as error:  # noqa: BLE001 - the slot of this runner must not be lost, whatever it is
                     self._break_off(attempt, error)
                     return
                 attempt.runner = None  # from now on, stopping this attempt must not reach the next one
-                if me.cancelling() and attempt.stopped is None and self._signals.torn_down:
-                    # The program ends the loop, so this cancellation may not be the job's fault.
+                if me.cancelling() and self._is_torn_down(attempt):
                     verdict = None
-                    for one in attempt.members:
-                        one.verdict = None
                 claims.settle(attempt, verdict)
                 if not self._collecting:
                     self._call_collect()
-                if attempt.detached or me.cancelling() or _differs(contextvars.copy_context(), before):
+                if attempt.detached or me.cancelling() or differs(contextvars.copy_context(), before):
                     return
                 if time.monotonic() - began > LONGEST_STREAK:
                     await asyncio.sleep(0)
@@ -294,14 +289,29 @@ class Runners:
             claims.leave(attempt)
             self._leave()
 
+    async def _run_batch(self, attempt: BatchAttempt) -> None:
+        self._call_collect()  # so few claims wait now that the fetcher may have to look
+        await batches.run(self._executor, attempt)
+
+    def _is_torn_down(self, attempt: Attempt) -> bool:
+        """Whether the program ends the loop, so that this cancellation may not be the job's fault. Then no verdict is kept."""
+        if attempt.stopped is not None or not self._signals.torn_down:
+            return False
+        for one in attempt.members:
+            one.verdict = None
+        return True
+
     def _serve_plain(self) -> None:
-        claims, loop = self._claims, self._signals.loop
+        claims, loop, started = self._claims, self._signals.loop, self._observers.started
         assert loop is not None  # noqa: S101 - for the type checker
         claims.coming, attempt = False, None
         try:
             while (attempt := claims.take(plain=True)) is not None:
                 try:
-                    self._begin(attempt)
+                    if claims.waiting and not claims.coming:
+                        self._summon()
+                    if started.told or claims.replaced:
+                        self._note_start(attempt)
                     self._deadlines.watch(attempt, limit(attempt), loop)
                     surroundings = self._surroundings.copy()
                     if type(attempt) is not BatchAttempt:
@@ -322,13 +332,6 @@ class Runners:
             claims.leave(attempt)
             self._signals.call_soon(self._leave)
 
-    def _begin(self, attempt: Attempt) -> None:
-        """Have another runner take the next claim, and the start noted."""
-        if self._claims.waiting and not self._claims.coming:
-            self._summon()
-        if self._observers.started.told or self._claims.replaced:
-            self._note_start(attempt)
-
     def _break_off(self, attempt: Attempt, error: BaseException) -> None:
         """Record an attempt that has ended its runner."""
         for one in attempt.members:
@@ -346,9 +349,9 @@ class Runners:
                 self._signals.call_soon(self._tell_started)
         replaced, self._claims.replaced = self._claims.replaced, []
         for earlier in replaced:
+            fields = {"job": earlier.claim.id, "task": earlier.claim.task}
             log.warning(
-                "job claimed again while an attempt of it runs: the earlier attempt is stopped",
-                extra={"job": earlier.claim.id, "task": earlier.claim.task},
+                "job claimed again while an attempt of it runs: the earlier one is stopped", extra=fields
             )
             self._tell(earlier, Stop.LOST)
         if replaced:
@@ -380,9 +383,9 @@ class Runners:
     def _time_out(self, attempt: Attempt) -> None:
         """Give up an attempt whose time is over: a plain function, or a coroutine that its cancellation has not ended."""
         if not attempt.plain:
+            fields = {"job": attempt.claim.id, "task": attempt.claim.task, "seconds": CLEAN_UP}
             log.error(
-                "coroutine goes on after its timeout has cancelled it: it is given up, and its slot is free",
-                extra={"job": attempt.claim.id, "task": attempt.claim.task, "seconds": CLEAN_UP},
+                "coroutine goes on after its timeout: it is given up, and its slot is free", extra=fields
             )
         for one in attempt.members or (attempt,):
             self._give_up(one, self._executor.timed_out(one))
@@ -394,10 +397,3 @@ class Runners:
         if self._claims.give_up(attempt, verdict):
             self._signals.call(self._collect)
             self._signals.call(self._leave)
-
-
-def _differs(now: contextvars.Context, before: contextvars.Context) -> bool:
-    try:
-        return now != before
-    except Exception:  # noqa: BLE001 - comparing the user's values may raise anything
-        return True
