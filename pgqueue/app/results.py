@@ -28,7 +28,7 @@ from pgqueue.store.results import job_end
 from pgqueue.store.results.ends import End
 from pgqueue.store.results.job_end import EndLook
 from pgqueue.store.shards.sharded import ShardedDatabase
-from pgqueue.values.insight.why import NO_RECORD, Why
+from pgqueue.values.insight.why import NO_RECORD
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.verdict import why_not_kept
 from pgqueue.values.payloads.codec import Codec, decode_job, result_text
@@ -39,6 +39,7 @@ from pgqueue.values.workers.lease import duration_text
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 """Seconds between two looks of a caller that has to look itself, growing by half each time."""
+IN_MEMORY = "its queue is in memory for a test: pgqueue.testing.drain(queue) runs it"
 LONGEST_WAIT = 1e6
 """Seconds. What waits for longer is told to look again, since locks have no longer timeouts."""
 
@@ -230,7 +231,8 @@ def _until_ended(
                 return cast("EndLook", look)
             before = look
         if last:
-            raise _not_done((yield store_why.why(job_id)), timeout)
+            why = IN_MEMORY if database.in_memory else (yield store_why.why(job_id)).sentence
+            raise _not_done(job_id, why, timeout)
         if asks:
             end = ends.of(job_id)
             try:
@@ -280,10 +282,10 @@ def _no_record_error(job_id: int, before: EndLook | None, *, keeps_history: bool
     )
 
 
-def _not_done(why: Why, timeout: float | timedelta | None) -> JobNotDone:
+def _not_done(job_id: int, why: str, timeout: float | timedelta | None) -> JobNotDone:
     limit = as_duration("timeout", timeout)
     within = "" if limit is None else f" within {duration_text(limit.total_seconds())}"
-    return JobNotDone(f"job {why.job_id} has not ended{within}: {why.sentence}")
+    return JobNotDone(f"job {job_id} has not ended{within}: {why}")
 
 
 def _not_kept(job: Job, reason: str, how: str = "succeeded") -> ResultNotKept:

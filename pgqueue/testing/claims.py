@@ -188,10 +188,6 @@ class ClaimBook:
             return False
         return (row.worker_id, row.fence) == (claim.worker_id, claim.fence)
 
-    def is_lost(self, row: JobRow, now: datetime) -> bool:
-        """Whether a worker holds the job whose lease has passed."""
-        return row.worker_id is not None and self._leases.get(row.worker_id, now) <= now
-
     def take_reclaimed(self) -> list[Verdict]:
         """What was recorded of lost workers' jobs since the last call."""
         reclaimed, self._reclaimed = self._reclaimed, []

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.errors import ConfigurationError
+from pgqueue.errors import ConfigurationError, PgQueueError
+from pgqueue.store.alerts import alerts
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.jobs import control, enqueue, notes
 from pgqueue.store.jobs.sweep import arun_sweep, reclaim, run_sweep
 from pgqueue.store.schedules import ticks
 from pgqueue.store.workers import leases
-from pgqueue.testing.alerts import alook_at_due, look_at_due
 from pgqueue.testing.attempts import DrainState, Loop, Ran, arun
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.memory import Memory
@@ -45,8 +45,8 @@ def drain(
 ) -> list[Ran]:
     """Run every job that is due, and every job that is due because of those, without a worker.
 
-    First it fires the schedules that are due, then it looks at the alerts that are due. What the app declares of them is stored by
-    ``queue.schedules.apply()`` and ``queue.alerts.apply()``.
+    First it fires the schedules that are due; in a database it looks at the alerts that are due, too. What the app declares of
+    them is stored by ``queue.schedules.apply()`` and ``queue.alerts.apply()``.
 
     Jobs of one queue run in the order in which a worker would start them; queues come one after the other, by
     name. Plain functions run in the current thread, others in an event loop of their own.
@@ -97,7 +97,8 @@ async def adrain(
         database = shift.executor.database = queue.database
         while (await database.arun(ticks.fire_due())).more:
             pass
-        await alook_at_due(database)
+        if not isinstance(database, Memory):
+            await alook_at_alerts(database)
         try:
             while found := await _aclaim(database, shift):
                 attempt = shift.begin(found)
@@ -203,7 +204,8 @@ def _drain(
         database = shift.executor.database = queue.database
         while database.run(ticks.fire_due()).more:
             pass
-        look_at_due(database)
+        if not isinstance(database, Memory):
+            look_at_alerts(database)
         try:
             while not (only_one and shift.ran) and (found := _claim(database, shift)):
                 attempt = shift.begin(found)
@@ -220,6 +222,24 @@ def _drain(
             loop.stop()
             database.run(leases.leave_without_jobs(shift.worker.id))
     return shift.ran
+
+
+def look_at_alerts(database: Database) -> None:
+    """Look at the alerts that are due, as a worker does: one that makes no sense is noted, and the others are looked at."""
+    for name in database.run(alerts.due()).names:
+        try:
+            database.run(alerts.look(name))
+        except PgQueueError as error:
+            database.run(alerts.fail(name, f"{type(error).__name__}: {error}"))
+
+
+async def alook_at_alerts(database: Database) -> None:
+    """As :func:`look_at_alerts`, awaited."""
+    for name in (await database.arun(alerts.due())).names:
+        try:
+            await database.arun(alerts.look(name))
+        except PgQueueError as error:
+            await database.arun(alerts.fail(name, f"{type(error).__name__}: {error}"))
 
 
 def _claim(database: Database, shift: DrainState) -> list[Claim]:

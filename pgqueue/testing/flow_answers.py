@@ -12,7 +12,6 @@ from pgqueue.testing.flows import FlowBook, FlowRow, NodeRow
 from pgqueue.values.flows.flow import PORTION, NodeState
 from pgqueue.values.flows.record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explain_nodes
 from pgqueue.values.flows.results import LARGEST_RESULTS, EarlierNode, FlowPosition
-from pgqueue.values.flows.retry import not_found
 
 
 class FlowAnswers:
@@ -45,7 +44,7 @@ class FlowAnswers:
 
     def flow(self, flow_id: int) -> FlowRecord:
         """A flow, and its nodes except the members of large groups."""
-        flow = self._flow(flow_id)
+        flow = self._flows.require(flow_id)
         nodes = sorted(_shown_nodes(flow.nodes[0])[:MOST_SHOWN], key=lambda node: node.id)
         return _record(flow, counts=True, nodes=_explain_nodes(flow, nodes, self._behind(flow), counted=True))
 
@@ -53,14 +52,14 @@ class FlowAnswers:
         self, flow_id: int, *, parent: int, states: Collection[NodeState] | None, after: int, limit: int
     ) -> tuple[NodeRecord, ...]:
         """Members of a group of a flow, in order."""
-        flow = self._flow(flow_id)
+        flow = self._flows.require(flow_id)
         members = (member for node in flow.nodes if node.id == parent for member in node.members)
         found = [one for one in members if one.place > after and (states is None or one.state in states)]
         return _explain_nodes(flow, found[:limit], self._behind(flow), counted=False)
 
     def state(self, flow_id: int) -> tuple[FlowState, bool]:
         """The state of a flow, and whether it has ended."""
-        flow = self._flow(flow_id)
+        flow = self._flows.require(flow_id)
         return FlowState(flow.state), flow.ended_at is not None
 
     def results(self, flow_id: int) -> list[StoredResult]:
@@ -72,7 +71,7 @@ class FlowAnswers:
                 node.result_text,
                 None if node.new.job.meta is None else node.new.job.meta.decode(),
             )
-            for node in self._flow(flow_id).nodes[0].members
+            for node in self._flows.require(flow_id).nodes[0].members
             if node.new.job is not None and node.new.name is not None and node.state is NodeState.SUCCEEDED
         ]
 
@@ -84,12 +83,6 @@ class FlowAnswers:
         before = [_before(one, depth) for one, depth in _nodes_before(node).items()]
         skip_if = None if node.new.spec is None else node.new.spec.get("skip_if")
         return FlowPosition(node.flow.id, node.flow.new.name, node.new.name, skip_if, before)
-
-    def _flow(self, flow_id: int) -> FlowRow:
-        flow = self._flows.flow(flow_id)
-        if flow is None:
-            raise not_found(flow_id)
-        return flow
 
     def _behind(self, flow: FlowRow) -> int | None:
         """Return the flow of the same key for which a flow waits; None: it waits for none."""

@@ -1,6 +1,6 @@
-"""Chains, groups and workflows in memory: how they are added, and what follows in them when their jobs end.
+"""Chains, groups and workflows in memory: how they are added and cancelled, and what follows in them when their jobs end.
 
-:class:`FlowBook` answers the plans of :mod:`pgqueue.store.flows.flows`, and does what :mod:`pgqueue.store.flows.flow_progress` does when a job
+:class:`FlowBook` answers the plans of :mod:`pgqueue.store.flows.flows` and those that cancel a flow, and does what :mod:`pgqueue.store.flows.flow_progress` does when a job
 ends, all of it at once. What an edge means is decided in :func:`pgqueue.values.flows.flow.effect_of`.
 """
 
@@ -26,6 +26,7 @@ from pgqueue.values.flows.flow import (
     job_key_taken,
     nodes_of,
 )
+from pgqueue.values.flows.retry import not_found
 from pgqueue.values.jobs.job import JobState, NewJob
 
 WAITING, RELEASED, CANCELLED = NodeState.WAITING, NodeState.RELEASED, NodeState.CANCELLED
@@ -117,10 +118,10 @@ class FlowBook:
         if flow.key is not None and not runs and not flow.in_turn:
             raise flow_key_taken(flow.key)
         added = FlowRow(len(self._flows) + 1, flow, "running" if runs else "waiting", now)
-        self.made(added, nodes, now)
+        self._make_nodes(added, nodes, now)
         self._flows.append(added)
-        self.release(added.nodes[0], now)
-        self.follow_events(now)
+        self._release(added.nodes[0], now)
+        self._follow_events(now)
         return AddedFlow(added.id, [node.job.id for node in added.nodes if node.job is not None])
 
     def ended(self, row: JobRow, now: datetime, *, skipped: bool = False) -> None:
@@ -128,7 +129,7 @@ class FlowBook:
         if (node := self._of_job.get(row.id)) is not None:
             node.result = row.result
             self._end(node, NodeState.SKIPPED if skipped else NODE_STATES[row.state], now)
-            self.follow_events(now)
+            self._follow_events(now)
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._of_job
@@ -141,24 +142,59 @@ class FlowBook:
         """One flow."""
         return self._flows[flow_id - 1] if 1 <= flow_id <= len(self._flows) else None
 
-    def abandon(self, node: NodeRow, now: datetime) -> None:
+    def begin_cancel(self, flow_id: int) -> bool:
+        """Mark a flow as cancelled; False: it had ended."""
+        flow = self.require(flow_id)
+        if flow.ended_at is None:
+            flow.state = "cancelled"
+        return flow.ended_at is None
+
+    def ask(self, flow_id: int) -> None:
+        """Ask a flow's running jobs to stop."""
+        for node in self.require(flow_id).nodes:
+            if node.job is not None and node.job.state is JobState.RUNNING:
+                node.job.cancel_requested = True
+
+    def cancel_portion(
+        self,
+        flow_id: int,
+        after: tuple[int, int],  # noqa: ARG002 - all at once
+        *,
+        now: datetime,
+    ) -> tuple[bool, None]:
+        """End the nodes of a flow except its running jobs and the groups that these are in."""
+        root, *nodes = self.require(flow_id).nodes
+        for node in [node for node in nodes if node.state is WAITING or _is_due(node)]:
+            self._abandon(node, now)
+        for group in [root, *nodes]:
+            self._close(group, now)
+        self._follow_events(now)
+        return False, None
+
+    def end_root(self, flow_id: int, *, now: datetime) -> None:
+        """End a cancelled flow that waited for its turn."""
+        root = self.require(flow_id).nodes[0]
+        if root.state is WAITING:
+            self._abandon(root, now)
+            self._follow_events(now)
+
+    def require(self, flow_id: int) -> FlowRow:
+        """One flow, which has to be there."""
+        flow = self.flow(flow_id)
+        if flow is None:
+            raise not_found(flow_id)
+        return flow
+
+    def _abandon(self, node: NodeRow, now: datetime) -> None:
         """End a node of a cancelled flow, and its job. What waits for it is not told."""
         if node.job is not None and not node.job.state.ended:
             node.job.end(JobState.CANCELLED, now)
         node.state = CANCELLED
         if node.parent is None:
-            self.end_flow(node.flow, CANCELLED, now)
+            self._end_flow(node.flow, CANCELLED, now)
         else:
             node.parent.open -= 1
             node.parent.failed += 1
-
-    def renew(self, node: NodeRow, now: datetime) -> None:
-        """Give a node whose job has ended, and has not failed, a new job like that one."""
-        assert node.job is not None  # noqa: S101 - only asked of nodes that have one
-        before, node.job = node.job, self._insert(node.job.new, now)
-        node.job.run_at, node.job.unique_key = max(before.run_at, now), before.unique_key
-        node.job.flags = before.flags
-        self._of_job[node.job.id] = node
 
     def bars(self, job_id: int) -> bool:
         """Whether a dead job must not run: its flow has ended, and another flow of its key has not."""
@@ -198,31 +234,14 @@ class FlowBook:
             if key in keys[:place] or self._holder(key) is not None:
                 raise job_key_taken(key)
 
-    def made(
-        self, flow: FlowRow, given: Nodes, now: datetime, *, root: NodeRow | None = None
-    ) -> list[NodeRow]:
-        """Make nodes and their jobs, all waiting.
-
-        Args:
-            flow: which they are part of.
-            given: the nodes; the first one is the root.
-            now: the instant.
-            root: the existing group that is the root; None: it is new, too.
-
-        Returns:
-            The new nodes.
-
-        Raises:
-            FlowRefused: a live job has the unique key of one of the jobs.
-        """
+    def _make_nodes(self, flow: FlowRow, given: Nodes, now: datetime) -> None:
+        """Make the nodes of a flow and their jobs, all waiting; the first one is the root."""
         self._require_free_keys(given)
-        nodes = [] if root is None else [root]
-        shift = 0 if root is None or not root.members else root.members[-1].place + 1
-        for new in given[len(nodes) :]:
+        nodes = flow.nodes
+        for new in given:
             parent = None if new.parent is None else nodes[new.parent]
             job = None if new.job is None else self._insert(new.job, now)
-            place = new.place + (shift if parent is root else 0)
-            node = NodeRow(next(self._ids), new, flow, parent, place, job, len(new.after))
+            node = NodeRow(next(self._ids), new, flow, parent, new.place, job, len(new.after))
             nodes.append(node)
             if parent is not None:
                 parent.members.append(node)
@@ -233,21 +252,12 @@ class FlowBook:
         for node, new in zip(nodes, given, strict=True):
             for before, rule in new.after:
                 nodes[before].edges.append(EdgeRow(nodes[before], node, rule))
-        made = nodes if root is None else nodes[1:]
-        flow.nodes += made
-        return made
-
-    def forget(self, nodes: Iterable[NodeRow]) -> None:
-        """Forget the jobs of nodes that were not added after all."""
-        for node in nodes:
-            if node.job is not None:
-                del self._of_job[node.job.id]
 
     def unended(self, key: str | None) -> Iterator[FlowRow]:
         """The flows of a key that have not ended."""
         return (flow for flow in self._flows if key is not None and flow.new.key == key and not flow.ended_at)
 
-    def release(self, node: NodeRow, now: datetime) -> None:
+    def _release(self, node: NodeRow, now: datetime) -> None:
         """Release a node that waits for no other, if its group is: its job is admitted; what members do is an event."""
         parent = RELEASED if node.parent is None else node.parent.state
         if node.state is not WAITING or parent is not RELEASED or node.flow.state != "running":
@@ -266,24 +276,19 @@ class FlowBook:
             node.state = state
             self._events.append((node, state))
 
-    def follow_events(self, now: datetime) -> None:
+    def _follow_events(self, now: datetime) -> None:
         """Do what follows from events, until nothing follows any more."""
         while self._events:
             node, state = self._events.popleft()
             if state is RELEASED:
                 for member in node.members:
                     if not member.waits_for:
-                        self.release(member, now)
-                self.close(node, now)
+                        self._release(member, now)
+                self._close(node, now)
                 continue
             self._follow_edges(node, state, now)
             if state is not NodeState.FAILING:
                 self._leave(node, now)
-
-    def follow_again(self, node: NodeRow, now: datetime) -> None:
-        """Do what follows from the end of a node, if it has ended, for nodes that wait for it since then."""
-        if node.state not in {WAITING, RELEASED}:
-            self._follow_edges(node, node.state, now)
 
     def _follow_edges(self, node: NodeRow, state: NodeState, now: datetime) -> None:
         for edge in node.edges:
@@ -292,7 +297,7 @@ class FlowBook:
                 edge.met = True
                 edge.after.waits_for -= 1
                 if not edge.after.waits_for:
-                    self.release(edge.after, now)
+                    self._release(edge.after, now)
             elif effect is not None and edge.after.state is WAITING:
                 self._end(edge.after, CANCELLED if effect is EdgeEffect.CANCEL else NodeState.SKIPPED, now)
 
@@ -302,24 +307,28 @@ class FlowBook:
             if member.state is WAITING:
                 self._end(member, CANCELLED, now)
         if node.parent is None:
-            self.end_flow(node.flow, node.state, now)
+            self._end_flow(node.flow, node.state, now)
             return
         node.parent.open -= 1
         if node.state.is_failure:
             node.parent.failed += 1
             self._events.append((node.parent, NodeState.FAILING))
-        self.close(node.parent, now)
+        self._close(node.parent, now)
 
-    def close(self, group: NodeRow, now: datetime) -> None:
+    def _close(self, group: NodeRow, now: datetime) -> None:
         """End a node if it is a released group whose members have all ended."""
         if group.job is None and group.state is RELEASED and not group.open:
             self._end(group, NodeState.FAILED if group.failed else NodeState.SUCCEEDED, now)
 
-    def end_flow(self, flow: FlowRow, state: NodeState, now: datetime) -> None:
+    def _end_flow(self, flow: FlowRow, state: NodeState, now: datetime) -> None:
         """End a flow whose root has ended, and start the next one of its key."""
         flow.state = flow.state if flow.state == CANCELLED else state
         flow.ended_at = now
         following = next(self.unended(flow.new.key), None)
         if following is not None and following.state == "waiting":
             following.state = "running"
-            self.release(following.nodes[0], now)
+            self._release(following.nodes[0], now)
+
+
+def _is_due(node: NodeRow) -> bool:
+    return node.state is RELEASED and node.job is not None and node.job.state is not JobState.RUNNING

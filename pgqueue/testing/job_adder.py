@@ -11,7 +11,6 @@ from pgqueue.errors import LimitReached, as_duration
 from pgqueue.store.jobs.copying import due_at
 from pgqueue.store.queues.queues import count_bounded
 from pgqueue.testing.known_queues import KnownQueues
-from pgqueue.testing.lanes import LaneBook
 from pgqueue.testing.row import JobRow
 from pgqueue.values.jobs.job import EnqueueAnswer, JobState, NewJob, Outcome
 from pgqueue.values.limits.limit import WhenFull, keys_of
@@ -28,12 +27,10 @@ class JobAdder:
         self,
         rows: dict[int, JobRow],
         queues: KnownQueues,
-        lanes: LaneBook,
         cancel: Callable[[int, datetime], object],
     ) -> None:
         self._rows = rows
         self._queues = queues
-        self._lanes = lanes
         self._cancel = cancel
         self._ids = count(1)
         self._holds: dict[str, tuple[int, datetime]] = {}
@@ -113,9 +110,8 @@ class JobAdder:
         self, job: NewJob, when_full: tuple[WhenFull, int], now: datetime
     ) -> EnqueueAnswer | None:
         """Answer for a full limit, as :func:`pgqueue.store.limits.lanes.require_place` does; None: it has room."""
-        policy, declared = when_full
+        policy, most = when_full
         limit = keys_of(job.lane or "")[0].limit
-        most = self._lanes.most(limit, declared)
         same = [row for row in self._rows.values() if row.new.lane == job.lane]
         running = sum(row.is_running for row in same)
         waiting = [row for row in same if row.is_ready and row.new.queue == job.queue]

@@ -12,7 +12,7 @@ from pgqueue.testing.row import JobRow
 from pgqueue.values.limits import gcra
 from pgqueue.values.limits.lanes import Lane, LaneShares
 from pgqueue.values.limits.limit import QUEUE, LimitKey, LimitNumbers, keys_of, share_of
-from pgqueue.values.limits.status import LimitStatus, keys_under
+from pgqueue.values.limits.status import keys_under
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -21,27 +21,14 @@ class LaneBook:
     """The limits of a queue's tasks, and the states of its rates.
 
     Attributes:
-        said: the limits that an operator has set, by name.
-        weights: those of shares, by their keys.
         tats: the states of rates, by key.
     """
 
     def __init__(self, limits: Callable[[], Mapping[str, LimitNumbers]]) -> None:
         """``limits`` returns them by name, each time anew: tasks may be registered later."""
-        self.said: dict[str, LimitStatus] = {}
-        self.weights: dict[str, int] = {}
         self.tats: dict[str, int] = {}
         self._limits = limits
         self._turns: dict[str, LaneShares] = {}
-
-    def declared(self) -> Mapping[str, LimitNumbers]:
-        """The limits of the queue's tasks, by name."""
-        return self._limits()
-
-    def most(self, name: str, declared: int) -> int:
-        """How many jobs run at once under a limit."""
-        found = self.said.get(name)
-        return declared if found is None or found.numbers.most is None else found.numbers.most
 
     def running(self, rows: Iterable[JobRow]) -> Counter[str]:
         """How many jobs run under each key; a job that keeps its place counts, but not in its queue as a whole."""
@@ -112,13 +99,11 @@ class LaneBook:
         return True
 
     def _lane(self, name: str) -> Lane:
-        share = share_of(name)
-        return Lane(share or name, (), 1, self.weights.get(share, 1))
+        return Lane(share_of(name) or name, (), 1, 1)
 
     def of(self, row: JobRow) -> list[tuple[LimitKey, LimitNumbers | None]]:
         """The keys that limit a job, each with what its limit says; None: this program does not know the limit."""
-        declared = self._limits()
-        limits = {**declared, **{name: one.numbers for name, one in self.said.items()}}
+        limits = self._limits()
         keys = keys_under(row.new.queue, row.new.lane or "")
         return [
             (key, limits.get(key.limit))

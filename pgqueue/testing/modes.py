@@ -24,7 +24,6 @@ ENQUEUES = {
     "enqueue.enqueue",
     "enqueue.enqueue_many",
     "flows.add",
-    "flow_control.retry",
     "signals.send",
     "signals.resolve",
 }

@@ -137,10 +137,6 @@ class JobRow:
         if seconds is not None:
             self.started_at = now - timedelta(seconds=seconds)
 
-    def matches(self, task: str | None, queue: str | None) -> bool:
-        """Whether it is of this task, and in this queue; None: any."""
-        return task in (None, self.new.task) and queue in (None, self.new.queue)
-
     def revive(self, state: JobState, now: datetime) -> None:
         """Run again after its death, with all its attempts."""
         self.wait(state)

@@ -6,12 +6,12 @@ again: what becomes of an attempt (:mod:`pgqueue.values.jobs.verdict`) comes in 
 (:mod:`pgqueue.values.payloads.signature`) as JSON.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
+import msgspec
+
 from pgqueue.store.jobs.notes import NoteKey, StoredProgress, noted_of
-from pgqueue.store.queues.queues import RATED
 from pgqueue.store.results.job_end import EndLook
 from pgqueue.testing.claims import ClaimBook, QueueState
 from pgqueue.testing.flows import FlowBook
@@ -20,14 +20,13 @@ from pgqueue.testing.known_queues import KnownQueues
 from pgqueue.testing.lanes import LaneBook
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import JobRow
-from pgqueue.testing.why import facts_of
+from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import BlockedRetry, Retried
-from pgqueue.values.insight.why import Why, explain
+from pgqueue.values.insight.now import SearchPage
 from pgqueue.values.jobs.job import Claim, Job, JobState, QueueCount
 from pgqueue.values.jobs.note import StoredReport
 from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.task_limits import TaskLimits
-from pgqueue.values.queues.standing import QueueHead, QueueStanding, StandingSample, standings
 
 
 class JobTable:
@@ -50,9 +49,7 @@ class JobTable:
         self._rows: dict[int, JobRow] = {}
         self.queues = KnownQueues(lambda: {row.new.queue for row in self._rows.values()})
         self.lanes = LaneBook(limits)
-        self.adding = JobAdder(
-            self._rows, self.queues, self.lanes, lambda one, now: self.cancel(one, now=now)
-        )
+        self.adding = JobAdder(self._rows, self.queues, lambda one, now: self.cancel(one, now=now))
         self.flows = FlowBook(self.adding.insert, self.adding.holder, self.adding.require_rooms)
         self.mailbox = Mailbox(self._rows, self.flows)
         self._around = QueueState(self._rows, self.queues, self.lanes, self.flows, self.mailbox)
@@ -78,11 +75,6 @@ class JobTable:
             return None
         return EndLook(row.shown(), None if row.result is None else row.result.decode())
 
-    def why(self, job_id: int, *, now: datetime) -> Why:
-        """Why a job does not run; here none does until a test drains its queue."""
-        row = self._rows.get(job_id)
-        return explain(job_id, None if row is None else facts_of(self._around, row, now))
-
     def newest(self, *, limit: int) -> list[Job]:
         """The newest jobs in any state."""
         return [row.shown() for row in reversed(self._rows.values())][:limit]
@@ -93,29 +85,6 @@ class JobTable:
         kinds = [(row.new.queue, row.shown_state) for row in self._rows.values() if row.state not in ended]
         return [QueueCount(*kind, kinds.count(kind)) for kind in sorted(set(kinds))], sorted(
             self.queues.paused
-        )
-
-    def queue_standings(self, *, now: datetime) -> list[QueueStanding]:
-        """How every queue stands; jobs that ended in the last minute are counted as in the database."""
-        ready: dict[str, datetime] = {}
-        numbers: Counter[tuple[str, str]] = Counter()
-        rates: Counter[str] = Counter()
-        for row in self._rows.values():
-            queue = row.new.queue
-            if row.shown_state is JobState.READY:
-                ready[queue] = min(row.run_at, ready.get(queue, row.run_at))
-            if row.state in {JobState.SUCCEEDED, JobState.CANCELLED}:
-                rates[queue] += row.ended_at is not None and row.ended_at > now - RATED
-            else:
-                numbers[queue, row.shown_state] += 1
-        return standings(
-            now=now,
-            heads=[QueueHead(queue, oldest, numbers[queue, "ready"]) for queue, oldest in ready.items()],
-            samples=[StandingSample(queue, state, count) for (queue, state), count in numbers.items()],
-            live_percent=100.0,
-            dead_percent=100.0,
-            rates={queue: count / RATED.total_seconds() for queue, count in rates.items() if count},
-            known=self.queues.known(),
         )
 
     def cancel(self, job_id: int, *, now: datetime) -> JobState | None:
@@ -130,10 +99,6 @@ class JobTable:
             self.flows.ended(row, now)
         return row.state
 
-    def retry(self, job_id: int, *, without_key: bool, now: datetime) -> Retried:
-        """Make a dead job ready."""
-        return self.revive([job_id], without_key=without_key, now=now)
-
     def run_now(self, job_id: int, *, now: datetime) -> bool:
         """Make a scheduled job ready."""
         row = self._rows.get(job_id)
@@ -142,34 +107,44 @@ class JobTable:
         row.state, row.run_at, row.place_at = JobState.READY, row.place_at or now, None
         return True
 
-    def purge_dead(self, job_ids: Collection[int]) -> int:
-        """Forget those of these jobs that are dead."""
-        found = self._dead(job_ids)
-        for row in found:
-            del self._rows[row.id]
-        return len(found)
+    def retry(self, job_id: int, *, without_key: bool, now: datetime) -> Retried:
+        """Make a dead job ready, unless a live job has its key or another flow has its flow's."""
+        row = self._rows.get(job_id)
+        if self.flows.bars(job_id):
+            return Retried((), (), (), (job_id,))
+        if row is None or row.state is not JobState.DEAD:
+            return Retried((), (), (job_id,), ())
+        key = None if without_key else row.unique_key
+        twin = self.adding.holder(key)
+        if twin is not None and key is not None:
+            return Retried((), (BlockedRetry(job_id, twin.id, key),), (), ())
+        row.revive(JobState.READY, now)
+        row.unique_key = key
+        self.mailbox.revive(job_id)
+        self.flows.reopen(job_id)
+        return Retried((job_id,), (), (), ())
 
-    def _dead(self, job_ids: Collection[int]) -> list[JobRow]:
-        return [row for row in self._rows.values() if row.state is JobState.DEAD and row.id in job_ids]
-
-    def revive(self, job_ids: Sequence[int], *, without_key: bool, now: datetime) -> Retried:
-        """Make dead jobs ready, unless a live job has their key or another flow has their flow's."""
-        revived, held = list[int](), list[BlockedRetry]()
-        barred = {job_id for job_id in job_ids if self.flows.bars(job_id)}
-        for row in self._dead([job_id for job_id in job_ids if job_id not in barred]):
-            key = None if without_key else row.unique_key
-            twin = self.adding.holder(key)
-            if twin is not None and key is not None:
-                held.append(BlockedRetry(row.id, twin.id, key))
-                continue
-            row.revive(JobState.READY, now)
-            row.unique_key = key
-            self.mailbox.revive(row.id)
-            self.flows.reopen(row.id)
-            revived.append(row.id)
-        known = {*revived, *barred, *(one.id for one in held)}
-        left = tuple(one for one in job_ids if one not in known)
-        return Retried(tuple(revived), tuple(held), left, tuple(sorted(barred)))
+    def search(
+        self,
+        wanted: JobFilter,
+        *,
+        states: Collection[JobState] | None,
+        unique_key: str | None,
+        before: int | None,
+        limit: int,
+    ) -> SearchPage:
+        """The jobs that match, newest first."""
+        found = [
+            job
+            for job in (row.shown() for row in reversed(self._rows.values()))
+            if (states is None or job.state in states)
+            and unique_key in (None, job.unique_key)
+            and (before is None or job.id < before)
+            and wanted.matches(job)
+        ]
+        return SearchPage(
+            tuple(msgspec.structs.replace(job, errors=job.errors[-1:], result=None) for job in found[:limit])
+        )
 
 
 class Notebook:

@@ -9,7 +9,7 @@ from looking import ask
 from pgqueue import Alert, Backlog, PgQueue, SaturatedLimit
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.store.alerts import alerts
-from pgqueue.testing.alerts import look_at_due
+from pgqueue.testing.draining import look_at_alerts
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def watched(queue: PgQueue) -> PgQueue:
 
     queue.alerts.apply()
     ask(queue, "select pgqueue.enqueue('send', '{}', queue => 'mail')")
-    look_at_due(queue.database)
+    look_at_alerts(queue.database)
     return queue
 
 

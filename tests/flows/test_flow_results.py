@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from flows.world import World, every_world
+from flows.world import World, every_world, not_in_memory
 
 from pgqueue import Context, JobState, PgQueue, Task, Workflow, chain, group, result
 from pgqueue.app.flows.handle import FlowHandle
@@ -136,6 +136,7 @@ def _with_condition_on(name: str, world: World) -> Workflow:
     return flow
 
 
+@not_in_memory
 def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: World) -> None:
     @world.queue.task(name="plan")
     def plan(ctx: Context) -> None:
@@ -159,6 +160,7 @@ def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: W
     assert set(world.nodes.values()) == {"succeeded"}
 
 
+@not_in_memory
 def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(world: World) -> None:
     @world.queue.task(name="plan", max_attempts=3)
     def plan(ctx: Context) -> None:
@@ -174,6 +176,7 @@ def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(worl
     assert Counter(world.noted) == Counter([1, 2, "check", "end"])
 
 
+@not_in_memory
 def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_them(world: World) -> None:
     @world.queue.task(name="crawl")
     def crawl(ctx: Context, depth: int) -> int:
@@ -202,6 +205,7 @@ def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_the
         ({"name": "x", "after": "end", "before": "end"}, "wait for each other"),
     ],
 )
+@not_in_memory
 def test_what_does_not_fit_fails_the_job_and_changes_nothing(
     world: World, how: dict[str, Any], words: str
 ) -> None:
@@ -229,6 +233,7 @@ def test_what_does_not_fit_fails_the_job_and_changes_nothing(
         ("empty", "group 'empty' is succeeded"),
     ],
 )
+@not_in_memory
 def test_members_are_added_to_groups_that_run_only(world: World, into: str, words: str) -> None:
     @world.queue.task(name="plan", max_attempts=1)
     def plan(ctx: Context) -> None:
@@ -246,6 +251,7 @@ def test_members_are_added_to_groups_that_run_only(world: World, into: str, word
     assert flow.status() == "failed"
 
 
+@not_in_memory
 def test_a_name_that_is_given_twice_is_waited_for_once(world: World) -> None:
     @world.queue.task(name="plan", max_attempts=1)
     def plan(ctx: Context) -> None:
@@ -283,6 +289,7 @@ def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World)
 
 
 @pytest.mark.parametrize("items", [[], ["a"], [f"item {n}" for n in range(PORTION + 1)]])
+@not_in_memory
 def test_a_map_runs_a_job_for_each_item_and_what_follows_waits_for_all(
     world: World, items: list[str]
 ) -> None:
@@ -337,6 +344,7 @@ def test_a_node_waits_for_a_signal_to_its_workflow(world: World, *, early: bool)
         world.queue.signal(handle, "rejected")
 
 
+@not_in_memory
 def test_a_node_that_has_waited_too_long_fails_and_waits_again_when_it_is_retried(world: World) -> None:
     flow = Workflow()
     flow.wait("approved", timeout=60)

@@ -195,8 +195,7 @@ def test_a_blocked_job_says_so_and_is_found_like_any_other(world: World) -> None
         handle.jobs[1].id
     ]
     assert_enqueued(world.note, count=2)
-    why = world.queue.why(handle.jobs[1].id)
-    assert (why.state, why.reason) == (JobState.BLOCKED, "blocked")
+    assert handle.jobs[1].status() is JobState.BLOCKED
 
 
 def test_an_enqueue_that_meets_the_key_of_a_blocked_job_leaves_it_blocked(world: World) -> None:

@@ -21,7 +21,6 @@ from pgqueue.errors import JobNotDone, JobNotFound
 from pgqueue.store.insight import why as store_why
 from pgqueue.store.jobs import admission
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.testing import in_memory
 
 
 @pytest.fixture
@@ -308,34 +307,6 @@ def test_times_that_no_program_can_do_sums_with_are_no_obstacle(queue: PgQueue, 
     for odd in ("infinity", "-infinity", "200000-01-01", "4000-01-01 BC"):
         ask(queue, "update pgqueue.jobs set run_at = %s::timestamptz", odd)
         assert queue.why(job.id).state == "ready"
-
-
-def test_in_memory_a_job_waits_for_a_drain(queue: PgQueue, note: Any) -> None:
-    with in_memory(queue):
-        job, later = note.enqueue(), note.using(delay=60).enqueue()
-        queue.control.pause("default", by="ann")
-        assert said(queue, job.id) == (
-            "paused",
-            (
-                "it is ready, and has been due for 0 s; "
-                "queue 'default' has been paused for 0 s, since AT, by ann: run `pgqueue queues resume default`"
-            ),
-        )
-        assert queue.why(job.id).evidence["causes"] == ["paused", "no worker"]
-        queue.control.resume("default")
-        assert said(queue, job.id) == (
-            "no worker",
-            "it is ready, and has been due for 0 s; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it",
-        )
-        assert said(queue, later.id)[1].startswith("it is due in 60 s, at AT; its queue is in memory")
-        later.cancel()
-        assert (queue.why(later.id).reason, queue.why(99).reason) == ("ended", "no record")
-        with pytest.raises(JobNotDone, match="in memory for a test"):
-            job.result(timeout=0)
-        with pytest.raises(
-            JobNotDone, match=f"^job {job.id} has not ended: it is ready, .* in memory for a test"
-        ):
-            job.result()
 
 
 @plan

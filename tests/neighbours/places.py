@@ -14,11 +14,13 @@ from store.drivers import one_database
 from pgqueue import PgQueue
 from pgqueue.testing import Clock, in_database, in_memory, in_transaction
 
-__all__ = ["a_clock", "a_database", "empty", "every_place", "one_database"]
+__all__ = ["a_clock", "a_database", "each_database", "empty", "every_place", "not_in_memory", "one_database"]
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 PLACES = ["memory", "database", "transaction"]
+not_in_memory = pytest.mark.parametrize("queue", PLACES[1:], indirect=True)
+"""For a test of what operators ask, in a file whose other tests run in memory, too."""
 
 
 @pytest.fixture
@@ -29,6 +31,16 @@ def a_clock() -> Clock:
 @pytest.fixture(params=PLACES)
 def every_place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[PgQueue]:
     """A queue whose jobs are in each place in turn; the same must hold in all."""
+    yield from _queue_in(request, clock)
+
+
+@pytest.fixture(params=PLACES[1:])
+def each_database(request: pytest.FixtureRequest, clock: Clock) -> Iterator[PgQueue]:
+    """The same without memory, for what operators ask."""
+    yield from _queue_in(request, clock)
+
+
+def _queue_in(request: pytest.FixtureRequest, clock: Clock) -> Iterator[PgQueue]:
     queue = PgQueue("")
     with ExitStack() as stack:
         if request.param == "memory":

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, every_place, one_database
+from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, each_database, one_database
 
 from pgqueue import (
     Alert,
@@ -23,7 +23,7 @@ from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.testing import Clock, drain
 from pgqueue.values.schedules.schedule import Applied
 
-queue, clock, emptied, database = every_place, a_clock, a_database, one_database
+queue, clock, emptied, database = each_database, a_clock, a_database, one_database
 
 Page = Task[[Alert], None]
 

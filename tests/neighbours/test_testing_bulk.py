@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from neighbours.places import MINUTE, NOON, a_clock, a_database, every_place, one_database
+from neighbours.places import MINUTE, NOON, a_clock, a_database, each_database, one_database
 from tenacity import wait_fixed
 
 from pgqueue import JobState, PgQueue, Retry, chain
@@ -12,7 +12,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.testing import Clock, drain
 from pgqueue.values.bulk.operation import SkipReason
 
-queue, clock, emptied, database = every_place, a_clock, a_database, one_database
+queue, clock, emptied, database = each_database, a_clock, a_database, one_database
 
 CRITERIA: list[dict[str, Any]] = [
     {"everything": True},

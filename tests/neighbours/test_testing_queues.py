@@ -14,6 +14,7 @@ from neighbours.places import a_clock, a_database, every_place, one_database
 
 from pgqueue import Debounce, JobState, Outcome, PgQueue, Task, chain
 from pgqueue.errors import BacklogFull, InvalidOption, TimedOut, UnknownQueue
+from pgqueue.store.queues import queues
 from pgqueue.testing import adrain, drain
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
@@ -232,7 +233,7 @@ def test_settings_that_make_no_sense_are_refused_and_change_nothing(
     ):
         with pytest.raises(InvalidOption, match=words):
             change("mail", **settings)
-    (known,) = queue.insight.queues()
+    (known,) = queue.database.run(queues.known())
     assert (known.settings.priority, known.settings.backlog) == (1, None)
 
 

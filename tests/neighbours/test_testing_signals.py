@@ -26,7 +26,7 @@ def test_a_job_waits_until_its_signal_and_each_run_is_seen(queue: PgQueue, ask: 
     (ran,) = drain(queue)
     assert (ran.outcome, ran.attempt, queue.job(job.id).attempts) == (JobState.BLOCKED, 1, 0)
     assert drain(queue, now=NOON + HOUR) == []
-    assert queue.why(job.id).sentence == "it is blocked, and waits for signal 'answer'"
+    assert queue.job(job.id).state is JobState.BLOCKED
     assert queue.signal(job, "answer", [1, {"a": None}])
     assert not queue.signal(job.id, "answer", 2)
     (ran,) = drain(queue)
@@ -51,10 +51,6 @@ def test_a_deadline_passes_at_its_instant_and_the_job_is_dead_without_another_at
 ) -> None:
     job = ask.enqueue(timeout=60)
     drain(queue)
-    assert (
-        queue.why(job.id).sentence
-        == "it is blocked, and waits for signal 'answer', for 60 s at most, until 2031-05-04 12:01:00 UTC"
-    )
     assert drain(queue, now=NOON + MINUTE * 0.99) == []
     with pytest.raises(WaitTimedOut, match="signal 'answer' did not come before its deadline"):
         drain(queue, now=NOON + MINUTE)
@@ -106,9 +102,8 @@ def test_a_pause_passes_with_the_clock(queue: PgQueue) -> None:
         ctx.pause("second", HOUR)
         steps.append("end")
 
-    job = cool.enqueue()
+    cool.enqueue()
     assert [ran.outcome for ran in drain(queue)] == [JobState.BLOCKED]
-    assert "timer 'first', for 60 s at most, until 2031-05-04 12:01:00 UTC" in queue.why(job.id).sentence
     assert [ran.outcome for ran in drain(queue, now=NOON + MINUTE)] == [JobState.BLOCKED]
     assert drain(queue, now=NOON + HOUR) == []
     assert [ran.outcome for ran in drain(queue, now=NOON + HOUR + MINUTE)] == [JobState.SUCCEEDED]

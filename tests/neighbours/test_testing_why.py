@@ -4,14 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from neighbours.places import a_clock, a_database, every_place, one_database
+from neighbours.places import a_clock, a_database, each_database, one_database
 from tenacity import stop_after_attempt, wait_fixed
 
 from pgqueue import Limit, PgQueue, Rate, Retry, Workflow, chain, group
 from pgqueue.testing import Clock, drain
 from pgqueue.testing.trouble import dying
 
-queue, clock, emptied, database = every_place, a_clock, a_database, one_database
+queue, clock, emptied, database = each_database, a_clock, a_database, one_database
 
 WORKERS = {"no worker", "task unknown", "waiting"}
 

@@ -104,7 +104,7 @@ def test_settings_out_of_range_are_refused_and_change_nothing(
     every.control.set("default", ageing=60, ageing_to=7)
     with pytest.raises(InvalidOption, match=said):
         every.control.set("default", **given)
-    (known,) = every.insight.queues()
+    (known,) = every.database.run(queues.known())
     assert (known.settings.ageing, known.settings.ageing_to) == (MINUTE, 7)
 
 

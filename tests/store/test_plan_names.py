@@ -7,7 +7,7 @@ from pathlib import Path
 import pgqueue
 from pgqueue.store.shards.merge_answers import MERGED
 from pgqueue.store.shards.routes import KEYED, OF_PATTERNS, ROUTES
-from pgqueue.testing.memory import ANSWERED, ELSEWHERE, TIMED
+from pgqueue.testing.memory import ANSWERED, TIMED
 
 
 def _plans() -> Counter[str]:
@@ -31,5 +31,5 @@ def test_shards_and_memory_answer_plans_that_there_are() -> None:
         for module, names in modules.items()
         for name in names.split()
     }
-    named = {*ROUTES, *MERGED, *KEYED, *OF_PATTERNS, *ELSEWHERE, TIMED, *answered}
+    named = {*ROUTES, *MERGED, *KEYED, *OF_PATTERNS, TIMED, *answered}
     assert named - set(_plans()) == set()

@@ -1,4 +1,4 @@
-"""Which jobs an operator means: a filter, checked, and the same rule as ``sql/bulk/find.sql`` for jobs in memory."""
+"""Which jobs an operator means: a filter, checked, and the same rule for jobs in memory."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime

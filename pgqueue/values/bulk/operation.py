@@ -102,15 +102,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         wanted, own = self.filter.state, self.action.states
         return own if wanted is None or own is None else tuple(state for state in own if state in wanted)
 
-    def changes(self, job: Job, *, asked: bool = False) -> bool:
-        """Whether the operation has something to do with a job in memory; the same rule as in ``sql/bulk/find.sql``."""
-        return (
-            (job.state is JobState.DEAD if self.states is None else job.state in self.states and not asked)
-            and self.filter.matches(job, job.ended_at)
-            and job.queue != self.to
-            and job.priority != self.priority
-        )
-
 
 class TaskCount(msgspec.Struct, frozen=True):
     """How many jobs of a queue and a task are in a state.

@@ -69,7 +69,7 @@ def explain(job_id: int, facts: WhyFacts | None) -> Why:
 def is_free(facts: WhyFacts) -> bool:
     """Whether a job waits, and nothing that is known keeps it from its start."""
     waits = facts.state in ("scheduled", "ready") or facts.in_lane
-    return waits and not facts.in_memory and next(obstacles(facts), None) is None
+    return waits and next(obstacles(facts), None) is None
 
 
 def retold(why: Why, hide: Callable[[dict[str, Any]], dict[str, Any]]) -> Why:

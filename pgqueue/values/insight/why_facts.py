@@ -161,7 +161,6 @@ class WhyFacts(msgspec.Struct, frozen=True):
         locked_by: the process of the session that has locked its row; None: no lock was found, or none was looked for, since there is another cause.
         locked_by_application: the name that this session gave itself.
         locked_for: for how many seconds that session's transaction has been open; None: this may not be seen.
-        in_memory: the queue is in memory, for a test.
     """
 
     state: str
@@ -219,7 +218,6 @@ class WhyFacts(msgspec.Struct, frozen=True):
     locked_by: int | None = None
     locked_by_application: str | None = None
     locked_for: float | None = None
-    in_memory: bool = False
 
     @property
     def blocked(self) -> BlockedLoop | None:

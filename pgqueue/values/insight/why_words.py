@@ -58,14 +58,10 @@ def obstacles(facts: WhyFacts) -> Iterator[Cause]:
         yield Cause(
             "hidden", "row-level security hides all jobs from workers that are not the owner: " + DISABLE
         )
-    if facts.in_memory:
-        yield from _limits(facts)
-        yield Cause("no worker", "its queue is in memory for a test: pgqueue.testing.drain(queue) runs it")
-    else:
-        yield from _workers(facts)
-        yield from _limits(facts)
-        if facts.locked_by is not None:
-            yield Cause("locked", _locked_text(facts))
+    yield from _workers(facts)
+    yield from _limits(facts)
+    if facts.locked_by is not None:
+        yield Cause("locked", _locked_text(facts))
 
 
 def _workers(facts: WhyFacts) -> Iterator[Cause]:
@@ -261,8 +257,6 @@ def running_cause(job_id: int, facts: WhyFacts) -> Cause:
     """How a job runs."""
     since = facts.since or 0.0
     attempt = f"attempt {facts.attempts} of {facts.max_attempts} has been running for {duration_text(since)}"
-    if facts.in_memory:
-        return Cause("running", f"{attempt}, since {facts.instant(-since)}")
     if facts.lease_left is None or facts.lease_left < 0:
         return Cause("worker lost", f"{attempt}, and its worker is gone: {_taken_over(facts)}")
     asked = "; its worker has been asked to cancel it" if facts.cancel_requested else ""

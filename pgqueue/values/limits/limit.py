@@ -108,18 +108,6 @@ def keys_of(lane: str) -> tuple[LimitKey, ...]:
     return lane_keys(lane).all
 
 
-def relaned(lane: str, name: str, to: str | None) -> str | None:
-    """A lane in which a limit's keys have another limit's name, or are left out; None: no key is left. As sql/limits/relane.sql."""
-    kept = [
-        key.text if key.limit != name else None if to is None else f"{to}{key.text.removeprefix(name)}"
-        for key in keys_of(lane)
-    ]
-    texts = sorted(
-        {text for text in kept if text}, key=lambda text: (text.startswith(" "), text.partition(" ")[0], text)
-    )
-    return "\n".join(texts) or None
-
-
 def share_of(lane: str) -> str:
     """The share of a lane; "": it has none."""
     return lane_keys(lane).share

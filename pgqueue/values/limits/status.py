@@ -1,7 +1,7 @@
 """What is known of limits: what each says, how many jobs run and wait under it, which keys it has, and which jobs hold places."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -99,22 +99,6 @@ class LimitDetail(msgspec.Struct, frozen=True):
     limit: LimitStatus
     keys: Sequence[KeyStatus]
     holders: Sequence[LimitHolder]
-
-
-def count_limits(limits: Iterable[LimitStatus], lanes: Sequence[LaneCount]) -> list[LimitStatus]:
-    """The limits with the numbers of their jobs."""
-    running, waiting, lost = Counter[str](), Counter[str](), Counter[str]()
-    for lane in lanes:
-        for name in {key.limit for key in keys_under(lane.queue, lane.lane)}:
-            running[name] += lane.running
-            waiting[name] += lane.waiting
-            lost[name] += lane.lost
-    return [
-        msgspec.structs.replace(
-            one, running=running[one.name], waiting=waiting[one.name], lost=lost[one.name]
-        )
-        for one in limits
-    ]
 
 
 def keys_under(queue: str, lane: str) -> tuple[LimitKey, ...]:
