@@ -5,11 +5,12 @@ Which jobs match is decided in :mod:`pgqueue.values.bulk.filter`, how an operati
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from pgqueue.app.operator import operator_name
+from pgqueue.app.registry import Registry
 from pgqueue.errors import InvalidOption
 from pgqueue.store.bulk import bulk
 from pgqueue.store.bulk.bulk import StoredOperation
@@ -19,30 +20,10 @@ from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, Preview
 from pgqueue.values.jobs.options import check_one_queue
-from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.payloads.codec import Codec, decode_job
 
 OnProgress: TypeAlias = Callable[[BulkResult], object]
 """Is called after each portion, with the result so far."""
-
-
-class BulkQueue(Protocol):
-    """A queue."""
-
-    @property
-    def database(self) -> Database:
-        """Where its jobs are."""
-
-    @property
-    def codec(self) -> Codec | None:
-        """What encodes arguments and errors."""
-
-    @property
-    def limits(self) -> Mapping[str, LimitNumbers]:
-        """What its tasks declare."""
-
-    def require_queue(self, queue: str) -> None:
-        """Refuse a name that was not declared, where names are declared."""
 
 
 class Selection:
@@ -53,7 +34,7 @@ class Selection:
     ``queue.control.resume_operation``.
     """
 
-    def __init__(self, queue: BulkQueue, wanted: JobFilter) -> None:
+    def __init__(self, queue: Registry, wanted: JobFilter) -> None:
         self._queue = queue
         self.filter = wanted
 
@@ -233,7 +214,7 @@ class DeadSelection(Selection):
         return await self._ado(BulkAction.PURGE_DEAD, by, progress)
 
 
-def checked_filter(queue: BulkQueue, given: Mapping[str, Any], *, dead: bool) -> JobFilter:
+def checked_filter(queue: Registry, given: Mapping[str, Any], *, dead: bool) -> JobFilter:
     """The filter of some criteria.
 
     Raises:

@@ -10,7 +10,6 @@ from typing import Any, TypedDict, Unpack
 
 from pgqueue.app import workers
 from pgqueue.app.bulk import (
-    BulkQueue,
     DeadSelection,
     LiveSelection,
     OnProgress,
@@ -20,6 +19,7 @@ from pgqueue.app.bulk import (
 )
 from pgqueue.app.limits import LimitControl
 from pgqueue.app.operator import operator_name
+from pgqueue.app.registry import Registry
 from pgqueue.app.workers import WITHIN
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.store import audit
@@ -69,7 +69,7 @@ class QueueControl:
         limits: changes the limits of tasks and queues.
     """
 
-    def __init__(self, queue: BulkQueue) -> None:
+    def __init__(self, queue: Registry) -> None:
         self._queue = queue
         self.limits = LimitControl(queue)
 

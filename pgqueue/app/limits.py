@@ -1,35 +1,17 @@
 """The limits as operators change them: ``queue.control.limits``. ``queue.insight.limits()`` lists them. What they do is decided in :mod:`pgqueue.store.limits.limits`."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from pgqueue.app.operator import operator_name
+from pgqueue.app.registry import Registry
 from pgqueue.errors import InvalidOption
-from pgqueue.store.connections.database import Database
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.options import check_number, check_one_queue, check_text
 from pgqueue.values.limits.limit import QUEUE, Limit, LimitNumbers, Rate
 from pgqueue.values.limits.status import LaneChange, LimitStatus
 from pgqueue.values.limits.task_limits import share_key
-from pgqueue.values.payloads.codec import Codec
 from pgqueue.values.queues.served_queues import WEIGHTS
-
-
-class LimitsQueue(Protocol):
-    """A queue."""
-
-    @property
-    def database(self) -> Database:
-        """Where its limits are stored."""
-
-    @property
-    def codec(self) -> Codec | None:
-        """What encodes the keys of its jobs; None: nothing does."""
-
-    @property
-    def limits(self) -> Mapping[str, LimitNumbers]:
-        """What its tasks declare."""
 
 
 class LimitControl:
@@ -39,7 +21,7 @@ class LimitControl:
     name that no limit has; ``delete`` and ``move`` take a name that only jobs have.
     """
 
-    def __init__(self, queue: LimitsQueue) -> None:
+    def __init__(self, queue: Registry) -> None:
         self._queue = queue
 
     def set(self, name: str, limit: Limit | Rate, *, by: str | None = None) -> LimitStatus:

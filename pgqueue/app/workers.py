@@ -8,27 +8,18 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Protocol
 
 from pgqueue.app.operator import operator_name
+from pgqueue.app.registry import Registry
 from pgqueue.app.results import not_found
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.store import audit
-from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.store.workers import stacks, workers
 from pgqueue.values.jobs.job import Job
 from pgqueue.values.workers.load import checked_bounds
 from pgqueue.values.workers.worker import Stack, Steered, WorkerRequest, WorkerStatus, find
-
-
-class WorkersQueue(Protocol):
-    """A queue."""
-
-    @property
-    def database(self) -> Database:
-        """Where its workers are registered."""
 
 
 class Workers:
@@ -40,7 +31,7 @@ class Workers:
     or the worker cannot do what is asked; then nothing changes. The row of a worker says who asked last.
     """
 
-    def __init__(self, queue: WorkersQueue) -> None:
+    def __init__(self, queue: Registry) -> None:
         self._queue = queue
 
     def list(self) -> Sequence[WorkerStatus]:
@@ -150,15 +141,7 @@ PAUSE = 0.1
 """Seconds between two looks for the answer."""
 
 
-class StacksQueue(Protocol):
-    """A queue."""
-
-    @property
-    def database(self) -> Database:
-        """Where its jobs are."""
-
-
-def stack(queue: StacksQueue, job_id: int, timeout: Duration, by: str | None) -> Stack:
+def stack(queue: Registry, job_id: int, timeout: Duration, by: str | None) -> Stack:
     """See :meth:`pgqueue.app.control.QueueControl.stack`."""
     database, within = queue.database, as_limit("timeout", timeout)
     found = database.run(_ask_plan(job_id, by))
@@ -172,7 +155,7 @@ def stack(queue: StacksQueue, job_id: int, timeout: Duration, by: str | None) ->
     return found
 
 
-async def astack(queue: StacksQueue, job_id: int, timeout: Duration, by: str | None) -> Stack:  # noqa: ASYNC109 - as the blocking one
+async def astack(queue: Registry, job_id: int, timeout: Duration, by: str | None) -> Stack:  # noqa: ASYNC109 - as the blocking one
     """As :func:`stack`, awaited."""
     database, within = queue.database, as_limit("timeout", timeout)
     found = await database.arun(_ask_plan(job_id, by))

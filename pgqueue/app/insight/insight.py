@@ -5,14 +5,14 @@ What is read is decided in :mod:`pgqueue.store.insight.insight` and its neighbou
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from pgqueue.app.insight.over_time import OverTime
+from pgqueue.app.registry import Registry
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
-from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.replica import ReplicatedDatabase
 from pgqueue.store.insight import insight, searching
 from pgqueue.store.insight import story as stories
@@ -25,9 +25,8 @@ from pgqueue.values.bulk.operation import AuditEntry
 from pgqueue.values.insight.now import Errors, Running, ScheduleLag, SearchPage, StoreHealth, Story
 from pgqueue.values.jobs.job import JobState, QueueCount, states_of
 from pgqueue.values.jobs.options import check_page, check_text
-from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.status import LimitDetail, LimitStatus
-from pgqueue.values.payloads.codec import Codec, decode_job, encoded_key
+from pgqueue.values.payloads.codec import decode_job, encoded_key
 from pgqueue.values.queues.standing import QueueStanding
 from pgqueue.values.shards import ReplicaStatus
 
@@ -60,31 +59,15 @@ class SearchCriteria(TypedDict, total=False):
     limit: int
 
 
-class InsightQueue(Protocol):
-    """A queue."""
-
-    @property
-    def database(self) -> Database:
-        """Where its jobs are."""
-
-    @property
-    def limits(self) -> Mapping[str, LimitNumbers]:
-        """What its tasks declare."""
-
-    @property
-    def codec(self) -> Codec | None:
-        """What encodes arguments and keys."""
-
-
 class Insight(OverTime):
     """Looks at the queue as a whole. Each method takes milliseconds however many jobs wait, and has an awaited twin with an ``a``.
 
     The answers are frozen values; ``msgspec.to_builtins`` makes JSON of each. Instants are of the database's clock.
     """
 
-    def __init__(self, queue: InsightQueue) -> None:
+    def __init__(self, queue: Registry) -> None:
         super().__init__(queue)
-        self._queue: InsightQueue = queue
+        self._queue: Registry = queue
 
     def queues(self) -> Sequence[QueueStanding]:
         """How every queue stands: how many jobs in which state, the age of the oldest ready one, the rate, in the order of names.
@@ -249,7 +232,7 @@ class Insight(OverTime):
         return await self._queue.database.arun(insight.store())
 
 
-def _search_plan(queue: InsightQueue, criteria: SearchCriteria) -> Plan[SearchPage]:
+def _search_plan(queue: Registry, criteria: SearchCriteria) -> Plan[SearchPage]:
     given: dict[str, Any] = {name: value for name, value in criteria.items() if value is not None}
     state, key = given.pop("state", None), given.pop("unique_key", None)
     before, limit = given.pop("before", None), given.pop("limit", 100)
@@ -266,5 +249,5 @@ def _search_plan(queue: InsightQueue, criteria: SearchCriteria) -> Plan[SearchPa
     )
 
 
-def _decode_page(queue: InsightQueue, found: SearchPage) -> SearchPage:
+def _decode_page(queue: Registry, found: SearchPage) -> SearchPage:
     return msgspec.structs.replace(found, jobs=tuple(decode_job(queue.codec, job) for job in found.jobs))

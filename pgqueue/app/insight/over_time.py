@@ -4,10 +4,10 @@ What is read is decided in :mod:`pgqueue.store.insight.over_time`.
 """
 
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from pgqueue.app.registry import Registry
 from pgqueue.errors import Duration, InvalidOption, as_limit
-from pgqueue.store.connections.database import Database
 from pgqueue.store.insight import over_time
 from pgqueue.store.insight import series as deep
 from pgqueue.store.plan import Plan
@@ -24,18 +24,10 @@ class FigureOptions(TypedDict):
     task: str | None
 
 
-class FiguresQueue(Protocol):
-    """A queue whose workers measure its jobs."""
-
-    @property
-    def database(self) -> Database:
-        """Where its jobs are."""
-
-
 class OverTime:
     """What workers have measured, and for how long it is kept."""
 
-    def __init__(self, queue: FiguresQueue) -> None:
+    def __init__(self, queue: Registry) -> None:
         self._queue = queue
 
     def series(
