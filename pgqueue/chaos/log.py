@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
@@ -31,7 +31,7 @@ from pgqueue.chaos.history.events import (
 )
 from pgqueue.chaos.kinds import TICK, is_step, name_of
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Succeeded, Verdict
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
 
 FOLDER = "CHAOS_LOG"
 """The setting that tells a process where to write."""
@@ -243,5 +243,7 @@ def _state(verdict: Verdict) -> EndState | LiveState:
             return "cancelled"
         case Again():
             return "scheduled"
-        case _:
+        case Returned() | Unknown() | Waits():
             return "ready"
+        case _:
+            assert_never(verdict)

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 from uuid import UUID
 
 import msgspec
@@ -230,6 +230,8 @@ class ClaimBook:
                 if row.new.lane is not None and limiting is not None and limiting.ordered:
                     row.place_at, row.run_at = (place, row.run_at) if delay else (None, place)
                 row.attempts -= isinstance(verdict, Returned | Unknown)
+            case _:
+                assert_never(verdict)
 
     def _reclaim(self, now: datetime) -> None:
         self._leases = {worker: until for worker, until in self._leases.items() if until >= now}

@@ -9,7 +9,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID
 
 import psycopg
@@ -26,6 +26,7 @@ from pgqueue.values.jobs.verdict import (
     Reason,
     Returned,
     Succeeded,
+    Unknown,
     Verdict,
     Waits,
     error_to_log,
@@ -98,6 +99,10 @@ class JobLog(Observer):
                 case Returned():
                     delay = str(verdict.delay)
                     log.info("job returned to its queue", extra={**_fields(verdict.claim), "runs_in": delay})
+                case Again() | Died() | Unknown():
+                    pass  # logged where the attempt failed
+                case _:
+                    assert_never(verdict)
 
 
 def log_start(
@@ -178,6 +183,10 @@ def log_failure(
             fields |= _recorded(verdict.error) if shown is error else {}
             fields["retry_in"] = str(verdict.delay)
             about_worker.warning("attempt failed; the job runs again", extra=fields, exc_info=shown)
+        case Succeeded() | Returned() | Unknown() | Waits() | Cancelled():
+            pass  # the job's own line says so
+        case _:
+            assert_never(verdict)
 
 
 def _recorded(error: AttemptError) -> dict[str, object]:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from pgqueue.app.hooks.observer import Observer, claimed_parts, ended_parts
 from pgqueue.values.insight.series import COUNTS
@@ -197,8 +197,10 @@ def _count(tally: MinuteTally, verdicts: Sequence[Verdict], *, ran: bool = True)
                     times.append(seconds)
             case Cancelled():
                 counts["cancelled"] += 1
-            case _:  # its attempt is not counted
-                pass
+            case Returned() | Unknown() | Waits():
+                pass  # the attempt is not counted
+            case _:
+                assert_never(verdict)
     count_times(tally.runs, sorted(times))
 
 

@@ -2,13 +2,23 @@
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, assert_never, get_args
 from uuid import UUID
 
 import msgspec
 
 from pgqueue.values.jobs.job import AttemptError, Claim, NewJob
-from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Reason, Succeeded, Verdict
+from pgqueue.values.jobs.verdict import (
+    Again,
+    Cancelled,
+    Died,
+    Reason,
+    Returned,
+    Succeeded,
+    Unknown,
+    Verdict,
+    Waits,
+)
 
 JobEventName: TypeAlias = Literal[
     "enqueued", "claimed", "started", "succeeded", "failed", "retried", "dead", "cancelled", "reclaimed"
@@ -124,3 +134,7 @@ def of_verdict(verdict: Verdict, read: Read | None) -> Iterator[Event]:
             yield of_claim("dead", claim, read, seconds=seconds, error=error, reason=reason)
         case Cancelled(error=error):
             yield of_claim("cancelled", claim, read, error=error)
+        case Returned() | Unknown() | Waits():
+            pass
+        case _:
+            assert_never(verdict)
