@@ -16,7 +16,8 @@ from pgqueue.store.bulk import bulk
 from pgqueue.store.bulk.bulk import StoredOperation
 from pgqueue.store.bulk.bulk_jobs import PortionResult
 from pgqueue.store.connections.database import Database
-from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
+from pgqueue.store.drive import adrive, drive
+from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import BulkAction, BulkResult, Operation, Preview
 from pgqueue.values.jobs.options import check_one_queue
@@ -237,14 +238,14 @@ def checked_filter(queue: Registry, given: Mapping[str, Any], *, dead: bool) -> 
 
 def go_on(database: Database, begun: StoredOperation, progress: OnProgress | None) -> BulkResult:
     """Do an operation from where it stands to its end."""
-    return run_sweep(
+    return drive(
         bulk.run_operation(begun, tell=_progress_callback(progress)), again_after_deadlock(database.run)
     )
 
 
 async def ago_on(database: Database, begun: StoredOperation, progress: OnProgress | None) -> BulkResult:
     """As :func:`go_on`, awaited."""
-    return await arun_sweep(
+    return await adrive(
         bulk.run_operation(begun, tell=_progress_callback(progress)), aagain_after_deadlock(database.arun)
     )
 

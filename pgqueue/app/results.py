@@ -7,7 +7,6 @@ import asyncio
 import math
 import time
 from collections.abc import Generator, Mapping
-from contextlib import closing
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
@@ -22,6 +21,7 @@ from pgqueue.errors import (
 )
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
+from pgqueue.store.drive import adrive, drive
 from pgqueue.store.insight import why as store_why
 from pgqueue.store.plan import Plan
 from pgqueue.store.results import job_end
@@ -97,20 +97,18 @@ def wait_until_ended(
         ResultNotKept: it has ended, and left no record.
     """
     apart = _apart(database)
-    with closing(_until_ended(database, job_id, timeout, keeps_history=keeps_history)) as steps:
-        answer: Any = None
-        try:
-            while True:
-                step = steps.send(answer)
-                if isinstance(step, Plan):
-                    answer = database.run(step, apart)
-                elif isinstance(step, EndWait):
-                    answer = _wait_for_end(step)
-                else:
-                    time.sleep(step.total_seconds())
-                    answer = None
-        except StopIteration as end:
-            return cast("EndLook", end.value)
+
+    def answer(step: WaitStep) -> object:
+        match step:
+            case Plan():
+                return database.run(step, apart)
+            case EndWait():
+                return _wait_for_end(step)
+            case timedelta():
+                time.sleep(step.total_seconds())
+                return None
+
+    return drive(_until_ended(database, job_id, timeout, keeps_history=keeps_history), answer)
 
 
 async def await_until_ended(
@@ -122,20 +120,18 @@ async def await_until_ended(
 ) -> EndLook:
     """As :func:`wait_until_ended`, awaited."""
     apart = _apart(database)
-    with closing(_until_ended(database, job_id, timeout, keeps_history=keeps_history)) as steps:
-        answer: Any = None
-        try:
-            while True:
-                step = steps.send(answer)
-                if isinstance(step, Plan):
-                    answer = await database.arun(step, apart)
-                elif isinstance(step, EndWait):
-                    answer = await _await_end(step)
-                else:
-                    await asyncio.sleep(step.total_seconds())
-                    answer = None
-        except StopIteration as end:
-            return cast("EndLook", end.value)
+
+    async def answer(step: WaitStep) -> object:
+        match step:
+            case Plan():
+                return await database.arun(step, apart)
+            case EndWait():
+                return await _await_end(step)
+            case timedelta():
+                await asyncio.sleep(step.total_seconds())
+                return None
+
+    return await adrive(_until_ended(database, job_id, timeout, keeps_history=keeps_history), answer)
 
 
 def result_of(look: EndLook, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSON

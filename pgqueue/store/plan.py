@@ -15,9 +15,11 @@ method runs its own.
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import Signature, signature
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, final, overload
+
+from pgqueue.store.drive import adrive, drive
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -199,52 +201,37 @@ class RunsAsync(Protocol):
 def run(plan: Plan[T], connection: Runs) -> T:
     """Drive a plan over a blocking connection, in a transaction if it needs one; return its result."""
     if not plan.kind.transaction:
-        return _run(plan, connection)
+        return drive(plan.steps(), partial(_execute, plan, connection))
     with connection.transaction():
-        return _run(plan, connection)
+        return drive(plan.steps(), partial(_execute, plan, connection))
 
 
 async def arun(plan: Plan[T], connection: RunsAsync) -> T:
     """Drive a plan over an awaitable connection, in a transaction if it needs one; return its result."""
     if not plan.kind.transaction:
-        return await _arun(plan, connection)
+        return await adrive(plan.steps(), partial(_aexecute, plan, connection))
     async with connection.transaction():
-        return await _arun(plan, connection)
+        return await adrive(plan.steps(), partial(_aexecute, plan, connection))
 
 
-def _run(plan: Plan[T], connection: Runs) -> T:
-    steps = plan.steps()
-    try:
-        step = next(steps)
-        while True:
-            if type(step) is NeedsTransaction:
-                _require_transaction(plan, step)
-                step = next(steps)
-            else:
-                step = steps.send(connection.execute(step))
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # a plan's return value, which StopIteration types as Any
+def _execute(plan: Plan[Any], connection: Runs, step: Step | NeedsTransaction) -> Sequence[Row]:
+    if type(step) is NeedsTransaction:
+        return _require_transaction(plan, step)
+    return connection.execute(step)
 
 
-async def _arun(plan: Plan[T], connection: RunsAsync) -> T:
-    steps = plan.steps()
-    try:
-        step = next(steps)
-        while True:
-            if type(step) is NeedsTransaction:
-                _require_transaction(plan, step)
-                step = next(steps)
-            else:
-                step = steps.send(await connection.execute(step))
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # a plan's return value, which StopIteration types as Any
+async def _aexecute(plan: Plan[Any], connection: RunsAsync, step: Step | NeedsTransaction) -> Sequence[Row]:
+    if type(step) is NeedsTransaction:
+        return _require_transaction(plan, step)
+    return await connection.execute(step)
 
 
-def _require_transaction(plan: Plan[Any], part: NeedsTransaction) -> None:
+def _require_transaction(plan: Plan[Any], part: NeedsTransaction) -> Sequence[Row]:
     if not plan.kind.transaction:
         raise TypeError(
             f"{plan.name} runs {part.name}, which needs a transaction: decorate it with @plan(transaction=True)"
         )
+    return ()
 
 
 _signature: Callable[[Callable[..., Any]], Signature] = cache(signature)

@@ -18,8 +18,9 @@ from pgqueue.errors import ConfigurationError, PgQueueError
 from pgqueue.store.alerts import alerts
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
+from pgqueue.store.drive import adrive, drive
 from pgqueue.store.jobs import control, enqueue, notes
-from pgqueue.store.jobs.sweep import arun_sweep, reclaim, run_sweep
+from pgqueue.store.jobs.sweep import reclaim
 from pgqueue.store.schedules import ticks
 from pgqueue.store.workers import leases
 from pgqueue.testing.attempts import DrainState, Loop, Ran, arun
@@ -248,7 +249,7 @@ def _claim(database: Database, shift: DrainState) -> list[Claim]:
         shift.sort(database.run(shift.look()))
         shift.note_reclaimed(database.take_reclaimed())
     else:
-        shift.note_reclaimed(run_sweep(reclaim(), database.run).verdicts)
+        shift.note_reclaimed(drive(reclaim(), database.run).verdicts)
         shift.sort(database.run(shift.look()))
     while shift.wants_more() and shift.sort(database.run(shift.look())):
         pass
@@ -260,7 +261,7 @@ def _claim(database: Database, shift: DrainState) -> list[Claim]:
 async def _aclaim(database: Database, shift: DrainState) -> list[Claim]:
     if isinstance(database, Memory):
         return _claim(database, shift)
-    shift.note_reclaimed((await arun_sweep(reclaim(), database.arun)).verdicts)
+    shift.note_reclaimed((await adrive(reclaim(), database.arun)).verdicts)
     shift.sort(await database.arun(shift.look()))
     while shift.wants_more() and shift.sort(await database.arun(shift.look())):
         pass

@@ -16,11 +16,12 @@ import psycopg
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import signals
+from pgqueue.store.drive import adrive
 from pgqueue.store.flows import flow_progress, flow_upkeep
 from pgqueue.store.insight import series
 from pgqueue.store.jobs import notes
 from pgqueue.store.jobs.expiry import Expirer
-from pgqueue.store.jobs.sweep import arun_sweep, reclaim
+from pgqueue.store.jobs.sweep import reclaim
 from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
@@ -244,7 +245,7 @@ class Upkeep:
 
     async def end_expired(self) -> float | None:
         """End jobs that were not started in time and that no worker has claimed, a portion in each transaction."""
-        states = await arun_sweep(self._expiring.portion(), self._connections.upkeep.run)
+        states = await adrive(self._expiring.portion(), self._connections.upkeep.run)
         if not states:
             return None
         log.warning("jobs are dead: not started in time", extra={"jobs": len(states)})
@@ -318,7 +319,7 @@ class Upkeep:
         return bool(done.handled)
 
     async def _reclaim(self) -> None:
-        swept = await arun_sweep(reclaim(), partial(self._connections.upkeep.once, bound=LONG_READ))
+        swept = await adrive(reclaim(), partial(self._connections.upkeep.once, bound=LONG_READ))
         if swept.verdicts:
             log.warning("reclaimed jobs of lost workers", extra={"jobs": len(swept.verdicts)})
             self._observers.reclaimed(swept.verdicts)

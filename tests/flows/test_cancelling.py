@@ -9,8 +9,9 @@ from flows.world import World, a_world
 
 from pgqueue import JobState, Workflow, chain, group
 from pgqueue.errors import FlowNotFound
+from pgqueue.store.drive import drive
 from pgqueue.store.flows import flow_control
-from pgqueue.store.jobs.sweep import Sweep, run_sweep
+from pgqueue.store.jobs.sweep import Sweep
 from pgqueue.store.plan import Plan
 
 world = a_world
@@ -99,7 +100,7 @@ def test_a_job_that_starts_and_goes_back_while_its_flow_is_cancelled_is_cancelle
         if back_before == "flow_control.ask":
             plan = steps.send(run(plan))
         job.fail("again")
-    run_sweep(_continued(steps, plan), run)
+    drive(_continued(steps, plan), run)
     assert handle.jobs[0].status() is JobState.CANCELLED
     assert_nothing_left(world)
 

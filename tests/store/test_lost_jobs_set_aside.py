@@ -10,7 +10,8 @@ from store.crowd import ask
 from store.hostile import HOSTILE, lift_bounds, put
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, shown, taking, worker_info
 
-from pgqueue.store.jobs.sweep import PAUSE, reclaim, run_sweep
+from pgqueue.store.drive import drive
+from pgqueue.store.jobs.sweep import PAUSE, reclaim
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.jobs.job import JobState
 
@@ -36,7 +37,7 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def _swept(own: psycopg.Connection[Any], **options: Any) -> dict[int, JobState]:
-    return run_sweep(reclaim(**{"now": LATE} | options), partial(ask, own)).states
+    return drive(reclaim(**{"now": LATE} | options), partial(ask, own)).states
 
 
 def _running(own: psycopg.Connection[Any], *ids: int) -> None:
@@ -147,7 +148,7 @@ def test_a_lost_connection_is_no_refusal(own: psycopg.Connection[Any]) -> None:
         raise psycopg.OperationalError("the connection is lost")
 
     with pytest.raises(psycopg.OperationalError, match="is lost"):
-        run_sweep(reclaim(now=LATE), cut_off)
+        drive(reclaim(now=LATE), cut_off)
     assert len(asked) == 1
 
 

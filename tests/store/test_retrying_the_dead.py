@@ -13,8 +13,9 @@ from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import NOON, adding, new_job, running, shown, taking
 
 from pgqueue.store.bulk import bulk
+from pgqueue.store.drive import drive
 from pgqueue.store.jobs import control, enqueue, finish
-from pgqueue.store.jobs.sweep import Sweep, run_sweep
+from pgqueue.store.jobs.sweep import Sweep
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import (
@@ -63,11 +64,11 @@ def doing(action: BulkAction, **criteria: Any) -> Sweep[BulkResult]:
 
 
 def retried(own: psycopg.Connection[Any], **criteria: Any) -> BulkResult:
-    return run_sweep(doing(BulkAction.RETRY_DEAD, **criteria), lambda plan: ask(own, plan))
+    return drive(doing(BulkAction.RETRY_DEAD, **criteria), lambda plan: ask(own, plan))
 
 
 def purged(own: psycopg.Connection[Any], **criteria: Any) -> int:
-    return run_sweep(doing(BulkAction.PURGE_DEAD, **criteria), lambda plan: ask(own, plan)).done
+    return drive(doing(BulkAction.PURGE_DEAD, **criteria), lambda plan: ask(own, plan)).done
 
 
 def still_dead(own: psycopg.Connection[Any]) -> list[int]:
@@ -144,7 +145,7 @@ def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(
         return ask(own, plan)
 
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(doing(BulkAction.RETRY_DEAD), run)
+        drive(doing(BulkAction.RETRY_DEAD), run)
     assert own.execute("select count(*) from pgqueue.dead_jobs").fetchone() == (5,)
     assert retried(own).done == 5
     assert still_dead(own) == []

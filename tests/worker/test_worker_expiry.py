@@ -15,10 +15,10 @@ from worker.helping import FOR_EVER, claimed, dismantle
 
 from pgqueue import Batch, JobState, PgQueue
 from pgqueue.errors import InvalidOption, JobFailed
+from pgqueue.store.drive import drive
 from pgqueue.store.jobs import control, finish
 from pgqueue.store.jobs.ending import AT_ONCE
 from pgqueue.store.jobs.expiry import Expirer
-from pgqueue.store.jobs.sweep import run_sweep
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import expired_verdict
 from pgqueue.worker import upkeep
@@ -161,7 +161,7 @@ def test_jobs_that_the_database_refuses_to_end_are_named_and_set_aside_and_the_o
     later = queue.database.run(control.clock()) + timedelta(hours=1)
     seconds = 0.0
     expiring = Expirer(clock=lambda: seconds)
-    while run_sweep(expiring.portion(now=later), queue.database.run):
+    while drive(expiring.portion(now=later), queue.database.run):
         pass
     assert _numbers(queue, "dead_jobs") == {*range(40)} - {7, 30}
     assert _numbers(queue, "jobs") == {7, 30}
@@ -174,9 +174,9 @@ def test_jobs_that_the_database_refuses_to_end_are_named_and_set_aside_and_the_o
     assert "not this one" in told[0].getMessage()
 
     ask(queue, "drop trigger refuse on pgqueue.dead_jobs")
-    assert not run_sweep(expiring.portion(now=later), queue.database.run), "they are set aside"
+    assert not drive(expiring.portion(now=later), queue.database.run), "they are set aside"
     seconds = 61.0
-    assert len(run_sweep(expiring.portion(now=later), queue.database.run)) == 2
+    assert len(drive(expiring.portion(now=later), queue.database.run)) == 2
 
 
 async def test_a_worker_ends_the_jobs_beside_one_that_the_database_refuses_to_end(

@@ -7,8 +7,9 @@ from pgqueue.app.operator import operator_name
 from pgqueue.errors import FlowNotFound, InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.connections.database import Database
+from pgqueue.store.drive import adrive, drive
 from pgqueue.store.flows import flow_control, flow_queries
-from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
+from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.store.plan import Plan
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.flows.record import FlowRecord, FlowState, NodeRecord
@@ -155,12 +156,12 @@ class FlowMethods:
             FlowNotFound: there is no record of it.
         """
         run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
-        return run_sweep(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
+        return drive(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
 
     async def acancel_flow(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
         """As :meth:`cancel_flow`, awaited."""
         run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
-        return await arun_sweep(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
+        return await adrive(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
 
     def retry_flow(
         self,

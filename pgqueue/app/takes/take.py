@@ -30,13 +30,12 @@ from pgqueue.app.takes.heartbeat import within
 from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.session import cut_off
+from pgqueue.store.drive import adrive, drive
 from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs.sweep import (
     aagain_after_deadlock,
     again_after_deadlock,
-    arun_sweep,
     reclaim,
-    run_sweep,
 )
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.jobs.job import Claim
@@ -137,7 +136,7 @@ class Take(TakeBase):
         """Do what a poll finds to do, and claim; return how many seconds to wait if there was nothing."""
         polled = self._run(self.arrive())
         if polled.lost:
-            self.note_reclaimed(run_sweep(reclaim(), self._run).verdicts)
+            self.note_reclaimed(drive(reclaim(), self._run).verdicts)
         while polled.flow_work and self._run(flow_progress.work()):
             pass
         for plan in self.looks(polled):
@@ -234,7 +233,7 @@ class AsyncTake(TakeBase):
     async def _look(self) -> float:
         polled = await self._run(self.arrive())
         if polled.lost:
-            self.note_reclaimed((await arun_sweep(reclaim(), self._run)).verdicts)
+            self.note_reclaimed((await adrive(reclaim(), self._run)).verdicts)
         while polled.flow_work and await self._run(flow_progress.work()):
             pass
         for plan in self.looks(polled):

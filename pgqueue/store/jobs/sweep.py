@@ -1,9 +1,8 @@
 """Reclaiming in several transactions, so that one job which cannot be ended does not stop the others.
 
 A sweep is a generator, one level above a plan: it yields plans, is sent the result of each, and has a refusal of the
-database thrown in where it stands. Its driver runs each plan, in a transaction of its own. There is one copy of the
-decision for workers, takes and tests; each drives it with the connection it has.
-Operations on many jobs (:mod:`pgqueue.store.bulk.bulk`) are driven in the same way.
+database thrown in where it stands (:mod:`pgqueue.store.drive`). Each plan runs in a transaction of its own, on the connection that
+the worker, take or test has. Operations on many jobs (:mod:`pgqueue.store.bulk.bulk`) are sweeps, too.
 
 All is done in one transaction unless the database refuses it. Then the lost jobs are ended in batches: a refused batch
 is halved, until the failing job is alone in it. That job is ended by a fallback verdict, with the refusal as its error. If
@@ -85,36 +84,6 @@ def _sweep_in_batches(judge: lost.Judge, now: datetime | None) -> Sweep[States]:
                 refused.add(batch[0])
     yield upkeep.settle(found, states, refused=refused, pause=PAUSE, now=now)
     return states
-
-
-def run_sweep(steps: Sweep[T], run: Callable[[Plan[Any]], Any]) -> T:
-    """Drive a sweep; ``run`` runs a plan."""
-    try:
-        plan = next(steps)
-        while True:
-            try:
-                result = run(plan)
-            except psycopg.Error as refusal:
-                plan = steps.throw(refusal)
-            else:
-                plan = steps.send(result)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # a generator's return value, which StopIteration types as Any
-
-
-async def arun_sweep(steps: Sweep[T], run: Callable[[Plan[Any]], Awaitable[Any]]) -> T:
-    """Drive a sweep, awaited; ``run`` runs a plan."""
-    try:
-        plan = next(steps)
-        while True:
-            try:
-                result = await run(plan)
-            except psycopg.Error as refusal:
-                plan = steps.throw(refusal)
-            else:
-                plan = steps.send(result)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # the same
 
 
 def missed_partition(error: BaseException) -> bool:

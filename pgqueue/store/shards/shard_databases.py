@@ -42,6 +42,14 @@ class ShardPlan(NamedTuple):
     plan: Plan[Any]
     connection: object = None
 
+    def run(self) -> Any:  # noqa: ANN401 - the plan's own
+        """Run it."""
+        return self.database.run(self.plan, self.connection)
+
+    async def arun(self) -> Any:  # noqa: ANN401 - the plan's own
+        """As :meth:`run`, awaited."""
+        return await self.database.arun(self.plan, self.connection)
+
 
 Route: TypeAlias = Generator[ShardPlan, Any, T]
 

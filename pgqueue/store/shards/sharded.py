@@ -13,9 +13,10 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import connect_within
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION, open_transaction
 from pgqueue.store.connections.session import NO_SETTINGS
+from pgqueue.store.drive import adrive, drive
 from pgqueue.store.plan import Plan
 from pgqueue.store.shards.routes import on_callers, route
-from pgqueue.store.shards.shard_databases import Route, Shard, ShardDatabases
+from pgqueue.store.shards.shard_databases import Route, Shard, ShardDatabases, ShardPlan
 from pgqueue.values.shards import shard_of_id
 
 T = TypeVar("T")
@@ -53,11 +54,11 @@ class ShardedDatabase(Database):
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan on the shard or shards that it is about; see :meth:`Database.run`."""
-        return cast("T", self._drive(self._route(plan, connection)))
+        return cast("T", drive(self._route(plan, connection), ShardPlan.run))
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run` does, awaited."""
-        return cast("T", await self._adrive(self._route(plan, connection)))
+        return cast("T", await adrive(self._route(plan, connection), ShardPlan.arun))
 
     def joins(self, connection: object) -> bool:
         """Whether a plan would run on the caller's connection, or in a job's open transaction on any shard."""
@@ -77,24 +78,24 @@ class ShardedDatabase(Database):
         Raises:
             ShardDown: it does not answer, or is not in the list.
         """
-        return self._drive(self._places.at(number))
+        return drive(self._places.at(number), ShardPlan.run)
 
     def members(self) -> Sequence[int]:
         """The numbers of the shards on which keys live, in the order in which they were added."""
-        return self._drive(self._places.map()).members
+        return drive(self._places.map(), ShardPlan.run).members
 
     async def aof_number(self, number: int) -> Database:
         """As :meth:`of_number`, awaited."""
-        return await self._adrive(self._places.at(number))
+        return await adrive(self._places.at(number), ShardPlan.arun)
 
     async def amembers(self) -> Sequence[int]:
         """As :meth:`members`, awaited."""
-        return (await self._adrive(self._places.map())).members
+        return (await adrive(self._places.map(), ShardPlan.arun)).members
 
     def shards(self) -> list[Shard]:
         """What each database says of itself now."""
         self._places.forget()
-        return self._drive(self._places.known())
+        return drive(self._places.known(), ShardPlan.run)
 
     def forget(self) -> None:
         """Ask the databases again what they are, when it is next needed."""
@@ -103,7 +104,7 @@ class ShardedDatabase(Database):
     async def ashards(self) -> list[Shard]:
         """As :meth:`shards`, awaited."""
         self._places.forget()
-        return await self._adrive(self._places.known())
+        return await adrive(self._places.known(), ShardPlan.arun)
 
     def verify(self) -> None:
         """Check that a shard answers, and that the tables of those that answer are of this release.
@@ -172,32 +173,6 @@ class ShardedDatabase(Database):
             if dsn
             else ShardedDatabase([one.dsn for one in self.databases], **options)
         )
-
-    def _drive(self, route: "Route[T]") -> T:
-        try:
-            ask = next(route)
-            while True:
-                try:
-                    answer = ask.database.run(ask.plan, ask.connection)
-                except Exception as error:  # noqa: BLE001 - the route decides
-                    ask = route.throw(error)
-                else:
-                    ask = route.send(answer)
-        except StopIteration as end:
-            return cast("T", end.value)
-
-    async def _adrive(self, route: "Route[T]") -> T:
-        try:
-            ask = next(route)
-            while True:
-                try:
-                    answer = await ask.database.arun(ask.plan, ask.connection)
-                except Exception as error:  # noqa: BLE001 - the route decides
-                    ask = route.throw(error)
-                else:
-                    ask = route.send(answer)
-        except StopIteration as end:
-            return cast("T", end.value)
 
     def _joined(self) -> Database | None:
         return next((one for one in self.databases if open_transaction(one) is not None), None)
