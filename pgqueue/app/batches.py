@@ -30,9 +30,8 @@ from pgqueue.store.jobs.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict, as_recorded, failed_verdict
+from pgqueue.values.jobs.verdict import NOT_RETURNED, Died, Succeeded, Verdict, as_recorded, failed_verdict
 from pgqueue.values.payloads.codec import with_encoded_errors
-from pgqueue.values.payloads.result import NOT_RETURNED
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -39,8 +39,7 @@ from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.flows.results import FlowPosition, Results
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.note import checked_report
-from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict
-from pgqueue.values.payloads.result import NOT_RETURNED
+from pgqueue.values.jobs.verdict import NOT_RETURNED, Died, Succeeded, Verdict
 from pgqueue.values.payloads.storable import SCHEDULED_FOR, object_of
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ from pgqueue.store.results.job_end import EndLook
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.insight.why import NO_RECORD
 from pgqueue.values.jobs.job import Job, JobState
-from pgqueue.values.jobs.verdict import why_not_kept
+from pgqueue.values.jobs.verdict import NOT_RETURNED, why_not_kept
 from pgqueue.values.payloads.codec import Codec, decode_job, result_text
-from pgqueue.values.payloads.result import NOT_RETURNED, ReturnType
+from pgqueue.values.payloads.result import ReturnType
 from pgqueue.values.payloads.storable import value_of
 from pgqueue.values.shards import shard_of_id
 from pgqueue.values.workers.lease import duration_text

@@ -33,6 +33,7 @@ from pgqueue.values.hints import nearest
 from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.verdict import (
+    NOT_RETURNED,
     Cancelled,
     Died,
     Returned,
@@ -52,7 +53,6 @@ from pgqueue.values.payloads.codec import (
     logged_undecodable,
     node_result_text,
 )
-from pgqueue.values.payloads.result import NOT_RETURNED
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import attempt_process, before_attempt, joblog
 from pgqueue.worker.attempt import Attempt, Stop, await_in_loop, never_ran, rest, task_of, timed_out

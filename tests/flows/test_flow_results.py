@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from flows.world import World, every_world, not_in_memory
+from flows.world import World, every_world
 
 from pgqueue import Context, JobState, PgQueue, Task, Workflow, chain, group, result
 from pgqueue.app.flows.handle import FlowHandle
@@ -18,7 +18,7 @@ from pgqueue.app.flows.nodes import FlowInside
 from pgqueue.errors import FlowError, InvalidOption, SignalRefused
 from pgqueue.values.flows.addition import Addition
 from pgqueue.values.flows.flow import PORTION
-from pgqueue.values.flows.results import FlowPosition
+from pgqueue.values.flows.results import FlowPosition, Results
 from pgqueue.values.jobs.job import Claim
 
 world = every_world
@@ -57,6 +57,57 @@ def test_a_job_sees_what_the_nodes_before_it_returned(world: World, seen: list[A
     inside, end = seen[-2:]
     assert inside == {"a": {"rows": 3}, "b": "b", "pages": [0, 1, 2], "1": "x"}
     assert end == ({"1": "x", "2": inside}, "shop", "end")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda results, _: results["made"],
+        lambda results, _: results.previous,
+        lambda results, make: results.of(make),
+        lambda results, _: dict(results),
+    ],
+    ids=["by name", "previous", "of its task", "all"],
+)
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a group"])
+def test_a_result_that_was_not_kept_is_an_error_for_the_next_job_and_not_none(
+    world: World, read: Callable[[Results, Any], object], *, inside: bool
+) -> None:
+    @world.queue.task(name="make")
+    def make() -> Any:
+        return object()
+
+    @world.queue.task(name="use", max_attempts=1)
+    def use(ctx: Context) -> None:
+        world.noted.append(read(ctx.results, make))
+
+    if inside and "of" in read.__code__.co_names:
+        pytest.skip("a job in a group is before none outside of it")
+    flow = Workflow()
+    flow.add("made", group([make.call()]) if inside else make.call())
+    flow.add("used", use.call(), after="made")
+    handle = flow.enqueue()
+    world.run()
+    assert world.noted == []
+    (dead,) = world.queue.insight.search(state="dead").jobs
+    assert (dead.errors[-1].type, dead.task) == ("pgqueue.errors.ResultNotKept", "use")
+    assert "a job of task make" in dead.errors[-1].message
+    assert "made" not in handle.results()
+
+
+def test_a_condition_on_a_result_that_was_not_kept_is_an_error_of_the_job(world: World) -> None:
+    @world.queue.task(name="make")
+    def make() -> Any:
+        return object()
+
+    flow = Workflow()
+    flow.add("made", make.call())
+    flow.add("used", world.note.using(max_attempts=1).call("used"), after="made", skip_if=result("made") == 0)
+    flow.enqueue()
+    world.run()
+    assert world.noted == []
+    (dead,) = world.queue.insight.search(state="dead").jobs
+    assert dead.errors[-1].type == "pgqueue.errors.ResultNotKept"
 
 
 def test_the_result_of_a_task_is_typed_and_a_missing_name_says_what_there_is(world: World) -> None:
@@ -136,7 +187,7 @@ def _with_condition_on(name: str, world: World) -> Workflow:
     return flow
 
 
-@not_in_memory
+@STORED
 def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: World) -> None:
     @world.queue.task(name="plan")
     def plan(ctx: Context) -> None:
@@ -160,7 +211,7 @@ def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: W
     assert set(world.nodes.values()) == {"succeeded"}
 
 
-@not_in_memory
+@STORED
 def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(world: World) -> None:
     @world.queue.task(name="plan", max_attempts=3)
     def plan(ctx: Context) -> None:
@@ -176,7 +227,7 @@ def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(worl
     assert Counter(world.noted) == Counter([1, 2, "check", "end"])
 
 
-@not_in_memory
+@STORED
 def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_them(world: World) -> None:
     @world.queue.task(name="crawl")
     def crawl(ctx: Context, depth: int) -> int:
@@ -205,7 +256,7 @@ def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_the
         ({"name": "x", "after": "end", "before": "end"}, "wait for each other"),
     ],
 )
-@not_in_memory
+@STORED
 def test_what_does_not_fit_fails_the_job_and_changes_nothing(
     world: World, how: dict[str, Any], words: str
 ) -> None:
@@ -233,7 +284,7 @@ def test_what_does_not_fit_fails_the_job_and_changes_nothing(
         ("empty", "group 'empty' is succeeded"),
     ],
 )
-@not_in_memory
+@STORED
 def test_members_are_added_to_groups_that_run_only(world: World, into: str, words: str) -> None:
     @world.queue.task(name="plan", max_attempts=1)
     def plan(ctx: Context) -> None:
@@ -251,7 +302,7 @@ def test_members_are_added_to_groups_that_run_only(world: World, into: str, word
     assert flow.status() == "failed"
 
 
-@not_in_memory
+@STORED
 def test_a_name_that_is_given_twice_is_waited_for_once(world: World) -> None:
     @world.queue.task(name="plan", max_attempts=1)
     def plan(ctx: Context) -> None:
@@ -289,7 +340,7 @@ def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World)
 
 
 @pytest.mark.parametrize("items", [[], ["a"], [f"item {n}" for n in range(PORTION + 1)]])
-@not_in_memory
+@STORED
 def test_a_map_runs_a_job_for_each_item_and_what_follows_waits_for_all(
     world: World, items: list[str]
 ) -> None:
@@ -344,7 +395,7 @@ def test_a_node_waits_for_a_signal_to_its_workflow(world: World, *, early: bool)
         world.queue.signal(handle, "rejected")
 
 
-@not_in_memory
+@STORED
 def test_a_node_that_has_waited_too_long_fails_and_waits_again_when_it_is_retried(world: World) -> None:
     flow = Workflow()
     flow.wait("approved", timeout=60)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
-from flows.world import World, every_world, not_in_memory
+from flows.world import World, every_world
 
 from pgqueue import Codec, JobPart, PgQueue, Workflow, chain, group
 from pgqueue.cli.main import main
@@ -184,7 +184,7 @@ async def test_awaited_all_is_the_same(world: World) -> None:
     await world.queue.aclose()
 
 
-@not_in_memory
+@STORED
 async def test_an_awaited_retry_is_the_same(world: World) -> None:
     handle = await chain(world.note.call(1)).aenqueue()
     await handle.acancel()

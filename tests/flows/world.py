@@ -98,10 +98,6 @@ def a_world(queue: PgQueue, dsn: str) -> Iterator[World]:
         yield World(queue, connection)
 
 
-not_in_memory = pytest.mark.parametrize("world", PLACES[1:], indirect=True)
-"""For a test of what memory does not answer, in a file whose other tests run in memory, too."""
-
-
 @pytest.fixture(params=PLACES)
 def every_world(request: pytest.FixtureRequest) -> Iterator[World]:
     """A world with nothing in it, in each place in turn; the same must hold in all."""

@@ -14,6 +14,7 @@ from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.verdict import (
     NOT_KEPT,
+    NOT_RETURNED,
     Again,
     Cancelled,
     Died,
@@ -112,7 +113,7 @@ def test_a_success_that_cannot_be_stored_is_recorded_without_its_result() -> Non
 
     assert recorded == without_result(_claim(), 2.0, "the database refused it: no NUL")
     assert isinstance(recorded, Succeeded)
-    assert (recorded.result, recorded.seconds) == (None, 2.0)
+    assert (recorded.result, recorded.seconds) == (NOT_RETURNED, 2.0)
     assert recorded.error == AttemptError(1, NOT_KEPT, "the database refused it: no NUL")
     assert [type(one) for one in others] == [Succeeded, Again, Again]
     assert others[0] == Succeeded(_claim(), 2.0)

@@ -15,8 +15,8 @@ from pgqueue.store.flows.flow_queries import StoredResult
 from pgqueue.values.flows.record import FlowRecord, FlowState
 from pgqueue.values.flows.retry import What
 from pgqueue.values.jobs.job import EnqueueAnswer
+from pgqueue.values.jobs.verdict import NOT_RETURNED
 from pgqueue.values.payloads.codec import JobPart, opened_value
-from pgqueue.values.payloads.result import NOT_RETURNED
 from pgqueue.values.payloads.storable import value_of
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0

@@ -8,7 +8,8 @@ import msgspec
 from pgqueue.errors import ResultNotKept
 from pgqueue.values.flows.flow import NodeKind, NodeState
 from pgqueue.values.hints import did_you_mean
-from pgqueue.values.payloads.result import NOT_RETURNED, ReturnType
+from pgqueue.values.jobs.verdict import NOT_RETURNED
+from pgqueue.values.payloads.result import ReturnType
 from pgqueue.values.payloads.storable import value_of
 
 R_co = TypeVar("R_co", covariant=True)
@@ -99,7 +100,8 @@ class Results(Mapping[str, Any]):
 
         Raises:
             KeyError: no node before this job has this name.
-            ResultNotKept: it is a group, and its results are too large to be read at once.
+            ResultNotKept: its job has succeeded, and the result was not kept; or it is a group, and its results are too large
+                to be read at once.
         """
         if name not in self._named:
             known = ", ".join(sorted(self._named)) or "none"
@@ -116,7 +118,11 @@ class Results(Mapping[str, Any]):
 
     @property
     def previous(self) -> Any:  # noqa: ANN401 - any JSON
-        """The result of the one node that the job waited for; the list of theirs if there are several."""
+        """The result of the one node that the job waited for; the list of theirs if there are several.
+
+        Raises:
+            ResultNotKept: as for an item.
+        """
         depths = [node.depth for node in self._nodes if node.depth is not None]
         direct = [node for node in self._nodes if depths and node.depth == min(depths)]
         return self._value(direct[0]) if len(direct) == 1 else [self._value(node) for node in direct]
@@ -130,6 +136,7 @@ class Results(Mapping[str, Any]):
 
         Raises:
             LookupError: none or several of the nodes before this job are of this task.
+            ResultNotKept: as for an item.
             PayloadNotDecodable: the result does not fit the annotation.
         """
         found = [node for node in self._nodes if node.task == task.name and name in {None, node.name}]
@@ -139,7 +146,7 @@ class Results(Mapping[str, Any]):
                 + ("give name=... to say which" if found else "ctx.results shows what there is")
             )
         (node,) = found
-        text = self._text(node.task, _result_of_node(node), node.meta)
+        text = self._text(node.name, node.task, _result_of_node(node), node.meta)
         return None if text is None else task.returns.decode(text)
 
     def state(self, name: str) -> str:
@@ -155,23 +162,26 @@ class Results(Mapping[str, Any]):
 
     def _value(self, node: EarlierNode) -> Any:  # noqa: ANN401 - any JSON
         if not node.kind.is_group:
-            return self._decoded(node.task, _result_of_node(node), node.meta)
+            return self._decoded(node.name, node.task, _result_of_node(node), node.meta)
         if node.results is None and node.bytes:
             raise ResultNotKept(
                 f"the results of node {node.name!r} take {node.bytes:,} bytes, over the limit of {LARGEST_RESULTS:,}; "
                 "store large results elsewhere and return references"
             )
-        stored = zip(node.tasks or (), node.results or (), node.metas or (), strict=True)
+        stored = zip(node.names or (), node.tasks or (), node.results or (), node.metas or (), strict=True)
         values = [self._decoded(*one) for one in stored]
         return values if node.kind is NodeKind.GROUP else dict(zip(node.names or (), values, strict=True))
 
-    def _decoded(self, task: str | None, stored: str | None, meta: str | None) -> Any:  # noqa: ANN401 - any JSON
-        text = self._text(task, stored, meta)
+    def _decoded(self, *node: str | None) -> Any:  # noqa: ANN401 - any JSON
+        text = self._text(*node)
         return None if text is None else value_of(text)
 
-    def _text(self, task: str | None, stored: str | None, meta: str | None) -> str | None:
-        if stored is None or task is None or stored == NOT_RETURNED.decode():
+    def _text(self, name: str | None, task: str | None, stored: str | None, meta: str | None) -> str | None:
+        if stored is None or task is None:
             return None
+        if stored == NOT_RETURNED.decode():
+            which = f"node {name!r}, a job of task {task}," if name else f"a job of task {task}"
+            raise ResultNotKept(f"the result of {which} was not kept: queue.result(id) of that job says why")
         return self._clear(task, stored, meta)
 
 

@@ -8,7 +8,7 @@ in :mod:`pgqueue.store.jobs.finish`.
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -24,10 +24,12 @@ Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown", "exp
 NOT_KEPT = "pgqueue.errors.ResultNotKept"
 """The type of the error that is recorded with a job whose result is not kept."""
 _LOGGED = "__pgqueue_logged__"
+NOT_RETURNED: Final = b"null"
+"""Stored as the result where it was not kept, or the task completed its job before it returned; a returned None is SQL null."""
 
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False):
-    """The attempt returned; ``result`` is its value as JSON, or None; ``error`` says why that is not kept."""
+    """The attempt returned; ``result`` is its value as JSON, None, or ``NOT_RETURNED``; ``error`` says why that is not kept."""
 
     claim: Claim
     seconds: float
@@ -246,7 +248,7 @@ def _untold(attempt: int) -> AttemptError:
 
 def without_result(claim: Claim, seconds: float, reason: str) -> Succeeded:
     """The verdict on an attempt whose result cannot be kept: a caller that asks for the result is told the reason."""
-    return Succeeded(claim, seconds, error=describe(ResultNotKept(reason), claim.attempt))
+    return Succeeded(claim, seconds, NOT_RETURNED, error=describe(ResultNotKept(reason), claim.attempt))
 
 
 def why_not_kept(job: Job) -> AttemptError | None:

@@ -13,8 +13,6 @@ from pgqueue.values.payloads.arrival import require_whole
 from pgqueue.values.payloads.other_types import is_readable, read_other, types_within
 from pgqueue.values.payloads.signature import encode_result
 
-NOT_RETURNED: Final = b"null"
-"""Stored as the result if the task completed its job before it returned; a returned None is stored as SQL null."""
 _ARRIVING: Final = (str, int, float, bool)
 """Values of these types arrive unchanged, or do not fit the annotation."""
 
