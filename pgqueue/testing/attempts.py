@@ -71,6 +71,7 @@ class DrainState:
         found: the job to run next, or all jobs of a batch.
         others: jobs that were claimed while those of a batch were looked for; they go back.
         ran: those that have ended.
+        began: whether it has claimed jobs, so that its worker is registered.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class DrainState:
         self.found: list[Claim] = []
         self.others: list[Verdict] = []
         self.ran: list[Ran] = []
+        self.began = False
         self._enter_worker()
 
     def look(self) -> Plan[DrainClaim]:
@@ -170,10 +172,10 @@ class DrainState:
         if verdicts:
             self._queue.observers.reclaimed(verdicts)
 
-    def end(self, jobs: Sequence[tuple[Claim, Job | None]]) -> None:
-        """Note what became of jobs: without a record they succeeded, and no history is kept."""
+    def end(self, found: Sequence[Claim], jobs: Mapping[int, Job | None]) -> None:
+        """Note what became of jobs, by id: without a record they succeeded, and no history is kept."""
         self.found = []
-        errors = [self._note(found, job) for found, job in jobs]
+        errors = [self._note(claim, jobs[claim.id]) for claim in found]
         if any(isinstance(error, WorkerDied) for error in errors):
             self._enter_worker()
         for error in errors:

@@ -6,13 +6,14 @@ rolled back sees the jobs that others have committed, so it makes no difference.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, PgQueueError
 from pgqueue.store.alerts import alerts
@@ -20,18 +21,23 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.drive import adrive, drive
 from pgqueue.store.jobs import control, enqueue, notes
-from pgqueue.store.jobs.sweep import reclaim
+from pgqueue.store.jobs.sweep import Sweep, reclaim
+from pgqueue.store.plan import Plan
 from pgqueue.store.schedules import ticks
 from pgqueue.store.workers import leases
 from pgqueue.testing.attempts import DrainState, Loop, Ran, arun
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.standin import StandIn, swap_database
-from pgqueue.values.jobs.job import Claim, JobState, NewJob
+from pgqueue.values.jobs.job import Claim, Job, JobState, NewJob
 from pgqueue.values.queues.served_queues import Order
+from pgqueue.worker.attempt import Attempt
 
 WORD = re.compile(r"test(s|ing)?(gw\d+)?")
 """With the worker's name that pytest-xdist gives, which pytest-postgresql appends: ``testsgw1``."""
+
+
+DrainStep: TypeAlias = Plan[Any] | Attempt | Hooks
 
 
 def drain(
@@ -89,32 +95,23 @@ async def adrain(
     allow_real: bool = False,
 ) -> list[Ran]:
     """As :func:`drain`, awaited: ``async def`` tasks run in this loop, plain functions in a thread."""
-    shift = DrainState(queue, queues, order, raises=raises, limit=limit)
-    if not allow_real and not isinstance(queue.database, Memory):
-        _require_for_tests(await queue.database.arun(control.database_name()), *DRAIN)
-    if now is None and _clock_of(queue) is None:
-        now = await queue.database.arun(control.clock())
-    with _at(queue, now), queue.hooks.at_once():
-        database = shift.executor.database = queue.database
-        while (await database.arun(ticks.fire_due())).more:
-            pass
-        if not isinstance(database, Memory):
-            await alook_at_alerts(database)
-        try:
-            while found := await _aclaim(database, shift):
-                attempt = shift.begin(found)
-                await queue.hooks.aflush()
-                verdicts = await arun(shift.executor, attempt)
-                if reports := shift.executor.board.take():
-                    await database.arun(notes.report(reports))
-                if verdicts:
-                    shift.note_recorded(verdicts, await database.arun(shift.finish(verdicts)))
-                await queue.hooks.aflush()
-                shift.end([(one, await database.arun(control.show(one.id))) for one in found])
-            await queue.hooks.aflush()
-        finally:
-            await database.arun(leases.leave_without_jobs(shift.worker.id))
-    return shift.ran
+    state = DrainState(queue, queues, order, raises=raises, limit=limit)
+
+    async def answer(step: DrainStep) -> object:
+        match step:
+            case Plan():
+                return await queue.database.arun(step)
+            case Attempt():
+                return await arun(state.executor, step)
+            case Hooks():
+                await step.aflush()
+                return None
+
+    try:
+        return await adrive(_drain_steps(queue, state, now, allow_real=allow_real), answer)
+    finally:
+        if state.began:
+            await queue.database.arun(leases.leave_without_jobs(state.worker.id))
 
 
 def replay(
@@ -194,80 +191,81 @@ def _require_for_tests(database: str, deed: str, anyway: str) -> None:
 
 
 def _drain(
-    queue: PgQueue, shift: DrainState, now: datetime | None, *, allow_real: bool, only_one: bool = False
+    queue: PgQueue, state: DrainState, now: datetime | None, *, allow_real: bool, only_one: bool = False
 ) -> list[Ran]:
-    if not allow_real and not isinstance(queue.database, Memory):
-        _require_for_tests(queue.database.run(control.database_name()), *DRAIN)
-    if now is None and _clock_of(queue) is None:
-        now = queue.database.run(control.clock())
     loop = Loop(queue.aclose)
+
+    def answer(step: DrainStep) -> object:
+        match step:
+            case Plan():
+                return queue.database.run(step)
+            case Attempt():
+                return loop.run(state.executor, step)
+            case Hooks():
+                step.flush()
+                return None
+
+    try:
+        return drive(_drain_steps(queue, state, now, allow_real=allow_real, only_one=only_one), answer)
+    finally:
+        loop.stop()
+        if state.began:
+            queue.database.run(leases.leave_without_jobs(state.worker.id))
+
+
+def _drain_steps(
+    queue: PgQueue, state: DrainState, now: datetime | None, *, allow_real: bool, only_one: bool = False
+) -> Generator[DrainStep, Any, list[Ran]]:
+    """What a drain does; :mod:`pgqueue.store.drive` says how. Hooks are called, attempts are run, and plans are."""
+    if not allow_real and not isinstance(queue.database, Memory):
+        _require_for_tests((yield control.database_name()), *DRAIN)
+    if now is None and _clock_of(queue) is None:
+        now = yield control.clock()
     with _at(queue, now), queue.hooks.at_once():
-        database = shift.executor.database = queue.database
-        while database.run(ticks.fire_due()).more:
+        state.began, state.executor.database = True, queue.database
+        while (yield ticks.fire_due()).more:
             pass
-        if not isinstance(database, Memory):
-            look_at_alerts(database)
-        try:
-            while not (only_one and shift.ran) and (found := _claim(database, shift)):
-                attempt = shift.begin(found)
-                queue.hooks.flush()
-                verdicts = loop.run(shift.executor, attempt)
-                if reports := shift.executor.board.take():
-                    database.run(notes.report(reports))
-                if verdicts:
-                    shift.note_recorded(verdicts, database.run(shift.finish(verdicts)))
-                queue.hooks.flush()
-                shift.end([(claimed, database.run(control.show(claimed.id))) for claimed in found])
-            queue.hooks.flush()
-        finally:
-            loop.stop()
-            database.run(leases.leave_without_jobs(shift.worker.id))
-    return shift.ran
+        if not isinstance(queue.database, Memory):
+            yield from look_at_alerts()
+        while not (only_one and state.ran) and (found := (yield from _claim(queue.database, state))):
+            attempt = state.begin(found)
+            yield queue.hooks
+            verdicts = yield attempt
+            if reports := state.executor.board.take():
+                yield notes.report(reports)
+            if verdicts:
+                state.note_recorded(verdicts, (yield state.finish(verdicts)))
+            yield queue.hooks
+            jobs: dict[int, Job | None] = {}
+            for claimed in found:
+                jobs[claimed.id] = yield control.show(claimed.id)
+            state.end(found, jobs)
+        yield queue.hooks
+    return state.ran
 
 
-def look_at_alerts(database: Database) -> None:
+def look_at_alerts() -> Sweep[None]:
     """Look at the alerts that are due, as a worker does: one that makes no sense is noted, and the others are looked at."""
-    for name in database.run(alerts.due()).names:
+    for name in (yield alerts.due()).names:
         try:
-            database.run(alerts.look(name))
+            yield alerts.look(name)
         except PgQueueError as error:
-            database.run(alerts.fail(name, f"{type(error).__name__}: {error}"))
+            yield alerts.fail(name, f"{type(error).__name__}: {error}")
 
 
-async def alook_at_alerts(database: Database) -> None:
-    """As :func:`look_at_alerts`, awaited."""
-    for name in (await database.arun(alerts.due())).names:
-        try:
-            await database.arun(alerts.look(name))
-        except PgQueueError as error:
-            await database.arun(alerts.fail(name, f"{type(error).__name__}: {error}"))
-
-
-def _claim(database: Database, shift: DrainState) -> list[Claim]:
+def _claim(database: Database, state: DrainState) -> Sweep[list[Claim]]:
     """Take back the jobs of workers whose lease has passed, as a worker does, and claim the next job, or the next batch."""
     if isinstance(database, Memory):  # which does both at once
-        shift.sort(database.run(shift.look()))
-        shift.note_reclaimed(database.take_reclaimed())
+        state.sort((yield state.look()))
+        state.note_reclaimed(database.take_reclaimed())
     else:
-        shift.note_reclaimed(drive(reclaim(), database.run).verdicts)
-        shift.sort(database.run(shift.look()))
-    while shift.wants_more() and shift.sort(database.run(shift.look())):
+        state.note_reclaimed((yield from reclaim()).verdicts)
+        state.sort((yield state.look()))
+    while state.wants_more() and state.sort((yield state.look())):
         pass
-    if shift.others:
-        database.run(shift.finish(shift.take_others()))
-    return shift.found
-
-
-async def _aclaim(database: Database, shift: DrainState) -> list[Claim]:
-    if isinstance(database, Memory):
-        return _claim(database, shift)
-    shift.note_reclaimed((await adrive(reclaim(), database.arun)).verdicts)
-    shift.sort(await database.arun(shift.look()))
-    while shift.wants_more() and shift.sort(await database.arun(shift.look())):
-        pass
-    if shift.others:
-        await database.arun(shift.finish(shift.take_others()))
-    return shift.found
+    if state.others:
+        yield state.finish(state.take_others())
+    return state.found
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from looking import ask
 from pgqueue import Alert, Backlog, PgQueue, SaturatedLimit
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.store.alerts import alerts
+from pgqueue.store.drive import drive
 from pgqueue.testing.draining import look_at_alerts
 
 
@@ -23,7 +24,7 @@ def watched(queue: PgQueue) -> PgQueue:
 
     queue.alerts.apply()
     ask(queue, "select pgqueue.enqueue('send', '{}', queue => 'mail')")
-    look_at_alerts(queue.database)
+    drive(look_at_alerts(), queue.database.run)
     return queue
 
 
