@@ -285,15 +285,16 @@ class Registry(EnqueueMethods):
         return calls_of(self, function if isinstance(function, Task) else self.task(function))
 
     def find_task(self, name: str) -> Task[..., Any]:
-        """A registered task by its name.
+        """A registered task by its name. Of the queue on one shard it is one that enqueues on that shard.
 
         Raises:
             UnknownTask: there is none; the message suggests the nearest.
         """
         try:
-            return self._tasks[name]
+            task = self._tasks[name]
         except KeyError:
             raise UnknownTask(f"no task {name!r} is registered{did_you_mean(name, self._tasks)}") from None
+        return task.of_queue(self)
 
     def load_task(self, name: str) -> bool:
         """Look further for a task that a job names and that is not registered; whether it is registered now.

@@ -230,6 +230,14 @@ class Task(Generic[P, R]):
         """Whether it enqueues on a connection of the caller's, by ``using(connection=...)``."""
         return self._connection is not None
 
+    def of_queue(self, queue: EnqueueMethods) -> "Task[P, R]":
+        """The task as one of this queue: a copy, where it was registered on the same queue in another place."""
+        if self._queue is queue:
+            return self
+        own = copy.copy(self)
+        own._queue = queue  # noqa: SLF001 - made by this very class
+        return own
+
     def compose(self, middleware: Sequence[Middleware]) -> None:
         """Have this middleware, and no other, around the attempts of this task from now on."""
         self.middleware = tuple(middleware)

@@ -125,6 +125,13 @@ def test_a_job_lives_where_its_key_says_and_its_id_says_where(three: PgQueue) ->
     ] == [True] * 3
 
 
+def test_a_task_that_is_found_on_the_queue_of_one_shard_adds_its_jobs_there(three: PgQueue) -> None:
+    for number in (4, 0, 17):
+        task = three.shard(number).find_task("plain")
+        jobs = [task.enqueue(1), task.using(priority=3).enqueue(2)]
+        assert [shard_of_id(job.id) for job in jobs] == [number] * 2
+
+
 def test_many_jobs_are_added_on_every_shard_in_the_order_of_the_calls(three: PgQueue) -> None:
     keyed, plain = three.find_task("keyed"), three.find_task("plain")
     handles = three.enqueue_many(task.call(n) for n in range(40) for task in (keyed, plain))
