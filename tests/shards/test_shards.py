@@ -126,7 +126,7 @@ def test_a_job_lives_where_its_key_says_and_its_id_says_where(three: PgQueue) ->
 
 
 def test_a_task_that_is_found_on_the_queue_of_one_shard_adds_its_jobs_there(three: PgQueue) -> None:
-    for number in (4, 0, 17):
+    for number in (2, 0, 1):
         task = three.shard(number).find_task("plain")
         jobs = [task.enqueue(1), task.using(priority=3).enqueue(2)]
         assert [shard_of_id(job.id) for job in jobs] == [number] * 2
