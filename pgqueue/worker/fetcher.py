@@ -65,7 +65,6 @@ class Fetcher:
     """Claims jobs for the runners, and waits when there are none.
 
     Attributes:
-        filled: whether the last claim found as many jobs as it asked for, so that more may be ready.
         asks: how many times it asked for jobs.
         empty: how many times there were none.
     """
@@ -98,7 +97,6 @@ class Fetcher:
         self._rate = EndRate()
         self._portions = Portions()
         self._most = LARGEST_CLAIM
-        self.filled = False
         self.asks = 0
         self.empty = 0
         self._silent_since: float | None = None
@@ -144,7 +142,7 @@ class Fetcher:
             return
         self.asks += 1
         self.empty += not found
-        self.filled = len(found) >= room or self._queues.unfinished or self._lanes_unfinished
+        self._signals.filled = len(found) >= room or self._queues.unfinished or self._lanes_unfinished
         if self._unhandled:
             self._unhandled = 0
             self._reminder.ended()
@@ -154,7 +152,7 @@ class Fetcher:
             self._signals.activity.touch()
             if self._idle and time.monotonic() - self._unbroken_since > BUSY_AFTER:
                 await self._set_idle(idle=False)
-        if not self.filled:
+        if not self._signals.filled:
             await self._rest(found=bool(found))
 
     async def look_again(self) -> None:

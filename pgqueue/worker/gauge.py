@@ -6,8 +6,8 @@ from collections import deque
 
 from pgqueue.values.workers.load import GROW_AGAIN_AFTER, WorkerLoad
 from pgqueue.worker.claims import Claims
-from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.memory import memory_in_use
+from pgqueue.worker.signals import Signals
 from pgqueue.worker.watch import LoopWatch
 
 LOOKS = 10
@@ -17,9 +17,9 @@ LOOKS = 10
 class Gauge:
     """Measures the load of one worker. Called in the worker's event loop, about once a second."""
 
-    def __init__(self, claims: Claims, fetcher: Fetcher, watch: LoopWatch) -> None:
+    def __init__(self, claims: Claims, signals: Signals, watch: LoopWatch) -> None:
         self._claims = claims
-        self._fetcher = fetcher
+        self._signals = signals
         self._watch = watch
         self._taken: deque[int] = deque(maxlen=LOOKS)
         self._cores = _cores()
@@ -31,7 +31,7 @@ class Gauge:
         self._taken.append(self._claims.taken)
         load = WorkerLoad(
             busy=max(self._taken),
-            more=bool(self._claims.waiting) or self._fetcher.filled,
+            more=bool(self._claims.waiting) or self._signals.filled,
             latency=self._watch.latency(),
             memory=memory_in_use(),
             cpu=self._cpu(),

@@ -110,9 +110,10 @@ class WorkerParts:
         self.hooks = queue.hooks
         self.connections = connections = Connections(self.database, lease=options.lease)
         self.series = series = SeriesWriter(connections, measures)
-        self.signals = signals = Signals()
-        signals.listens = lambda: self.database.listen_dsn is not None
-        signals.look_within = look_within(poll=options.poll, sweep=options.sweep, lease=options.lease)
+        self.signals = signals = Signals(
+            listens=lambda: self.database.listen_dsn is not None,
+            look_within=look_within(poll=options.poll, sweep=options.sweep, lease=options.lease),
+        )
         self._lease = options.lease.total_seconds()
         self.claims = claims = Claims(
             options.concurrency.minimum, tasks=queue.tasks, host=executor, batch_tasks=queue.batch_tasks
@@ -127,6 +128,7 @@ class WorkerParts:
             claims,
             runners,
             self.database.pools,
+            measure=Gauge(claims, signals, self.watch).measure,
             signals=signals,
             supervised=options.supervised,
         )
@@ -154,7 +156,6 @@ class WorkerParts:
             served=options.served,
             signals=signals,
         )
-        slots.measure = Gauge(claims, fetcher, self.watch).measure
         self.reconciler = Reconciler(connections, heartbeat=heartbeat, completer=completer)
         self.upkeep = Upkeep(
             connections,

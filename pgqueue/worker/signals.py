@@ -48,6 +48,7 @@ class Signals:
         looked_at: when this worker last looked for jobs, in seconds of the monotonic clock: it claimed, found nothing to
             claim, or had no free slot.
         look_within: within how many seconds it should look again.
+        filled: whether the last claim found as many jobs as it asked for, so that more may be ready.
         in_lanes: the fetcher claims from lanes: the end of a limited job is a reason to look.
         room_at: the fetcher waits for room, and looks when at most this many claims wait; -1: it does not wait for it.
         loop: the event loop in which coroutines of tasks run; None before the worker runs.
@@ -55,7 +56,7 @@ class Signals:
         program: the asyncio task that runs the worker; None before that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, listens: Callable[[], bool] = lambda: True, look_within: float = math.inf) -> None:
         self.look = asyncio.Event()
         self.poll = asyncio.Event()
         self.cancel = asyncio.Event()
@@ -65,9 +66,10 @@ class Signals:
         self.stopping = asyncio.Event()
         self.hurry = asyncio.Event()
         self.activity = Activity(on_end_of_idleness=self.poll.set)
-        self.listens: Callable[[], bool] = lambda: True
+        self.listens = listens
         self.looked_at = time.monotonic()
-        self.look_within = math.inf
+        self.look_within = look_within
+        self.filled = False
         self.in_lanes = False
         self.room_at = -1
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -35,12 +35,13 @@ class Slots:
         runners: Runners,
         pools: Pools,
         *,
+        measure: Callable[[], WorkerLoad],
         signals: Signals,
         supervised: Callable[[], bool],
     ) -> None:
         """``supervised`` tells whether a supervisor starts this worker again."""
         self.bounds = bounds
-        self.measure: Callable[[], WorkerLoad] = WorkerLoad
+        self.measure = measure
         self.end: End | None = None
         self.unsaid = False
         self._claims = claims
