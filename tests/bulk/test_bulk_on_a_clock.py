@@ -1,4 +1,4 @@
-"""Conformance: operations on many jobs in memory and on PostgreSQL."""
+"""Operations on many jobs, on a test's clock: on PostgreSQL, and in a transaction of the test's own."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Why a job does not run: in memory, on PostgreSQL, and in one open transaction of it, the evidence is the same."""
+"""Why a job does not run, on a test's clock: on PostgreSQL, and in a transaction of the test's own, the evidence is the same."""
 
 from datetime import timedelta
 from typing import Any
@@ -17,7 +17,7 @@ WORKERS = {"no worker", "task unknown", "waiting"}
 
 
 def causes(queue: PgQueue, job_id: int) -> tuple[list[str], dict[str, Any], str]:
-    """The causes that are not about workers, which memory has none of; the evidence; the sentence."""
+    """The causes that are not about workers, of which these tests have none; the evidence; the sentence."""
     found = queue.why(job_id)
     return [one for one in found.evidence["causes"] if one not in WORKERS], found.evidence, found.sentence
 

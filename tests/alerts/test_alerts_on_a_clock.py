@@ -1,4 +1,4 @@
-"""Alerts as an app uses them: the same in memory, on PostgreSQL, and in a test's own transaction."""
+"""Alerts as an app uses them, on a test's clock: on PostgreSQL, and in a transaction of the test's own."""
 
 from collections.abc import Callable
 from datetime import timedelta
