@@ -11,6 +11,7 @@ from typing import Any
 
 from pgqueue.app.batches import Batch, BatchContext, BatchJob
 from pgqueue.app.forks import end_if_forked, process
+from pgqueue.app.judgement import judge_lateness
 from pgqueue.app.task import Task
 from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.jobs.job import JobFlags
@@ -19,6 +20,8 @@ from pgqueue.values.payloads.codec import args_text
 from pgqueue.worker import before_attempt, joblog
 from pgqueue.worker.attempt import BatchAttempt, BatchMember, await_in_loop, never_ran, rest, task_of
 from pgqueue.worker.executor import Executor
+
+log = joblog.worker_log()
 
 
 class BatchItems:
@@ -114,7 +117,7 @@ def _prepare_items(executor: Executor, attempt: BatchAttempt) -> BatchItems | No
     """Make an item of each job's arguments; return None if no job is left to run."""
     task, pairs = task_of(attempt), list[tuple[BatchMember, BatchJob[Any]]]()
     for one in attempt.members:
-        if one.claim.expires_in is not None and (late := executor.expired(one.claim)):
+        if one.claim.expires_in is not None and (late := judge_lateness(log, one.claim)):
             one.decide(late)
         if one.decided:
             continue

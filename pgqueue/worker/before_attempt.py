@@ -11,6 +11,7 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 from pgqueue.app.context import AttemptHost
+from pgqueue.app.judgement import why_dead
 from pgqueue.app.task import Task
 from pgqueue.store.flows import flow_growth, flow_queries
 from pgqueue.store.jobs.ending import States
@@ -113,7 +114,7 @@ def end_as_crashed(
     """The job is dead, since it has killed its workers; for the arguments see :func:`pgqueue.values.workers.crashes.crash_verdict`."""
     verdict = crash_verdict(attempt.claim, begun, seconds, how, memory)
     fields = {"job": attempt.claim.id, "task": attempt.claim.task, "attempt": attempt.claim.attempt}
-    log.error("job is dead: %s", joblog.why_dead("crashed"), extra={**fields, "error": verdict.error.message})
+    log.error("job is dead: %s", why_dead("crashed"), extra={**fields, "error": verdict.error.message})
     return EarlyEnd(verdict)
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 from pgqueue.app.context import Context
 from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.judgement import judge_error, judge_lateness, judge_undecodable
 from pgqueue.app.notes import Board
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
@@ -30,7 +31,6 @@ from pgqueue.errors import (
     Waiting,
 )
 from pgqueue.values.hints import nearest
-from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.verdict import (
     NOT_RETURNED,
@@ -40,17 +40,13 @@ from pgqueue.values.jobs.verdict import (
     Succeeded,
     Unknown,
     Verdict,
-    expired_verdict,
     failed_verdict,
-    judge,
-    judge_by_default,
     without_result,
 )
 from pgqueue.values.payloads.codec import (
     args_text,
     encoded_result,
     logged_error,
-    logged_undecodable,
     node_result_text,
 )
 from pgqueue.values.workers.crashes import CrashCount
@@ -129,7 +125,9 @@ class Executor:
         """What an error makes of an attempt. It is judged once: retry policies may draw random delays."""
         judged = ctx._judged  # noqa: SLF001 - kept there for this method alone
         if judged is None or judged[0] is not error:
-            judged = ctx._judged = (error, self._judge(ctx, error))  # noqa: SLF001 - kept there for this method alone
+            retry = self._tasks[ctx.job.task].retry
+            made = judge_error(log, self.codec, ctx.job, error, retry=retry, seconds=ctx.seconds)
+            judged = ctx._judged = (error, made)  # noqa: SLF001 - kept there for this method alone
         return judged[1]
 
     def note(self, claim: Claim, error: BaseException) -> bool:  # noqa: ARG002 - for subclasses
@@ -152,7 +150,7 @@ class Executor:
                 asks :meth:`broken_off`.
         """
         task = attempt.task
-        if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
+        if attempt.claim.expires_in is not None and (late := judge_lateness(log, attempt.claim)):
             return late
         if task is None:
             return await self._requeue_unregistered(attempt)
@@ -192,7 +190,7 @@ class Executor:
             As for :meth:`run`.
         """
         task = task_of(attempt)
-        if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
+        if attempt.claim.expires_in is not None and (late := judge_lateness(log, attempt.claim)):
             return late
         forks = process.forks
         try:
@@ -233,18 +231,6 @@ class Executor:
         except PayloadNotDecodable as error:
             raise _UndecodableArguments(error) from error
         return task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
-
-    def _judge(self, ctx: Context, error: BaseException) -> Verdict:
-        task = self._tasks[ctx.job.task]
-        try:
-            return judge(ctx.job, error, retry=task.retry, seconds=ctx.seconds)
-        except BaseException as failure:  # a policy may raise anything, and it would end the runner
-            log.error(  # noqa: TRY400 - a codec may hide what it says
-                "retry policy failed; the default one decides",
-                extra={"task": task.name},
-                exc_info=logged_error(self.codec, failure),
-            )
-            return judge_by_default(ctx.job, error, seconds=ctx.seconds)
 
     def _returned(self, task: Task[..., Any], attempt: Attempt, value: object) -> Verdict | None:
         if attempt.context.completed:
@@ -323,20 +309,7 @@ class Executor:
     def undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Died:
         """The verdict on a job whose arguments cannot be read."""
         self.note(claim, error)
-        log.error(
-            "job is dead: %s",
-            joblog.why_dead("undecodable"),
-            extra={"job": claim.id, "task": claim.task, "error": logged_undecodable(self.codec, error)},
-        )
-        return Died(claim, 0.0, "undecodable", describe(error, claim.attempt))
-
-    def expired(self, claim: Claim) -> Died | None:
-        """The verdict on a job whose attempt is about to start, if it is too late for that."""
-        verdict = expired_verdict(claim, time.monotonic())
-        if verdict is not None and verdict.error is not None:
-            fields = {"job": claim.id, "task": claim.task, "error": verdict.error.message}
-            log.warning("job is dead: %s", joblog.why_dead("expired"), extra=fields)
-        return verdict
+        return judge_undecodable(log, self.codec, claim, error)
 
     def _stopped(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
         if attempt.context.completed or attempt.stopped is Stop.LOST:

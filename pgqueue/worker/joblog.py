@@ -8,7 +8,7 @@ fail, as warnings and errors with their traceback. While the logger is off, a ba
 import logging
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -16,6 +16,7 @@ import psycopg
 
 from pgqueue.app.context import Context
 from pgqueue.app.hooks.observer import Observer
+from pgqueue.app.judgement import why_dead
 from pgqueue.app.logger import TRACEBACK, bounded_logger
 from pgqueue.values.jobs.error_text import frames_of
 from pgqueue.values.jobs.job import AttemptError, Claim
@@ -23,7 +24,6 @@ from pgqueue.values.jobs.verdict import (
     Again,
     Cancelled,
     Died,
-    Reason,
     Returned,
     Succeeded,
     Unknown,
@@ -35,16 +35,6 @@ from pgqueue.values.payloads.codec import Codec, logged_error
 
 NAMED_TASKS = 20
 """A longer list of tasks is cut short in the log."""
-
-WHY_DEAD: Mapping[Reason, str] = {
-    "exhausted": "this was its last attempt",
-    "refused": "its retry policy does not retry this error",
-    "undecodable": "its arguments cannot be read",
-    "asked": "the task raised Dead",
-    "unknown": "no worker has known its task for too long",
-    "expired": "it was not started in time",
-    "crashed": "it killed too many workers",
-}
 
 
 class WorkerLog(logging.LoggerAdapter[logging.Logger]):
@@ -147,11 +137,6 @@ def log_stop(worker: UUID, unrecorded: int) -> None:
         about_worker.error(words, _jobs(unrecorded), extra=fields)
     else:
         about_worker.info("worker stopped", extra=fields)
-
-
-def why_dead(reason: Reason) -> str:
-    """Why a job is dead, in words and as it is recorded."""
-    return f"{WHY_DEAD[reason]} (reason: {reason})" if reason in WHY_DEAD else reason
 
 
 def _jobs(count: int) -> str:

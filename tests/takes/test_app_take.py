@@ -169,7 +169,7 @@ def test_a_take_interrupted_between_a_statement_and_its_answer_is_off_the_list(
         take._connection.pgconn.send_query(b"begin; select pg_sleep(0.01)")  # noqa: SLF001 - as psycopg does it
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(take, "looks", interrupted)
+    monkeypatch.setattr(take, "_looks", interrupted)
     with pytest.raises(KeyboardInterrupt), take:
         pass
     assert workers(queue) == 0

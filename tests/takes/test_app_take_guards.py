@@ -111,11 +111,11 @@ def test_one_that_cannot_be_buried_waits_and_the_others_are_handed_over(
 def test_whatever_raises_on_the_way_in_gives_everything_back(
     queue: PgQueue, monkeypatch: pytest.MonkeyPatch, *, awaited: bool
 ) -> None:
-    def broken(_: base.TakeBase) -> None:
+    def broken(*_: object) -> None:
         raise MemoryError("no room")
 
     ids = good(queue)
-    monkeypatch.setattr(base.TakeBase, "unreadable", broken)
+    monkeypatch.setattr(base, "args_of", broken)
     with pytest.raises(MemoryError):
         taken(queue, 5, awaited=awaited)
 

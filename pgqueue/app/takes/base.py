@@ -5,13 +5,16 @@ digits), goes to the dead table as ``undecodable``, one by one; the others are h
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 from random import expovariate, getrandbits
-from typing import Any
+from typing import Any, TypeAlias
+
+import psycopg
 
 from pgqueue.app.hooks.observer import Observers
+from pgqueue.app.judgement import judge_error, judge_lateness, judge_undecodable
 from pgqueue.app.logger import bounded_logger
 from pgqueue.app.notes import Board
 from pgqueue.app.takes.heartbeat import TakeHeartbeat
@@ -19,9 +22,11 @@ from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superse
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.listener import listen_statement
 from pgqueue.store.connections.session import OWN, PLANNER
+from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.jobs.claim import Portions
 from pgqueue.store.jobs.ending import States
+from pgqueue.store.jobs.sweep import SweepResult, reclaim
 from pgqueue.store.limits.limits import LaneClaims
 from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan, Steps, plan
@@ -36,18 +41,13 @@ from pgqueue.values.jobs.verdict import (
     Succeeded,
     Verdict,
     as_recorded,
-    expired_verdict,
     failed_verdict,
-    judge,
-    judge_by_default,
 )
 from pgqueue.values.limits.limit import LimitNumbers
 from pgqueue.values.limits.task_limits import TaskLimits
 from pgqueue.values.payloads.codec import (
     Codec,
     args_of,
-    logged_error,
-    logged_undecodable,
     with_encoded_errors,
 )
 from pgqueue.values.queues.served_queues import ServedQueues
@@ -62,6 +62,10 @@ _looks = count(getrandbits(1))
 """Counts the looks of all takes of this process: every other look claims from queues first, the others from lanes."""
 
 log = bounded_logger("pgqueue.take")
+
+
+TakeStep: TypeAlias = Plan[Any] | float
+"""A plan to run, or for how many seconds to wait to be notified."""
 
 
 class TakeBase:
@@ -132,7 +136,6 @@ class TakeBase:
         self._split = split_of(self.served, expovariate)
         self._lanes = ServedLanes(self._limits, self._limiting, self.served)
         self.held: dict[int, Claim] = {}
-        self._again_in: float | None = None
         self.cancelled: set[int] = set()
         self.heartbeat = TakeHeartbeat(
             self.database,
@@ -150,28 +153,63 @@ class TakeBase:
         self.lost = False
         self.taken_at = 0.0
 
-    def arrive(self) -> Plan[upkeep.PollResult]:
-        """Register as a worker or stay registered, and make due jobs ready; what there is to do besides."""
+    def wait_for_jobs(self) -> Generator[TakeStep, Any, None]:
+        """Hold jobs, or none once the timeout has passed; yields plans, and for how many seconds to wait to be notified."""
+        deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        while True:
+            pause = yield from self._look()
+            unreadable = self._read_arguments()
+            for verdict in unreadable:
+                yield from self._record_dead(verdict)
+            if self.held:
+                return
+            if unreadable:
+                continue  # there may be others behind them
+            if deadline is not None:
+                pause = min(pause, deadline - time.monotonic())
+                if time.monotonic() >= deadline:
+                    return
+            yield max(0.0, pause)
+
+    def _look(self) -> Generator[TakeStep, Any, float]:
+        """Do what a poll finds to do, and claim; returns how many seconds to wait if there was nothing."""
         self.looking = True
-        return upkeep.arrive(self.worker, self.lease)
+        polled: upkeep.PollResult = yield upkeep.arrive(self.worker, self.lease)
+        if polled.lost:
+            swept: SweepResult = yield from reclaim()
+            if swept.verdicts:
+                self.observers.reclaimed(swept.verdicts)
+        while polled.flow_work and (yield flow_progress.work()):
+            pass
+        again_in = None
+        for make in self._looks(polled):
+            if (room := self.count - len(self.held)) > 0:
+                taken: LaneClaims = yield make(room)
+                self.held |= {one.id: one for one in taken.claims}
+                again_in = taken.again_in or again_in
+        if self.held:
+            self.observers.claimed([*self.held.values()])
+        self.taken_at = time.monotonic()
+        self.looking = False
+        longest = min(POLL.total_seconds(), renew_every(self.lease))
+        return max(0.0, min(pause for pause in (longest, polled.next_in, again_in) if pause is not None))
 
-    def looks(self, polled: upkeep.PollResult) -> Iterator[Plan[LaneClaims]]:
-        """The plans that claim what is ready, and limited jobs that may start now: these or those first, in turn.
-
-        Each is to be run before the next is asked for, and what it claims given to :meth:`took`.
-        """
+    def _looks(self, polled: upkeep.PollResult) -> Sequence[Callable[[int], Plan[LaneClaims]]]:
+        """What claims ready jobs, and limited jobs that may start now: these or those first, in turn."""
         plans = [self._look_at_queues]
         if polled.in_lanes or polled.limited:
             self._lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
             plans.insert(next(_looks) % 2, self._look_at_lanes)
-        for make in plans:
-            if (room := self.count - len(self.held)) > 0:
-                yield make(room)
+        return plans
 
-    def took(self, taken: LaneClaims) -> None:
-        """Hold what was claimed."""
-        self.held |= {one.id: one for one in taken.claims}
-        self._again_in = taken.again_in or self._again_in
+    def _record_dead(self, verdict: Died) -> Generator[TakeStep, Any, None]:
+        """Record that a job cannot be read. If the database refuses that, the job waits, so that other jobs are recorded."""
+        try:
+            yield self.recording([verdict])
+        except psycopg.Error as refusal:
+            waits = Again(verdict.claim, POSTPONED, describe(refusal, verdict.claim.attempt))
+            yield self.recording([waits])
+        self.unsettled.discard(verdict.claim.id)
 
     @plan
     def _look_at_queues(self, room: int) -> Steps[LaneClaims]:
@@ -192,42 +230,19 @@ class TakeBase:
                 break
         return LaneClaims(claims, {}, 0.0, taken.again_in)
 
-    def found(self, polled: upkeep.PollResult) -> float:
-        """Begin with what is held; returns how many seconds to wait if that is nothing."""
-        if self.held:
-            self.observers.claimed([*self.held.values()])
-        self.taken_at = time.monotonic()
-        self.looking = False
-        longest = min(POLL.total_seconds(), renew_every(self.lease))
-        known = (pause for pause in (longest, polled.next_in, self._again_in) if pause is not None)
-        self._again_in = None
-        return max(0.0, min(known))
-
-    def note_reclaimed(self, verdicts: Sequence[Verdict]) -> None:
-        """Tell of lost workers' jobs that this take has taken over on its way."""
-        if verdicts:
-            self.observers.reclaimed(verdicts)
-
-    def unreadable(self) -> list[Died]:
+    def _read_arguments(self) -> list[Died]:
         """Read the arguments of what is held; what cannot be read or has expired is held no more, and is to be recorded."""
         verdicts = []
         for held in list(self.held.values()):
-            if (late := expired_verdict(held, time.monotonic())) is not None:
-                log.warning("job is dead: expired", extra={"job": held.id, "task": held.task})
+            if (late := judge_lateness(log, held)) is not None:
                 verdicts.append(late)
                 continue
             try:
                 self.args[held.id] = args_of(self.codec, held)
             except PayloadNotDecodable as error:
-                fields = {"job": held.id, "task": held.task, "error": logged_undecodable(self.codec, error)}
-                log.error("job is dead: undecodable", extra=fields)  # noqa: TRY400 - its traceback says nothing
-                verdicts.append(Died(held, 0.0, "undecodable", describe(error, held.attempt)))
+                verdicts.append(judge_undecodable(log, self.codec, held, error))
         self.let_go(verdicts)
         return verdicts
-
-    def postponed(self, verdict: Died, refusal: Exception) -> Again:
-        """What to record where the database refuses to record a job as dead."""
-        return Again(verdict.claim, POSTPONED, describe(refusal, verdict.claim.attempt))
 
     def success(self, held: Claim) -> Succeeded:
         """What to record of a job that is done."""
@@ -259,15 +274,7 @@ class TakeBase:
 
     def _judge(self, held: Claim, error: BaseException, policy: Retry) -> Verdict:
         seconds = time.monotonic() - self.taken_at
-        try:
-            return judge(held, error, retry=policy, seconds=seconds)
-        except BaseException as failure:  # as in the worker: a policy may raise anything
-            log.error(  # noqa: TRY400 - a codec may hide what it says
-                "retry policy failed; the default one decides",
-                extra={"task": held.task},
-                exc_info=logged_error(self.codec, failure),
-            )
-            return judge_by_default(held, error, seconds=seconds)
+        return judge_error(log, self.codec, held, error, retry=policy, seconds=seconds)
 
     def recording(self, verdicts: Sequence[Verdict]) -> Plan[States]:
         """Record verdicts; returns the ids that were still held."""

@@ -16,7 +16,6 @@ has claimed, and stops its heartbeat.
 
 import asyncio
 import threading
-import time
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -25,22 +24,20 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from pgqueue.app.logger import bounded_logger
-from pgqueue.app.takes.base import TakeBase
+from pgqueue.app.takes.base import TakeBase, TakeStep
 from pgqueue.app.takes.heartbeat import within
 from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.session import cut_off
 from pgqueue.store.drive import adrive, drive
-from pgqueue.store.flows import flow_progress
 from pgqueue.store.jobs.sweep import (
     aagain_after_deadlock,
     again_after_deadlock,
-    reclaim,
 )
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.note import checked_report
-from pgqueue.values.jobs.verdict import Died, Verdict
+from pgqueue.values.jobs.verdict import Verdict
 from pgqueue.values.payloads.storable import object_of
 
 log = bounded_logger("pgqueue.take")
@@ -59,7 +56,7 @@ class Take(TakeBase):
         try:
             if self.listening is not None:
                 self._connection.execute(self.listening.encode())
-            self._wait_for_jobs()
+            drive(self.wait_for_jobs(), self._do)
             jobs = [TakenJob(held, self.args[held.id], self) for held in self.held.values()]
             self.heartbeat.start()
             self.observers.started(list(self.held.values()))
@@ -114,42 +111,12 @@ class Take(TakeBase):
                 pass
         self._connection.close()
 
-    def _wait_for_jobs(self) -> None:
-        deadline = None if self.timeout is None else time.monotonic() + self.timeout
-        while True:
-            pause = self._look()
-            unreadable = self.unreadable()
-            for verdict in unreadable:
-                self._record_dead(verdict)
-            if self.held:
-                return
-            if unreadable:
-                continue  # there may be others behind them
-            if deadline is not None:
-                pause = min(pause, deadline - time.monotonic())
-                if time.monotonic() >= deadline:
-                    return
-            for _ in self._connection.notifies(timeout=max(0.0, pause), stop_after=1):
-                pass
-
-    def _look(self) -> float:
-        """Do what a poll finds to do, and claim; return how many seconds to wait if there was nothing."""
-        polled = self._run(self.arrive())
-        if polled.lost:
-            self.note_reclaimed(drive(reclaim(), self._run).verdicts)
-        while polled.flow_work and self._run(flow_progress.work()):
+    def _do(self, step: TakeStep) -> object:
+        if isinstance(step, Plan):
+            return self._run(step)
+        for _ in self._connection.notifies(timeout=step, stop_after=1):
             pass
-        for plan in self.looks(polled):
-            self.took(self._run(plan))
-        return self.found(polled)
-
-    def _record_dead(self, verdict: Died) -> None:
-        """Record that a job cannot be read. If the database refuses that, the job waits, so that other jobs are recorded."""
-        try:
-            self._run(self.recording([verdict]))
-        except psycopg.Error as refusal:
-            self._run(self.recording([self.postponed(verdict, refusal)]))
-        self.unsettled.discard(verdict.claim.id)
+        return None
 
     def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
         bounded = self.database.bounded(plan, self.settings)
@@ -176,7 +143,7 @@ class AsyncTake(TakeBase):
         try:
             if self.listening is not None:
                 await self._connection.execute(self.listening.encode())
-            await self._wait_for_jobs()
+            await adrive(self.wait_for_jobs(), self._do)
             jobs = [TakenJob(held, self.args[held.id], self) for held in self.held.values()]
             self.heartbeat.start()
             self.observers.started(list(self.held.values()))
@@ -212,40 +179,12 @@ class AsyncTake(TakeBase):
         finally:
             await self._connection.close()
 
-    async def _wait_for_jobs(self) -> None:
-        deadline = None if self.timeout is None else time.monotonic() + self.timeout
-        while True:
-            pause = await self._look()
-            unreadable = self.unreadable()
-            for verdict in unreadable:
-                await self._record_dead(verdict)
-            if self.held:
-                return
-            if unreadable:
-                continue  # there may be others behind them
-            if deadline is not None:
-                pause = min(pause, deadline - time.monotonic())
-                if time.monotonic() >= deadline:
-                    return
-            async for _ in self._connection.notifies(timeout=max(0.0, pause), stop_after=1):
-                pass
-
-    async def _look(self) -> float:
-        polled = await self._run(self.arrive())
-        if polled.lost:
-            self.note_reclaimed((await adrive(reclaim(), self._run)).verdicts)
-        while polled.flow_work and await self._run(flow_progress.work()):
+    async def _do(self, step: TakeStep) -> object:
+        if isinstance(step, Plan):
+            return await self._run(step)
+        async for _ in self._connection.notifies(timeout=step, stop_after=1):
             pass
-        for plan in self.looks(polled):
-            self.took(await self._run(plan))
-        return self.found(polled)
-
-    async def _record_dead(self, verdict: Died) -> None:
-        try:
-            await self._run(self.recording([verdict]))
-        except psycopg.Error as refusal:
-            await self._run(self.recording([self.postponed(verdict, refusal)]))
-        self.unsettled.discard(verdict.claim.id)
+        return None
 
     async def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
         bounded = self.database.bounded(plan, self.settings)
