@@ -293,7 +293,16 @@ class JobFailed(JobError):
 
 
 class ResultNotKept(JobError):
-    """The job has succeeded, and its result was not kept; the message says why."""
+    """The job has succeeded, and its result was not kept; the message says why.
+
+    Attributes:
+        final: a job of a flow has asked for the result of a node before it. Another attempt would find the same, so that job is
+            dead at once.
+    """
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
 
 
 class TimedOut(JobError, TimeoutError):

@@ -16,7 +16,8 @@ class Process:
 
     Attributes:
         forks: how many forks lead from the process that imported this module to this one. ``os.getpid()`` would tell a child,
-            too, but it is a system call: two of them for each job took 4 % of a worker's time.
+            too, but it is a system call: two of them for each job took 4 % of a worker's time. A fork that Python does not see, such as
+            one of a C library, is not counted.
     """
 
     def __init__(self) -> None:

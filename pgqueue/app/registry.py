@@ -294,7 +294,7 @@ class Registry(EnqueueMethods):
             task = self._tasks[name]
         except KeyError:
             raise UnknownTask(f"no task {name!r} is registered{did_you_mean(name, self._tasks)}") from None
-        return task.of_queue(self)
+        return task._of_queue(self)  # noqa: SLF001 - the queue's own side of it
 
     def load_task(self, name: str) -> bool:
         """Look further for a task that a job names and that is not registered; whether it is registered now.

@@ -39,7 +39,8 @@ from pgqueue.values.workers.lease import duration_text
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 """Seconds between two looks of a caller that has to look itself, growing by half each time."""
-IN_MEMORY = "its queue is in memory for a test: pgqueue.testing.drain(queue) runs it"
+IN_MEMORY = "its queue is in memory for a test, where only pgqueue.testing.drain(queue) runs jobs"
+"""Why a job in memory has not ended, besides its state."""
 LONGEST_WAIT = 1e6
 """Seconds. What waits for longer is told to look again, since locks have no longer timeouts."""
 
@@ -186,7 +187,10 @@ def _result_text(look: EndLook, codec: Codec | None) -> str | None:
     if (note := why_not_kept(job)) is not None:
         raise _not_kept(job, note.message)
     if look.result == NOT_RETURNED.decode():
-        raise _not_kept(job, "ctx.transaction() completed the job before its task returned")
+        raise _not_kept(
+            job,
+            "ctx.transaction() completed the job before its task returned, or the database refused to store it",
+        )
     return None if look.result is None else result_text(codec, job, look.result)
 
 
@@ -227,7 +231,10 @@ def _until_ended(
                 return cast("EndLook", look)
             before = look
         if last:
-            why = IN_MEMORY if database.in_memory else (yield store_why.why(job_id)).sentence
+            if database.in_memory:
+                why = f"it is {'unknown' if before is None else before.job.state}, and {IN_MEMORY}"
+            else:
+                why = (yield store_why.why(job_id)).sentence
             raise _not_done(job_id, why, timeout)
         if asks:
             end = ends.of(job_id)

@@ -230,10 +230,11 @@ class Task(Generic[P, R]):
         """Whether it enqueues on a connection of the caller's, by ``using(connection=...)``."""
         return self._connection is not None
 
-    def of_queue(self, queue: EnqueueMethods) -> "Task[P, R]":
-        """The task as one of this queue: a copy, where it was registered on the same queue in another place."""
+    def _of_queue(self, queue: EnqueueMethods) -> "Task[P, R]":
+        """Return the task as one of this queue: a copy, if it is bound to another copy of the queue."""
         if self._queue is queue:
             return self
+        _ = self.signature  # read once here, not again by every copy
         own = copy.copy(self)
         own._queue = queue  # noqa: SLF001 - made by this very class
         return own

@@ -71,7 +71,7 @@ class DrainState:
         found: the job to run next, or all jobs of a batch.
         others: jobs that were claimed while those of a batch were looked for; they go back.
         ran: those that have ended.
-        began: whether it has claimed jobs, so that its worker is registered.
+        began: whether it claims jobs, so that its worker may be registered.
     """
 
     def __init__(

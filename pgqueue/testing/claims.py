@@ -142,7 +142,7 @@ class ClaimBook:
                 row.state, row.run_at, row.place_at = JobState.READY, row.place_at or row.run_at, None
         ready = [row for row in self._rows.values() if row.state is JobState.READY]
         running = self._lanes.running(row for row in self._rows.values() if row.state not in NOT_HELD)
-        plain = self._lanes.let_without_lane(ready, running, now)
+        plain = [row for row in ready if row.new.lane is None]
         self._queues.age(plain, now)
         line = self._turn({row.new.queue for row in plain}, served, split)
         if line is not None:

@@ -100,7 +100,7 @@ async def adrain(
     async def answer(step: DrainStep) -> object:
         match step:
             case Plan():
-                return await queue.database.arun(step)
+                return await state.executor.database.arun(step)
             case Attempt():
                 return await arun(state.executor, step)
             case Hooks():
@@ -111,7 +111,7 @@ async def adrain(
         return await adrive(_drain_steps(queue, state, now, allow_real=allow_real), answer)
     finally:
         if state.began:
-            await queue.database.arun(leases.leave_without_jobs(state.worker.id))
+            await state.executor.database.arun(leases.leave_without_jobs(state.worker.id))
 
 
 def replay(
@@ -198,7 +198,7 @@ def _drain(
     def answer(step: DrainStep) -> object:
         match step:
             case Plan():
-                return queue.database.run(step)
+                return state.executor.database.run(step)
             case Attempt():
                 return loop.run(state.executor, step)
             case Hooks():
@@ -210,7 +210,7 @@ def _drain(
     finally:
         loop.stop()
         if state.began:
-            queue.database.run(leases.leave_without_jobs(state.worker.id))
+            state.executor.database.run(leases.leave_without_jobs(state.worker.id))
 
 
 def _drain_steps(
@@ -222,12 +222,13 @@ def _drain_steps(
     if now is None and _clock_of(queue) is None:
         now = yield control.clock()
     with _at(queue, now), queue.hooks.at_once():
-        state.began, state.executor.database = True, queue.database
+        state.executor.database = queue.database
         while (yield ticks.fire_due()).more:
             pass
         if not isinstance(queue.database, Memory):
             yield from look_at_alerts()
-        while not (only_one and state.ran) and (found := (yield from _claim(queue.database, state))):
+        state.began = True
+        while not (only_one and state.ran) and (found := (yield from _claim(state.executor.database, state))):
             attempt = state.begin(found)
             yield queue.hooks
             verdicts = yield attempt

@@ -1,7 +1,7 @@
 """Chains, groups and workflows in memory: how they are added and cancelled, and what follows in them when their jobs end.
 
-:class:`FlowBook` answers the plans of :mod:`pgqueue.store.flows.flows` and those that cancel a flow, and does what :mod:`pgqueue.store.flows.flow_progress` does when a job
-ends, all of it at once. What an edge means is decided in :func:`pgqueue.values.flows.flow.effect_of`.
+:class:`FlowBook` answers the plans that add and cancel a flow. When a job ends it does, all at once, what
+:mod:`pgqueue.store.flows.flow_progress` does in portions. What an edge means is decided in :func:`pgqueue.values.flows.flow.effect_of`.
 """
 
 from collections import deque

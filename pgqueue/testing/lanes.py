@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pgqueue.testing.row import JobRow
 from pgqueue.values.limits import gcra
 from pgqueue.values.limits.lanes import Lane, LaneShares
-from pgqueue.values.limits.limit import QUEUE, LimitKey, LimitNumbers, keys_of, share_of
-from pgqueue.values.limits.status import keys_under
+from pgqueue.values.limits.limit import LimitKey, LimitNumbers, keys_of, share_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,26 +30,9 @@ class LaneBook:
         self._turns: dict[str, LaneShares] = {}
 
     def running(self, rows: Iterable[JobRow]) -> Counter[str]:
-        """How many jobs run under each key; a job that keeps its place counts, but not in its queue as a whole."""
-        counts: Counter[str] = Counter()
-        for row in rows:
-            if row.is_running:
-                counts.update(key.text for key in keys_under(row.new.queue, row.new.lane or ""))
-            elif row.keeps_place:
-                counts.update(key.text for key in keys_of(row.new.lane or ""))
-        return counts
-
-    def let_without_lane(
-        self, ready: Iterable[JobRow], running: Mapping[str, int], now: datetime
-    ) -> list[JobRow]:
-        """Those of these jobs that have no lane and may start now.
-
-        Their queue alone limits them, so jobs of one queue and cost have one answer.
-        """
-        plain = [row for row in ready if row.new.lane is None]
-        kinds = {(row.new.queue, row.new.cost): row for row in plain}
-        waits = {kind for kind, row in kinds.items() if not self.let(row, running, now)}
-        return [row for row in plain if (row.new.queue, row.new.cost) not in waits] if waits else plain
+        """How many jobs run under each key, or keep a place there."""
+        held = (row for row in rows if row.is_running or row.keeps_place)
+        return Counter(key.text for row in held for key in keys_of(row.new.lane or ""))
 
     def heads(
         self, rows: Iterable[JobRow], running: Mapping[str, int], now: datetime
@@ -104,12 +86,7 @@ class LaneBook:
     def of(self, row: JobRow) -> list[tuple[LimitKey, LimitNumbers | None]]:
         """The keys that limit a job, each with what its limit says; None: this program does not know the limit."""
         limits = self._limits()
-        keys = keys_under(row.new.queue, row.new.lane or "")
-        return [
-            (key, limits.get(key.limit))
-            for key in keys
-            if key.limit and (not key.limit.startswith(QUEUE) or key.limit in limits)
-        ]
+        return [(key, limits.get(key.limit)) for key in keys_of(row.new.lane or "") if key.limit]
 
     def _tat(self, key: LimitKey, now: datetime, numbers: LimitNumbers) -> int:
         tat = gcra.settle_tat(self.tats.get(key.text, 0), micros_of(now), numbers.rate)

@@ -120,7 +120,9 @@ class _Dying(Middleware):
 def _around(task: AnyTask, middleware: Middleware) -> Iterator[None]:
     """Have middleware around a task's attempts, outside of all others."""
     named = task_of(task)
-    registered = app_of(named).find_task(named.name)  # a copy made by ``using`` is not what workers call
+    app = app_of(named)
+    app.find_task(named.name)  # or the error of a name that is not registered
+    registered = app.tasks[named.name]  # a copy, as ``using`` makes one, is not what workers call
     before = registered.middleware
     registered.compose([middleware, *before])
     try:

@@ -275,7 +275,7 @@ class Runners:
                     self._break_off(attempt, error)
                     return
                 attempt.runner = None  # from now on, stopping this attempt must not reach the next one
-                if me.cancelling() and self._is_torn_down(attempt):
+                if me.cancelling() and self._forget_if_torn_down(attempt):
                     verdict = None
                 claims.settle(attempt, verdict)
                 if not self._collecting:
@@ -293,8 +293,8 @@ class Runners:
         self._call_collect()  # so few claims wait now that the fetcher may have to look
         await batches.run(self._executor, attempt)
 
-    def _is_torn_down(self, attempt: Attempt) -> bool:
-        """Whether the program ends the loop, so that this cancellation may not be the job's fault. Then no verdict is kept."""
+    def _forget_if_torn_down(self, attempt: Attempt) -> bool:
+        """Whether the program ends the loop. Then this cancellation may not be the job's fault, and no verdict is kept."""
         if attempt.stopped is not None or not self._signals.torn_down:
             return False
         for one in attempt.members:

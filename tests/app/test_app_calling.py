@@ -186,7 +186,10 @@ async def test_in_memory_a_call_says_that_nothing_runs_its_job(queue: PgQueue) -
         return 2 * number
 
     with in_memory(queue):
-        with pytest.raises(JobNotDone, match=r"in memory for a test: pgqueue.testing.drain\(queue\) runs it"):
+        with pytest.raises(
+            JobNotDone,
+            match=r"it is ready, and its queue is in memory for a test, where only pgqueue.testing.drain\(queue\) runs jobs",
+        ):
             await double(2)
         assert [job.args for job in await adrain(queue)] == [{"number": 2}]
     with eager(queue):

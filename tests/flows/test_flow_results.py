@@ -59,40 +59,67 @@ def test_a_job_sees_what_the_nodes_before_it_returned(world: World, seen: list[A
     assert end == ({"1": "x", "2": inside}, "shop", "end")
 
 
+READS: dict[str, Callable[[Results, Any], object]] = {
+    "by name": lambda results, _: results["made"],
+    "previous": lambda results, _: results.previous,
+    "all": lambda results, _: dict(results),
+    "of its task": lambda results, make: results.of(make),
+}
+
+
 @pytest.mark.parametrize(
-    "read",
-    [
-        lambda results, _: results["made"],
-        lambda results, _: results.previous,
-        lambda results, make: results.of(make),
-        lambda results, _: dict(results),
-    ],
-    ids=["by name", "previous", "of its task", "all"],
+    ("read", "inside"),
+    [(read, False) for read in READS] + [(read, True) for read in ("by name", "previous", "all")],
 )
-@pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a group"])
 def test_a_result_that_was_not_kept_is_an_error_for_the_next_job_and_not_none(
-    world: World, read: Callable[[Results, Any], object], *, inside: bool
+    world: World, read: str, *, inside: bool
 ) -> None:
     @world.queue.task(name="make")
     def make() -> Any:
         return object()
 
-    @world.queue.task(name="use", max_attempts=1)
+    @world.queue.task(name="use")
     def use(ctx: Context) -> None:
-        world.noted.append(read(ctx.results, make))
+        world.noted.append(READS[read](ctx.results, make))
 
-    if inside and "of" in read.__code__.co_names:
-        pytest.skip("a job in a group is before none outside of it")
     flow = Workflow()
-    flow.add("made", group([make.call()]) if inside else make.call())
+    flow.add("made", group([world.note.call(1), make.call()]) if inside else make.call())
     flow.add("used", use.call(), after="made")
     handle = flow.enqueue()
     world.run()
-    assert world.noted == []
+    assert world.noted == ([1] if inside else [])
     (dead,) = world.queue.insight.search(state="dead").jobs
-    assert (dead.errors[-1].type, dead.task) == ("pgqueue.errors.ResultNotKept", "use")
-    assert "a job of task make" in dead.errors[-1].message
+    assert (dead.task, dead.attempts, dead.reason) == ("use", 1, "refused")
+    (error,) = dead.errors
+    which = "'made', member 2" if inside else "'made'"
+    assert (error.type, error.message) == (
+        "pgqueue.errors.ResultNotKept",
+        f"the result of node {which}, a job of task make, was not kept: queue.result(id) of that job says why",
+    )
     assert "made" not in handle.results()
+
+
+@STORED
+def test_the_result_of_a_job_that_its_own_transaction_completed_is_such_an_error_where_one_is_announced(
+    world: World,
+) -> None:
+    @world.queue.task(name="make")
+    def make(ctx: Context) -> int:
+        with ctx.transaction():
+            pass
+        return 1
+
+    @world.queue.task(name="use")
+    def use(ctx: Context) -> None:
+        world.noted.append(ctx.results["made"])
+
+    flow = Workflow()
+    flow.add("made", make.call())
+    flow.add("used", use.call(), after="made")
+    flow.enqueue()
+    world.run()
+    (dead,) = world.queue.insight.search(state="dead").jobs
+    assert (world.noted, dead.task, dead.reason) == ([], "use", "refused")
 
 
 def test_a_condition_on_a_result_that_was_not_kept_is_an_error_of_the_job(world: World) -> None:
@@ -102,7 +129,7 @@ def test_a_condition_on_a_result_that_was_not_kept_is_an_error_of_the_job(world:
 
     flow = Workflow()
     flow.add("made", make.call())
-    flow.add("used", world.note.using(max_attempts=1).call("used"), after="made", skip_if=result("made") == 0)
+    flow.add("used", world.note.call("used"), after="made", skip_if=result("made") == 0)
     flow.enqueue()
     world.run()
     assert world.noted == []

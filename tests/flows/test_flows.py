@@ -189,7 +189,7 @@ def test_what_a_lost_worker_ended_for_good_has_failed(world: World) -> None:
     assert (world.states, world.waiting) == (["failed"], 0)
 
 
-def test_a_blocked_job_says_so_and_is_found_like_any_other(world: World) -> None:
+def test_a_blocked_job_is_found_like_any_other(world: World) -> None:
     handle = chain(world.note.call(1), world.note.using(priority=5).call(2)).enqueue()
     assert [job.id for job in assert_enqueued(world.note, args=(2,), priority=5, count=1)] == [
         handle.jobs[1].id

@@ -246,6 +246,9 @@ def test_a_job_of_an_ordered_limit_keeps_its_place_while_it_waits_for_its_retry(
     jobs = [post.enqueue(7, number) for number in range(3)]
     drain(queue, raises=False)
     assert [one.status() for one in jobs] == ["scheduled", "blocked", "blocked"]
+    if not queue.database.in_memory:
+        (shown,) = queue.insight.limit("task:post:account").keys
+        assert (shown.running, shown.waiting) == (1, 2)
     clock.travel(60)
     done = drain(queue)
     assert [one.args["number"] for one in done] == [0, 1, 2]

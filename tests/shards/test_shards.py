@@ -31,6 +31,7 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.queues import queues
 from pgqueue.store.schedules import ticks
 from pgqueue.store.shards import resharding, shards
+from pgqueue.testing import failing, replay
 from pgqueue.values.schedules.schedule import ScheduleChange
 from pgqueue.values.shards import ShardState, home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
@@ -128,8 +129,15 @@ def test_a_job_lives_where_its_key_says_and_its_id_says_where(three: PgQueue) ->
 def test_a_task_that_is_found_on_the_queue_of_one_shard_adds_its_jobs_there(three: PgQueue) -> None:
     for number in (2, 0, 1):
         task = three.shard(number).find_task("plain")
-        jobs = [task.enqueue(1), task.using(priority=3).enqueue(2)]
-        assert [shard_of_id(job.id) for job in jobs] == [number] * 2
+        other = three.shard(number).find_task("limited")
+        jobs = [
+            task.enqueue(1),
+            task.using(priority=3).enqueue(2),
+            *chain(task.call(3), task.call(4)).enqueue().jobs,
+        ]
+        assert [shard_of_id(job.id) for job in jobs] == [number] * 4
+        with failing(other, error=ValueError("no")), pytest.raises(ValueError, match="no"):
+            replay(three, "limited", {"n": 1})
 
 
 def test_many_jobs_are_added_on_every_shard_in_the_order_of_the_calls(three: PgQueue) -> None:

@@ -116,7 +116,7 @@ def test_a_success_that_cannot_be_stored_is_recorded_without_its_result() -> Non
     assert (recorded.result, recorded.seconds) == (NOT_RETURNED, 2.0)
     assert recorded.error == AttemptError(1, NOT_KEPT, "the database refused it: no NUL")
     assert [type(one) for one in others] == [Succeeded, Again, Again]
-    assert others[0] == Succeeded(_claim(), 2.0)
+    assert others[0] == Succeeded(_claim(), 2.0, NOT_RETURNED)
 
 
 def test_a_success_without_a_result_that_cannot_be_stored_spends_its_attempt() -> None:

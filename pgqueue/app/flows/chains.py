@@ -67,7 +67,8 @@ class Flow(ABC):
                 yield part
 
     def _queue(self) -> EnqueueMethods:
-        found = {id(call.queue): call.queue for call in self.calls() if call.queue is not None}
+        # Each call of queue.shard() makes a copy of the queue, on the same database.
+        found = {id(call.queue.database): call.queue for call in self.calls() if call.queue is not None}
         if len(found) != 1:
             what = "it has no call" if not found else f"its calls are of tasks of {len(found)} queues"
             raise InvalidOption(f"{self._kind} {self.name!r} cannot be enqueued: {what}")

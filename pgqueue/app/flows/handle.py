@@ -95,7 +95,7 @@ class FlowHandle:
     def results(self) -> dict[str, Any]:
         """What its named jobs returned that have succeeded, by the nodes' names, as plain JSON values.
 
-        Members of a chain, group or workflow that is a part of it are left out.
+        Members of a chain, group or workflow that is a part of it are left out, and so are results that were not kept.
         """
         return self._decode(self._queue.database.run(flow_queries.results(self.id)))
 

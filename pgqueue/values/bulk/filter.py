@@ -1,4 +1,4 @@
-"""Which jobs an operator means: a filter, checked, and the same rule for jobs in memory."""
+"""Which jobs an operator means: a filter, checked, and the same rule as that of a search in SQL, for jobs in memory."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -115,7 +115,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         _check_bounds(chosen)
         return cls(**chosen)
 
-    def matches(self, job: Job, died_at: datetime | None = None) -> bool:
+    def matches(self, job: Job) -> bool:
         """Whether a job is meant."""
         last = job.errors[-1] if job.errors else None
         return (
@@ -127,7 +127,6 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             and (self.meta is None or contains(job.meta, self.meta))
             and (self.enqueued_after is None or job.created_at >= self.enqueued_after)
             and (self.enqueued_before is None or job.created_at < self.enqueued_before)
-            and (self.died_before is None or (died_at is not None and died_at < self.died_before))
             and (self.min_priority is None or job.priority >= self.min_priority)
             and (self.max_priority is None or job.priority <= self.max_priority)
             and (self.error is None or (last is not None and f".{last.type}".endswith(f".{self.error}")))

@@ -1,6 +1,7 @@
 """The results of the nodes before a job in its flow, as the job sees them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -84,7 +85,8 @@ class Results(Mapping[str, Any]):
     """What the nodes before a job returned, by their names.
 
     The value of a job that returned nothing, was skipped, failed or was cancelled is None; of a group, a list in the order
-    of its members; of a chain or a workflow, a dictionary by the names of its parts.
+    of its members; of a chain or a workflow, a dictionary by the names of its parts. The value of a job that has succeeded and whose
+    result was not kept is an error, and so is that of a group with such a job.
     """
 
     __slots__ = ("_clear", "_named", "_nodes")
@@ -146,7 +148,7 @@ class Results(Mapping[str, Any]):
                 + ("give name=... to say which" if found else "ctx.results shows what there is")
             )
         (node,) = found
-        text = self._text(node.name, node.task, _result_of_node(node), node.meta)
+        text = self._text(repr(node.name), node.task, _result_of_node(node), node.meta)
         return None if text is None else task.returns.decode(text)
 
     def state(self, name: str) -> str:
@@ -162,32 +164,38 @@ class Results(Mapping[str, Any]):
 
     def _value(self, node: EarlierNode) -> Any:  # noqa: ANN401 - any JSON
         if not node.kind.is_group:
-            return self._decoded(node.name, node.task, _result_of_node(node), node.meta)
+            return self._decoded(repr(node.name), node.task, _result_of_node(node), node.meta)
         if node.results is None and node.bytes:
-            raise ResultNotKept(
+            raise _not_kept(
                 f"the results of node {node.name!r} take {node.bytes:,} bytes, over the limit of {LARGEST_RESULTS:,}; "
                 "store large results elsewhere and return references"
             )
-        stored = zip(node.names or (), node.tasks or (), node.results or (), node.metas or (), strict=True)
+        places = (f"{node.name!r}, member {place}" for place in count(1))
+        stored = zip(places, node.tasks or (), node.results or (), node.metas or (), strict=False)
         values = [self._decoded(*one) for one in stored]
         return values if node.kind is NodeKind.GROUP else dict(zip(node.names or (), values, strict=True))
 
-    def _decoded(self, *node: str | None) -> Any:  # noqa: ANN401 - any JSON
-        text = self._text(*node)
+    def _decoded(self, which: str, task: str | None, stored: str | None, meta: str | None) -> Any:  # noqa: ANN401 - any JSON
+        text = self._text(which, task, stored, meta)
         return None if text is None else value_of(text)
 
-    def _text(self, name: str | None, task: str | None, stored: str | None, meta: str | None) -> str | None:
+    def _text(self, which: str, task: str | None, stored: str | None, meta: str | None) -> str | None:
         if stored is None or task is None:
             return None
         if stored == NOT_RETURNED.decode():
-            which = f"node {name!r}, a job of task {task}," if name else f"a job of task {task}"
-            raise ResultNotKept(f"the result of {which} was not kept: queue.result(id) of that job says why")
+            raise _not_kept(
+                f"the result of node {which}, a job of task {task}, was not kept: queue.result(id) of that job says why"
+            )
         return self._clear(task, stored, meta)
+
+
+def _not_kept(why: str) -> ResultNotKept:
+    return ResultNotKept(why, final=True)
 
 
 def _result_of_node(node: EarlierNode) -> str | None:
     if node.result is None and node.bytes:
-        raise ResultNotKept(
+        raise _not_kept(
             f"the result of node {node.name!r}, {node.bytes:,} bytes, was not read: with those of the nodes between it and "
             f"this job it is over the limit of {LARGEST_RESULTS:,}; store large results elsewhere and return references"
         )

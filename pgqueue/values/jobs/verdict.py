@@ -131,8 +131,9 @@ def _after_failure(
             return Died(claim, seconds, "exhausted", described)
         case RetryLater():
             return Again(claim, error.delay, described)
-        # after a wait that timed out, each further attempt would end in the same way
-        case _ if isinstance(error, WaitTimedOut) or not retry.wants_again(error, claim.attempt, age):
+        case WaitTimedOut() | ResultNotKept(final=True):  # each further attempt would end in the same way
+            return Died(claim, seconds, "refused", described)
+        case _ if not retry.wants_again(error, claim.attempt, age):
             return Died(claim, seconds, "refused", described)
         case _:
             return Again(claim, retry.delay(error, claim.attempt, age), described)
@@ -230,7 +231,7 @@ def fallbacks(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
     if not isinstance(verdict, Succeeded) or (verdict.result is None and verdict.error is None):
         return failures
     silent = without_result(claim, verdict.seconds, f"the database refused it: {text_of(refusal)}")
-    return [silent, Succeeded(claim, verdict.seconds), *failures]
+    return [silent, Succeeded(claim, verdict.seconds, NOT_RETURNED), *failures]
 
 
 def failed_verdict(

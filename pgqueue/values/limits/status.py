@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from pgqueue.values.limits.limit import LimitKey, LimitNumbers, key_of_queue, keys_of
+from pgqueue.values.limits.limit import LimitNumbers, key_of_queue, keys_of
 
 
 class LaneCount(msgspec.Struct, frozen=True):
@@ -101,18 +101,13 @@ class LimitDetail(msgspec.Struct, frozen=True):
     holders: Sequence[LimitHolder]
 
 
-def keys_under(queue: str, lane: str) -> tuple[LimitKey, ...]:
-    """The keys under which a job counts; its queue's, too, which may be limited as a whole."""
-    return (*keys_of(lane), key_of_queue(queue))
-
-
 def keys_counted(
     name: str, lanes: Sequence[LaneCount], next_starts: Mapping[str, datetime | None]
 ) -> list[KeyStatus]:
     """The keys of a limit, those with the most jobs first."""
     running, waiting = Counter[str](), Counter[str]()
     for lane in lanes:
-        for key in keys_under(lane.queue, lane.lane):
+        for key in (*keys_of(lane.lane), key_of_queue(lane.queue)):
             if key.limit == name:
                 running[key.text] += lane.running
                 waiting[key.text] += lane.waiting
