@@ -1,9 +1,10 @@
 """What an app asks of one job, by its id: its record, its result, why it does not run, a cancel, a retry."""
 
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
-from pgqueue.app.flows.steering import FlowMethods
+from pgqueue.app.flows.flows import Flows
 from pgqueue.app.notes import opened_progress
 from pgqueue.app.results import aplace_of, await_until_ended, not_found, place_of, result_of, wait_until_ended
 from pgqueue.errors import InvalidOption, JobNotFound
@@ -20,7 +21,7 @@ from pgqueue.values.payloads.codec import Codec, decode_job
 IDS = range(-(1 << 63), 1 << 63)
 
 
-class JobMethods(FlowMethods):
+class JobMethods:
     """What an app asks of one job, by its id: each method runs one plan of the store.
 
     Attributes:
@@ -31,6 +32,11 @@ class JobMethods(FlowMethods):
 
     def __init__(self, database: Database) -> None:
         self.database = database
+
+    @cached_property
+    def flows(self) -> Flows:
+        """The chains, groups and workflows: list them, look at one, cancel it, run it again."""
+        return Flows(self)
 
     @property
     def keeps_history(self) -> bool:

@@ -15,7 +15,7 @@ from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.shards import home_of, require_one_home
 
-MADE_OF_THE_DATABASE = ("alerts", "control", "insight", "schedules", "workers")
+MADE_OF_THE_DATABASE = ("alerts", "control", "flows", "insight", "schedules", "workers")
 """What a queue makes once, and what asks its database."""
 
 

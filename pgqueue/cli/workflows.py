@@ -57,7 +57,7 @@ def list_flows(
     as_json: bool,
 ) -> None:
     """List chains, groups and workflows, newest first, and how many of their jobs are in which state."""
-    found = queue.flows(state=state or None, kind=kind, name=name, key=key, before=before, limit=limit)
+    found = queue.flows.list(state=state or None, kind=kind, name=name, key=key, before=before, limit=limit)
     if as_json:
         print_json(found)
         return
@@ -82,7 +82,7 @@ def show(queue: PgQueue, /, *, flow_id: int, as_mermaid: bool, svg_file: Path | 
     """
     if sum((as_mermaid, svg_file is not None, as_json)) > 1:
         raise click.UsageError("Give one of --mermaid, --svg and --json.")
-    found = queue.flow(flow_id)
+    found = queue.flows.get(flow_id)
     if as_json:
         print_json(found)
     elif as_mermaid:
@@ -106,7 +106,7 @@ def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...], by: str | None) -> N
     failed = False
     for flow_id in flow_ids:
         try:
-            done = queue.cancel_flow(flow_id, by=by)
+            done = queue.flows.cancel(flow_id, by=by)
         except FlowError as error:
             done, words = False, str(error)
         else:
@@ -130,7 +130,7 @@ def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...], by: str | None) -> N
 @with_queue
 def retry(queue: PgQueue, /, *, flow_id: int, what: What, by: str | None) -> None:
     """Run parts of a workflow again, all in one transaction. Parts that succeeded keep their results."""
-    count = queue.retry_flow(flow_id, what=what, by=by)
+    count = queue.flows.retry(flow_id, what=what, by=by)
     click.echo(f"{flow_id}: {count} jobs run again", err=not count)
     if not count:
         click.get_current_context().exit(1)

@@ -142,12 +142,12 @@ def test_what_becomes_of_a_flow_is_the_same(queue: PgQueue) -> None:
 
     flow = chain(fail.call(), fail.call()).enqueue()
     drain(queue, raises=False)
-    before = queue.flow(flow.id).state
+    before = queue.flows.get(flow.id).state
     assert queue.control.dead(task="fail").retry().done == 1
-    again = queue.flow(flow.id).state
+    again = queue.flows.get(flow.id).state
     assert (before, again) == ("failed", "running")
     assert queue.control.jobs(task="fail").cancel().done >= 1
-    assert queue.flow(flow.id).state == "failed"
+    assert queue.flows.get(flow.id).state == "failed"
 
 
 def test_what_operators_do_to_schedules_flows_and_a_job_is_noted(queue: PgQueue, clock: Clock) -> None:
@@ -163,9 +163,9 @@ def test_what_operators_do_to_schedules_flows_and_a_job_is_noted(queue: PgQueue,
     filled = queue.schedules.backfill("daily", start, end, by="dan")
     queue.schedules.remove("daily", by="eve")
     flow = chain(step.call(), step.call()).enqueue()
-    queue.cancel_flow(flow.id, by="flo")
-    assert not queue.cancel_flow(flow.id, by="nobody")
-    queue.retry_flow(flow.id, by="gus", what="all")
+    queue.flows.cancel(flow.id, by="flo")
+    assert not queue.flows.cancel(flow.id, by="nobody")
+    queue.flows.retry(flow.id, by="gus", what="all")
     later = step.using(delay=60).enqueue()
     assert queue.control.run_now(later.id, by="hal")
     assert not queue.control.run_now(later.id, by="nobody")

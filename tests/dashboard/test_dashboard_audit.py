@@ -140,7 +140,7 @@ class Shop:
 
     def cancelled(self) -> int:
         number = self.flow()
-        self._queue.cancel_flow(number)
+        self._queue.flows.cancel(number)
         return number
 
     def set_limit(self) -> str:
@@ -189,13 +189,13 @@ def test_an_action_that_changes_nothing_leaves_no_line(queue: PgQueue) -> None:
     queue.schedules.add("daily", step.using(unique_key="one").call(), every=timedelta(days=1))
     assert queue.schedules.fire("daily", by="ann")
     flow = chain(step.call()).enqueue()
-    assert queue.cancel_flow(flow.id, by="ann")
+    assert queue.flows.cancel(flow.id, by="ann")
     assert [one.action for one in queue.insight.audit()] == ["workflow cancel", "schedule fire"]
 
     assert queue.schedules.fire("daily", by="bob") is None
     assert not queue.schedules.resume("daily", by="bob")
     assert not queue.schedules.remove("none", by="bob")
-    assert not queue.cancel_flow(flow.id, by="bob")
+    assert not queue.flows.cancel(flow.id, by="bob")
     assert not queue.control.run_now(flow.id, by="bob")
     with pytest.raises(LookupError):
         queue.schedules.pause("none", by="bob")

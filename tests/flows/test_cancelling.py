@@ -141,11 +141,11 @@ def test_a_flow_that_waits_for_its_turn_is_cancelled_and_the_next_one_starts(wor
 def test_on_a_users_connection_all_of_it_is_in_that_transaction(world: World, dsn: str) -> None:
     handle = chain(world.note.call(1), group([world.note.call(n) for n in range(1500)])).enqueue()
     with psycopg.connect(dsn) as connection:
-        assert world.queue.cancel_flow(handle.id, connection=connection)
+        assert world.queue.flows.cancel(handle.id, connection=connection)
         connection.rollback()
         assert world.states == ["running"]
         assert world.count("jobs") == 1501
-        assert world.queue.cancel_flow(handle.id, connection=connection)
+        assert world.queue.flows.cancel(handle.id, connection=connection)
         connection.commit()
     assert_nothing_left(world)
 
@@ -177,6 +177,6 @@ async def test_awaited_it_does_the_same(world: World) -> None:
 
 def test_a_flow_that_there_is_not_is_named(world: World) -> None:
     with pytest.raises(FlowNotFound, match="no record of flow 4711"):
-        world.queue.cancel_flow(4711)
+        world.queue.flows.cancel(4711)
     with pytest.raises(FlowNotFound, match="ids go up to"):
-        world.queue.cancel_flow(1 << 70)
+        world.queue.flows.cancel(1 << 70)

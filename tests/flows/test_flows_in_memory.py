@@ -107,8 +107,8 @@ def ranks(world: World, job_ids: list[int]) -> list[int]:
 
 def seen(world: World) -> list[Any]:
     """All that can be seen of the flows and of their jobs."""
-    listed = [(flow.state, flow.counts) for flow in world.queue.flows()]
-    shown = [drawn(world.queue.flow(flow.id)) for flow in world.queue.flows()]
+    listed = [(flow.state, flow.counts) for flow in world.queue.flows.list()]
+    shown = [drawn(world.queue.flows.get(flow.id)) for flow in world.queue.flows.list()]
     jobs = [
         (job.task, job.args, job.state, job.attempts) for job in world.queue.insight.search(limit=1000).jobs
     ]

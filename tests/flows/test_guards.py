@@ -192,7 +192,7 @@ def test_a_node_that_was_edited_by_hand_to_be_in_itself_stops_no_worker(
     assert len(ask(own, growing(job.id))) == 1
 
 
-@pytest.mark.parametrize("deed", ["enqueue", "end", "retry_flow", "retry"])
+@pytest.mark.parametrize("deed", ["enqueue", "end", "retry of a flow", "retry"])
 def test_what_adds_ends_or_retries_a_flow_of_a_key_waits_for_the_lock_of_that_key(
     world: World, own: psycopg.Connection[Any], holder: psycopg.Connection[Any], deed: str
 ) -> None:
@@ -211,7 +211,7 @@ def test_what_adds_ends_or_retries_a_flow_of_a_key_waits_for_the_lock_of_that_ke
     deeds: dict[str, Callable[[], object]] = {
         "enqueue": lambda: keyed("next").enqueue(connection=own),
         "end": lambda: ask(own, finish.finish(worker.id, done, keep=True)),
-        "retry_flow": lambda: world.queue.retry_flow(handle.id, connection=own),
+        "retry of a flow": lambda: world.queue.flows.retry(handle.id, connection=own),
         "retry": lambda: ask(own, flow_control.revive([handle.jobs[0].id], without_key=False)),
     }
     holder.execute("select pg_advisory_xact_lock(hashtextextended('pgqueue flow k', 0))")

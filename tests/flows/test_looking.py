@@ -41,21 +41,23 @@ def test_a_list_shows_flows_newest_first_and_how_their_jobs_stand(world: World) 
     third = Workflow("shop", key="k")
     third.add("a", world.note.call(1))
     last = third.enqueue()
-    found = world.queue.flows()
+    found = world.queue.flows.list()
     assert [one.id for one in found] == [last.id, second.id, first.id]
     assert found[2].counts == {"succeeded": 1, "failed": 1, "cancelled": 1}
     assert (found[2].state, found[2].name, found[2].kind) == (FlowState.FAILED, "nightly", "chain")
     assert found[2].ended_at is not None
     assert found[1].counts == {"released": 2}
-    assert [one.id for one in world.queue.flows(state="failed")] == [first.id]
-    assert [one.id for one in world.queue.flows(state=["failed", "running"], kind="group")] == [second.id]
-    assert [one.id for one in world.queue.flows(name="shop")] == [last.id]
-    assert [one.id for one in world.queue.flows(key="k")] == [last.id]
-    assert [one.id for one in world.queue.flows(before=last.id, limit=1)] == [second.id]
+    assert [one.id for one in world.queue.flows.list(state="failed")] == [first.id]
+    assert [one.id for one in world.queue.flows.list(state=["failed", "running"], kind="group")] == [
+        second.id
+    ]
+    assert [one.id for one in world.queue.flows.list(name="shop")] == [last.id]
+    assert [one.id for one in world.queue.flows.list(key="k")] == [last.id]
+    assert [one.id for one in world.queue.flows.list(before=last.id, limit=1)] == [second.id]
     with pytest.raises(InvalidOption, match="state='lost': use one of waiting"):
-        world.queue.flows(state="lost")
+        world.queue.flows.list(state="lost")
     with pytest.raises(InvalidOption, match="name"):
-        world.queue.flows(name="a\0b")
+        world.queue.flows.list(name="a\0b")
 
 
 def test_each_node_says_why_it_waits(world: World) -> None:
@@ -121,14 +123,14 @@ def test_a_large_group_is_summed_up_in_little_time_and_given_in_pages(world: Wor
     members = next(node for node in found.nodes if node.name == "members")
     assert members.members == {"released": 100_000}
     assert took < 2.0, "200 ms on a machine that does nothing else"
-    page = world.queue.flow_nodes(handle.id, parent=members.id, limit=3)
+    page = world.queue.flows.nodes(handle.id, parent=members.id, limit=3)
     assert [node.place for node in page] == [0, 1, 2]
     assert page[0].why is not None
-    page = world.queue.flow_nodes(handle.id, parent=members.id, after=99_998, state="released")
+    page = world.queue.flows.nodes(handle.id, parent=members.id, after=99_998, state="released")
     assert [node.place for node in page] == [99_999]
     assert "members (100,000): 100,000 released" in draw_flow(found)
     assert "members (100,000)" in svg(found)
-    world.queue.cancel_flow(handle.id)
+    world.queue.flows.cancel(handle.id)
     assert world.count("jobs") == 0
     assert handle.retry() == 100_001
     assert world.count("jobs") == 100_001
@@ -142,12 +144,14 @@ def test_the_members_of_a_large_group_are_counted_and_given_in_pages(world: Worl
     assert [node.label for node in found.nodes] == ["workflow", "members", "on_end"]
     assert found.nodes[1].members == {"released": 513}
     assert found.nodes[1].why == "its parts: 513 released"
-    pages = [world.queue.flow_nodes(handle.id, parent=found.nodes[1].id, after=n, limit=3) for n in (-1, 511)]
+    pages = [
+        world.queue.flows.nodes(handle.id, parent=found.nodes[1].id, after=n, limit=3) for n in (-1, 511)
+    ]
     assert [[node.place for node in page] for page in pages] == [[0, 1, 2], [512]]
     (last,) = pages[1]
     assert last.why == f"in queue 'default'; see `pgqueue jobs show {last.job_id}`"
-    assert world.queue.flow_nodes(handle.id, parent=found.nodes[1].id, state="waiting") == []
-    (waits,) = world.queue.flow_nodes(handle.id, parent=found.nodes[0].id, state="waiting")
+    assert world.queue.flows.nodes(handle.id, parent=found.nodes[1].id, state="waiting") == []
+    (waits,) = world.queue.flows.nodes(handle.id, parent=found.nodes[0].id, state="waiting")
     assert waits.why == "waits for 'members' (running)"
 
 
@@ -173,9 +177,9 @@ async def test_awaited_all_is_the_same(world: World) -> None:
     drain_of_it = await handle.ashow()
     assert drain_of_it == handle.show()
     assert await handle.astatus() is FlowState.RUNNING
-    assert await world.queue.aflows() == world.queue.flows()
+    assert await world.queue.flows.alist() == world.queue.flows.list()
     parent = drain_of_it.nodes[0].id
-    assert await world.queue.aflow_nodes(handle.id, parent=parent) == world.queue.flow_nodes(
+    assert await world.queue.flows.anodes(handle.id, parent=parent) == world.queue.flows.nodes(
         handle.id, parent=parent
     )
     await handle.acancel()
@@ -292,11 +296,11 @@ def test_the_command_lists_draws_cancels_and_retries(world: World, tmp_path: obj
 
 
 def test_of_a_flow_that_there_is_not_nothing_is_shown(world: World) -> None:
-    for look in (world.queue.flow, lambda flow_id: world.queue.flow_nodes(flow_id, parent=1)):
+    for look in (world.queue.flows.get, lambda flow_id: world.queue.flows.nodes(flow_id, parent=1)):
         with pytest.raises(FlowNotFound, match="no record of flow 4711"):
             look(4711)
     with pytest.raises(InvalidOption, match="flow_id='7'"):
-        world.queue.flow("7")  # type: ignore[arg-type]  # the mistake
+        world.queue.flows.get("7")  # type: ignore[arg-type]  # the mistake
 
 
 def test_a_time_is_shown_in_utc(world: World) -> None:

@@ -41,7 +41,7 @@ class Scene(NamedTuple):
 
     def cancelled_flow(self) -> int:
         flow = self.new_flow()
-        self.own.cancel_flow(flow)
+        self.own.flows.cancel(flow)
         return flow
 
     def worker(self) -> str:

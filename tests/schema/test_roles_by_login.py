@@ -108,11 +108,11 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "result": (READERS, lambda q, s: q.result(s.world.succeeded, timeout=9)),
     "cancel": (OPERATORS, lambda q, s: q.cancel(s.ready())),
     "retry": (OPERATORS, lambda q, s: q.retry(s.dead())),
-    "flow": (MONITORS, lambda q, s: q.flow(s.flow)),
-    "flow_nodes": (MONITORS, lambda q, s: q.flow_nodes(s.flow, parent=root(s))),
-    "flows": (MONITORS, lambda q, _: q.flows()),
-    "cancel_flow": (OPERATORS, lambda q, s: q.cancel_flow(s.new_flow())),
-    "retry_flow": (OPERATORS, lambda q, s: q.retry_flow(s.cancelled_flow())),
+    "flows.get": (MONITORS, lambda q, s: q.flows.get(s.flow)),
+    "flows.nodes": (MONITORS, lambda q, s: q.flows.nodes(s.flow, parent=root(s))),
+    "flows.list": (MONITORS, lambda q, _: q.flows.list()),
+    "flows.cancel": (OPERATORS, lambda q, s: q.flows.cancel(s.new_flow())),
+    "flows.retry": (OPERATORS, lambda q, s: q.flows.retry(s.cancelled_flow())),
     "signal": (SENDERS, lambda q, _: q.signal("key:k", "approved")),
     "resolve": (SENDERS, lambda q, s: q.resolve(token(s))),
     "take": (WORKERS, _take),
@@ -242,7 +242,7 @@ LOCAL = {
 """Methods that ask no database."""
 OF_A_WORKER = {"schedules.apply", "alerts.apply"}
 """With which a worker stores what is declared: ``test_a_worker_of_its_own_login_runs_what_a_producer_of_its_own_login_enqueues``."""
-PARTS = ("insight", "control", "control.limits", "workers", "schedules", "alerts")
+PARTS = ("insight", "control", "control.limits", "flows", "workers", "schedules", "alerts")
 
 
 def test_the_calls_are_all_public_methods_that_ask_the_database() -> None:

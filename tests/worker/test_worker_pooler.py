@@ -134,7 +134,7 @@ async def test_flows_run_grow_and_are_cancelled(pooled: PgQueue, running: Runnin
         handle, other = await flow.aenqueue(), await flow.aenqueue()
         assert await other.acancel()
         await ended(pooled, handle.jobs[-1])
-    assert [one.state for one in pooled.flows()] == ["cancelled", "succeeded"]
+    assert [one.state for one in pooled.flows.list()] == ["cancelled", "succeeded"]
 
 
 async def test_a_transaction_commits_with_its_completion(pooled: PgQueue, running: Running) -> None:

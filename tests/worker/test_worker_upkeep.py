@@ -168,7 +168,7 @@ async def test_a_worker_settles_flows_whose_jobs_are_gone_however_many(
     ask(queue, "delete from pgqueue.jobs where id <> %s returning id", handle.jobs[-1].id)
     async with running(queue):
         await ended(queue, handle.jobs[-1])
-    assert queue.flow(handle.id).state == "failed"
+    assert queue.flows.get(handle.id).state == "failed"
 
 
 async def test_a_worker_cancels_what_waits_for_the_retry_of_a_purged_job(

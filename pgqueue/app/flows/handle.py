@@ -59,12 +59,12 @@ class FlowHandle:
         return (await self._queue.database.arun(flow_queries.state(self.id)))[0]
 
     def show(self) -> FlowRecord:
-        """The flow, its nodes, and why each of them waits: :meth:`pgqueue.PgQueue.flow`."""
-        return self._queue.flow(self.id)
+        """The flow, its nodes, and why each of them waits: :meth:`pgqueue.PgQueue.flows.get`."""
+        return self._queue.flows.get(self.id)
 
     async def ashow(self) -> FlowRecord:
         """As :meth:`show`, awaited."""
-        return await self._queue.aflow(self.id)
+        return await self._queue.flows.aget(self.id)
 
     def join(self, timeout: float | timedelta | None = None) -> FlowState:
         """Wait until the flow has ended; how.
@@ -104,24 +104,24 @@ class FlowHandle:
         return self._decode(await self._queue.database.arun(flow_queries.results(self.id)))
 
     def cancel(self) -> bool:
-        """Cancel all of the flow that has not ended: :meth:`pgqueue.PgQueue.cancel_flow`; False: it had ended."""
-        return self._queue.cancel_flow(self.id)
+        """Cancel all of the flow that has not ended: :meth:`pgqueue.PgQueue.flows.cancel`; False: it had ended."""
+        return self._queue.flows.cancel(self.id)
 
     async def acancel(self) -> bool:
         """As :meth:`cancel`, awaited."""
-        return await self._queue.acancel_flow(self.id)
+        return await self._queue.flows.acancel(self.id)
 
     def retry(self, *, what: What = "downstream") -> int:
-        """Run its failed parts again, and what was cancelled because of them: :meth:`pgqueue.PgQueue.retry_flow`.
+        """Run its failed parts again, and what was cancelled because of them: :meth:`pgqueue.PgQueue.flows.retry`.
 
         Args:
             what: ``failed``, ``downstream`` or ``all``.
         """
-        return self._queue.retry_flow(self.id, what=what)
+        return self._queue.flows.retry(self.id, what=what)
 
     async def aretry(self, *, what: What = "downstream") -> int:
         """As :meth:`retry`, awaited."""
-        return await self._queue.aretry_flow(self.id, what=what)
+        return await self._queue.flows.aretry(self.id, what=what)
 
     @property
     def _apart(self) -> object:

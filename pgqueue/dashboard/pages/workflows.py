@@ -19,7 +19,7 @@ PATH: Final = "/workflows/<int:flow_id>"
 def read(visit: Visit) -> Content:
     """A page of workflows, newest first."""
     state, name = visit.text("state"), visit.text("called")
-    found = visit.queue.flows(state=state, name=name, before=visit.number("below"), limit=SHOWN + 1)
+    found = visit.queue.flows.list(state=state, name=name, before=visit.number("below"), limit=SHOWN + 1)
     return {
         "flows": found[:SHOWN],
         "older": found[SHOWN - 1].id if len(found) > SHOWN else None,
@@ -31,7 +31,7 @@ def read(visit: Visit) -> Content:
 
 def read_one(visit: Visit, *, flow_id: int) -> Content:
     """One workflow, its nodes, and why each of them waits."""
-    flow = visit.queue.flow(flow_id)
+    flow = visit.queue.flows.get(flow_id)
     nodes = [one for one in flow.nodes if one.parent is not None]
     return {
         "flow": flow,
@@ -46,7 +46,7 @@ def _picture(drawn: str) -> str:
 
 
 def _ask(visit: Visit, *, flow_id: int, verb: str, text: str, destroys: bool) -> ActionQuestion:
-    flow = visit.queue.flow(flow_id)
+    flow = visit.queue.flows.get(flow_id)
     possible = flow.ended_at is None if verb == "Cancel" else flow.state in _FAILED
     return ActionQuestion(
         title=f"{verb} {flow.kind} {flow.id}?",
@@ -73,7 +73,7 @@ def _ask_retry(visit: Visit, *, flow_id: int) -> ActionQuestion:
 
 
 def _cancel(visit: Visit, *, flow_id: int) -> ActionResult:
-    done = visit.queue.cancel_flow(flow_id, by=visit.by)
+    done = visit.queue.flows.cancel(flow_id, by=visit.by)
     said = "is cancelled" if done else "had ended already"
     return ActionResult(
         f"Workflow {flow_id} {said}.", visit.url("workflow", flow_id=flow_id), well=bool(done)
@@ -81,7 +81,7 @@ def _cancel(visit: Visit, *, flow_id: int) -> ActionResult:
 
 
 def _retry(visit: Visit, *, flow_id: int) -> ActionResult:
-    nodes = visit.queue.retry_flow(flow_id, by=visit.by)
+    nodes = visit.queue.flows.retry(flow_id, by=visit.by)
     return ActionResult(
         f"Workflow {flow_id}: {nodes:,} nodes run again.",
         visit.url("workflow", flow_id=flow_id),

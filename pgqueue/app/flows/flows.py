@@ -1,12 +1,11 @@
 """Looking at flows and steering them, by their ids: what flow handles, the command line and dashboards ask for."""
 
-from collections.abc import Collection
-from typing import TypeVar
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from pgqueue.app.operator import operator_name
 from pgqueue.errors import FlowNotFound, InvalidOption
 from pgqueue.store import audit
-from pgqueue.store.connections.database import Database
 from pgqueue.store.drive import adrive, drive
 from pgqueue.store.flows import flow_control, flow_queries
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
@@ -15,24 +14,22 @@ from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.flows.record import FlowRecord, FlowState, NodeRecord
 from pgqueue.values.flows.retry import WHAT, What
 from pgqueue.values.jobs.options import check_page, check_text, one_of
-from pgqueue.values.payloads.codec import Codec
+
+if TYPE_CHECKING:
+    from pgqueue.app.job_methods import JobMethods
 
 IDS = range(1 << 63)
 S = TypeVar("S", FlowState, NodeState)
 
 
-class FlowMethods:
-    """Everything about flows that needs no task.
+class Flows:
+    """The flows of a queue. Each method has an awaited twin with an ``a`` before its name."""
 
-    Attributes:
-        database: where the flows are.
-        codec: decodes what is stored of jobs; None: it is stored in clear.
-    """
+    def __init__(self, queue: "JobMethods") -> None:
+        """Made by ``queue.flows``."""
+        self._queue = queue
 
-    database: Database
-    codec: Codec | None
-
-    def flows(
+    def list(
         self,
         *,
         state: FlowState | str | Collection[FlowState | str] | None = None,
@@ -41,7 +38,7 @@ class FlowMethods:
         key: str | None = None,
         before: int | None = None,
         limit: int = 100,
-    ) -> list[FlowRecord]:
+    ) -> Sequence[FlowRecord]:
         """Flows that match every filter given, newest first, without their nodes.
 
         Args:
@@ -60,9 +57,9 @@ class FlowMethods:
         found = flow_queries.flows(
             states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
         )
-        return self.database.run(found)
+        return self._queue.database.run(found)
 
-    async def aflows(
+    async def alist(
         self,
         *,
         state: FlowState | str | Collection[FlowState | str] | None = None,
@@ -71,28 +68,28 @@ class FlowMethods:
         key: str | None = None,
         before: int | None = None,
         limit: int = 100,
-    ) -> list[FlowRecord]:
-        """As :meth:`flows`, awaited."""
+    ) -> Sequence[FlowRecord]:
+        """As :meth:`list`, awaited."""
         _check(name=name, key=key, kind=kind)
         states = _states(state, FlowState)
         found = flow_queries.flows(
             states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
         )
-        return await self.database.arun(found)
+        return await self._queue.database.arun(found)
 
-    def flow(self, flow_id: int) -> FlowRecord:
+    def get(self, flow_id: int) -> FlowRecord:
         """A flow, its nodes, and why each of them waits. Members of groups of more than 512 are only counted.
 
         Raises:
             FlowNotFound: there is no record of it: not committed (yet), rolled back, or deleted.
         """
-        return self.database.run(flow_queries.flow(checked_id(flow_id)))
+        return self._queue.database.run(flow_queries.flow(checked_id(flow_id)))
 
-    async def aflow(self, flow_id: int) -> FlowRecord:
-        """As :meth:`flow`, awaited."""
-        return await self.database.arun(flow_queries.flow(checked_id(flow_id)))
+    async def aget(self, flow_id: int) -> FlowRecord:
+        """As :meth:`get`, awaited."""
+        return await self._queue.database.arun(flow_queries.flow(checked_id(flow_id)))
 
-    def flow_nodes(
+    def nodes(
         self,
         flow_id: int,
         *,
@@ -100,7 +97,7 @@ class FlowMethods:
         state: NodeState | str | Collection[NodeState | str] | None = None,
         after: int = -1,
         limit: int = 100,
-    ) -> list[NodeRecord]:
+    ) -> Sequence[NodeRecord]:
         """Members of a group in a flow, in order.
 
         Args:
@@ -117,9 +114,9 @@ class FlowMethods:
             after=after,
             limit=check_page(limit),
         )
-        return list(self.database.run(found))
+        return list(self._queue.database.run(found))
 
-    async def aflow_nodes(
+    async def anodes(
         self,
         flow_id: int,
         *,
@@ -127,8 +124,8 @@ class FlowMethods:
         state: NodeState | str | Collection[NodeState | str] | None = None,
         after: int = -1,
         limit: int = 100,
-    ) -> list[NodeRecord]:
-        """As :meth:`flow_nodes`, awaited."""
+    ) -> Sequence[NodeRecord]:
+        """As :meth:`nodes`, awaited."""
         found = flow_queries.nodes(
             checked_id(flow_id),
             parent=checked_id(parent),
@@ -136,9 +133,9 @@ class FlowMethods:
             after=after,
             limit=check_page(limit),
         )
-        return list(await self.database.arun(found))
+        return list(await self._queue.database.arun(found))
 
-    def cancel_flow(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
+    def cancel(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
         """Cancel all of a flow that has not ended, also in the groups and workflows in it.
 
         Jobs that wait are cancelled, 1,000 nodes in each transaction; workers are asked to stop those that run, and the
@@ -155,15 +152,15 @@ class FlowMethods:
         Raises:
             FlowNotFound: there is no record of it.
         """
-        run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
+        run = again_after_deadlock(lambda plan: self._queue.database.run(plan, connection))
         return drive(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
 
-    async def acancel_flow(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
-        """As :meth:`cancel_flow`, awaited."""
-        run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
+    async def acancel(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
+        """As :meth:`cancel`, awaited."""
+        run = aagain_after_deadlock(lambda plan: self._queue.database.arun(plan, connection))
         return await adrive(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
 
-    def retry_flow(
+    def retry(
         self,
         flow_id: int,
         *,
@@ -189,10 +186,10 @@ class FlowMethods:
             FlowRefused: nothing was changed: a live job has the unique key of one of its jobs, a job has no record any
                 more, another flow of its key has not ended, or it is still being cancelled.
         """
-        run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
+        run = again_after_deadlock(lambda plan: self._queue.database.run(plan, connection))
         return run(_retry_plan(flow_id, what, by))
 
-    async def aretry_flow(
+    async def aretry(
         self,
         flow_id: int,
         *,
@@ -200,8 +197,8 @@ class FlowMethods:
         connection: object = None,
         by: str | None = None,
     ) -> int:
-        """As :meth:`retry_flow`, awaited."""
-        run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
+        """As :meth:`retry`, awaited."""
+        run = aagain_after_deadlock(lambda plan: self._queue.database.arun(plan, connection))
         return await run(_retry_plan(flow_id, what, by))
 
 
