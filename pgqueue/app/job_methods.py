@@ -36,7 +36,7 @@ class JobMethods:
     @cached_property
     def flows(self) -> Flows:
         """The chains, groups and workflows: list them, look at one, cancel it, run it again."""
-        return Flows(self)
+        return Flows(lambda: self.database)
 
     @property
     def keeps_history(self) -> bool:

@@ -1,9 +1,10 @@
 """The queue: where jobs are enqueued and taken.
 
-:class:`PgQueue` inherits what asks of one job (:mod:`pgqueue.app.job_methods`), what adds jobs
-(:mod:`pgqueue.app.enqueue_methods`), what registers tasks (:mod:`pgqueue.app.registry`), and what
-tells of shards (:mod:`pgqueue.app.shards`), each from the one before it. What looks at many jobs is ``queue.insight``, and what an
-operator changes is ``queue.control``.
+:class:`PgQueue` inherits what asks of one job (:mod:`pgqueue.app.job_methods`), what sends signals
+(:mod:`pgqueue.app.signals.signal_methods`), what adds jobs (:mod:`pgqueue.app.enqueue_methods`), what registers tasks
+(:mod:`pgqueue.app.registry`), and what declares schedules and alerts (:mod:`pgqueue.app.schedules.declarations`), each from the one
+before it. All else are its parts: ``queue.flows``, ``queue.schedules``, ``queue.alerts``, ``queue.workers``, ``queue.shards``; what
+looks at many jobs is ``queue.insight``, and what an operator changes is ``queue.control``.
 Every public method runs one plan of the store. Methods that touch the database come in pairs; the awaited one has
 Django's ``a`` prefix and the same parameters, which one test checks.
 """
@@ -11,6 +12,7 @@ Django's ``a`` prefix and the same parameters, which one test checks.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from pgqueue.app.database_for_tests import database_for_tests
@@ -18,7 +20,8 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.hooks.observer import Observer, Observers
 from pgqueue.app.middleware import Middleware, at_enqueue, check_middleware
-from pgqueue.app.shards import ShardMethods
+from pgqueue.app.schedules.declarations import Declarations
+from pgqueue.app.shards import Shards, on_database, sharded_database, with_one_home
 from pgqueue.app.takes.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
@@ -77,7 +80,7 @@ class QueueOptions(NamedTuple):
         )
 
 
-class PgQueue(ShardMethods):
+class PgQueue(Declarations):
     """A job queue in a PostgreSQL database."""
 
     def __init__(
@@ -141,7 +144,7 @@ class PgQueue(ShardMethods):
         self.middleware = (*self._framework_middleware(), *check_middleware(middleware))
         self._at_enqueue = at_enqueue(self.middleware)
         if shards is not None:
-            self._at_enqueue = (*self._at_enqueue, self._with_one_home())
+            self._at_enqueue = (*self._at_enqueue, with_one_home(self))
         self.codec = checked_codec(codec)
         self._tasks = {}
         self._batch_tasks = set()
@@ -254,6 +257,27 @@ class PgQueue(ShardMethods):
     ) -> AsyncTake:
         """As :meth:`take`, for ``async with``."""
         return AsyncTake(self.database, count, **self._take_options(queues, order, timeout, lease))
+
+    @cached_property
+    def shards(self) -> Shards:
+        """The databases of the queue, if it has several."""
+        return Shards(self)
+
+    def shard(self, number: int) -> Self:
+        """The queue on one shard: all that is not done over several shards is done there.
+
+        Args:
+            number: which shard; each database says its own.
+
+        Raises:
+            ShardDown: it does not answer, or is not in the list.
+            ConfigurationError: the queue has no shards.
+        """
+        return on_database(self, sharded_database(self).of_number(number))
+
+    async def ashard(self, number: int) -> Self:
+        """As :meth:`shard`, awaited."""
+        return on_database(self, await sharded_database(self).aof_number(number))
 
     def observe(self, observer: Observer) -> None:
         """Tell this observer what happens to jobs in this process. Workers and takes that are made later tell it.

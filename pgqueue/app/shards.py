@@ -5,9 +5,9 @@ Where each job goes is decided in :mod:`pgqueue.store.shards.sharded`.
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from pgqueue.app.schedules.declarations import Declarations
+from pgqueue.app.registry import Registry
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
 from pgqueue.store.shards.shard_databases import Shard
@@ -15,64 +15,52 @@ from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.shards import home_of, require_one_home
 
-MADE_OF_THE_DATABASE = ("alerts", "control", "flows", "insight", "schedules", "workers")
+MADE_OF_THE_DATABASE = ("alerts", "control", "flows", "insight", "schedules", "shards", "workers")
 """What a queue makes once, and what asks its database."""
 
 
-Q = TypeVar("Q", bound="ShardMethods")
+Q = TypeVar("Q", bound=Registry)
 
 
-class ShardMethods(Declarations):
-    """The shards of a queue."""
+class Shards:
+    """The databases of a queue. Each method has an awaited twin with an ``a`` before its name."""
 
-    def shard(self, number: int) -> Self:
-        """The queue on one shard: all that is not done over several shards is done there.
+    def __init__(self, queue: Registry) -> None:
+        """Made by ``queue.shards``."""
+        self._queue = queue
 
-        Args:
-            number: which shard; each database says its own.
+    def list(self) -> Sequence[Shard]:
+        """What each database says of itself now, in the order of ``PgQueue(shards=[...])``; one that does not answer says why."""
+        return sharded_database(self._queue).shards()
 
-        Raises:
-            ShardDown: it does not answer, or is not in the list.
-            ConfigurationError: the queue has no shards.
-        """
-        return on_database(self, sharded_database(self).of_number(number))
+    async def alist(self) -> Sequence[Shard]:
+        """As :meth:`list`, awaited."""
+        return await sharded_database(self._queue).ashards()
 
-    async def ashard(self, number: int) -> Self:
-        """As :meth:`shard`, awaited."""
-        return on_database(self, await sharded_database(self).aof_number(number))
-
-    def shard_of(self, key: str) -> int:
+    def of_key(self, key: str) -> int:
         """The number of the shard on which a key lives: a unique key, or a limit's key as it is stored.
 
         Args:
             key: the key.
         """
-        sharded = sharded_database(self)
-        return home_of(key, sharded.members())
+        return home_of(key, sharded_database(self._queue).members())
 
-    async def ashard_of(self, key: str) -> int:
-        """As :meth:`shard_of`, awaited."""
-        return home_of(key, await sharded_database(self).amembers())
-
-    def shards(self) -> Sequence[Shard]:
-        """What each database says of itself now, in the order of the list; one that does not answer says why."""
-        return sharded_database(self).shards()
-
-    async def ashards(self) -> Sequence[Shard]:
-        """As :meth:`shards`, awaited."""
-        return await sharded_database(self).ashards()
-
-    def _with_one_home(self) -> Callable[[NewJob], NewJob]:
-        """Return a function that refuses a job whose keys could live on two shards, and returns every other job."""
-
-        def check(job: NewJob) -> NewJob:
-            require_one_home(job, self.limiting)
-            return job
-
-        return check
+    async def aof_key(self, key: str) -> int:
+        """As :meth:`of_key`, awaited."""
+        return home_of(key, await sharded_database(self._queue).amembers())
 
 
-def sharded_database(queue: ShardMethods) -> ShardedDatabase:
+def with_one_home(queue: Registry) -> Callable[[NewJob], NewJob]:
+    """A function that refuses a job whose keys could live on two shards, and returns every other job."""
+
+    def check(job: NewJob) -> NewJob:
+        require_one_home(job, queue.limiting)
+        return job
+
+    return check
+
+
+def sharded_database(queue: Registry) -> ShardedDatabase:
     """The databases of a queue.
 
     Raises:

@@ -141,7 +141,7 @@ def _app(
 def _shards(queue: PgQueue) -> dict[str, PgQueue]:
     if not isinstance(queue.database.itself, ShardedDatabase):
         return {}
-    numbers = sorted(one.state.number for one in queue.shards() if one.state is not None)
+    numbers = sorted(one.state.number for one in queue.shards.list() if one.state is not None)
     return {f"shard {number}": queue.shard(number) for number in numbers}
 
 

@@ -27,7 +27,7 @@ def shards() -> None:
 @with_queue
 def list_shards(queue: PgQueue, /, *, as_json: bool) -> None:
     """List the databases of the app's PgQueue(shards=[...]), and whether keys move."""
-    found = [(one, _keys_to_move(one)) for one in queue.shards()]
+    found = [(one, _keys_to_move(one)) for one in queue.shards.list()]
     if as_json:
         print_json(
             [

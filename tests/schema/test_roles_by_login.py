@@ -230,7 +230,7 @@ LOCAL = {
         "schedule",
         "task",
     ),
-    *("shard", "shard_of", "shards"),  # which ask nothing where there are no shards
+    "shard",  # which asks nothing where there are no shards
     *(
         "schedules.application",
         "schedules.declared",

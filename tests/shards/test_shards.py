@@ -113,7 +113,7 @@ def test_a_job_lives_where_its_key_says_and_its_id_says_where(three: PgQueue) ->
     assert {shard_of_id(one.id) for one in handles} == {0, 1, 2}
     assert all(len(where) == 1 for where in live(three).values())
     assert all(
-        shard_of_id(one.id) == three.shard_of(three.job(one.id).unique_key or "") for one in handles[:20]
+        shard_of_id(one.id) == three.shards.of_key(three.job(one.id).unique_key or "") for one in handles[:20]
     )
     assert handles[0].status() == "ready"
     assert handles[0].cancel() == "cancelled"
@@ -254,8 +254,8 @@ def test_a_transaction_of_the_caller_adds_only_what_lives_on_its_shard_and_stays
     three: PgQueue,
 ) -> None:
     keyed, plain = three.find_task("keyed"), three.find_task("plain")
-    here = next(n for n in range(99) if three.shard_of(f'keyed{{"n":{n}}}') == 1)
-    other = next(n for n in range(99) if three.shard_of(f'keyed{{"n":{n}}}') == 2)
+    here = next(n for n in range(99) if three.shards.of_key(f'keyed{{"n":{n}}}') == 1)
+    other = next(n for n in range(99) if three.shards.of_key(f'keyed{{"n":{n}}}') == 2)
     with psycopg.connect(sharded_database(three).databases[1].dsn) as connection:
         one = keyed.using(connection=connection).enqueue(here)
         any_ = plain.using(connection=connection).enqueue(1)
@@ -308,7 +308,7 @@ def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) 
         sharded_database(queue).of_number(1)
     assert {shard_of_id(queue.find_task("plain").enqueue(n).id) for n in range(4)} == {0}
     assert len(queue.insight.search().jobs) == 4 + sum(home == 0 for home in homes.values())
-    assert [one.error is None for one in queue.shards()] == [True, False]
+    assert [one.error is None for one in queue.shards.list()] == [True, False]
     queue.close()
 
 

@@ -1,11 +1,12 @@
 """Looking at flows and steering them, by their ids: what flow handles, the command line and dashboards ask for."""
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from pgqueue.app.operator import operator_name
 from pgqueue.errors import FlowNotFound, InvalidOption
 from pgqueue.store import audit
+from pgqueue.store.connections.database import Database
 from pgqueue.store.drive import adrive, drive
 from pgqueue.store.flows import flow_control, flow_queries
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
@@ -15,9 +16,6 @@ from pgqueue.values.flows.record import FlowRecord, FlowState, NodeRecord
 from pgqueue.values.flows.retry import WHAT, What
 from pgqueue.values.jobs.options import check_page, check_text, one_of
 
-if TYPE_CHECKING:
-    from pgqueue.app.job_methods import JobMethods
-
 IDS = range(1 << 63)
 S = TypeVar("S", FlowState, NodeState)
 
@@ -25,9 +23,9 @@ S = TypeVar("S", FlowState, NodeState)
 class Flows:
     """The flows of a queue. Each method has an awaited twin with an ``a`` before its name."""
 
-    def __init__(self, queue: "JobMethods") -> None:
-        """Made by ``queue.flows``."""
-        self._queue = queue
+    def __init__(self, database: Callable[[], Database]) -> None:
+        """Made by ``queue.flows``. ``database`` returns the queue's, which may be another one in another context."""
+        self._database = database
 
     def list(
         self,
@@ -57,7 +55,7 @@ class Flows:
         found = flow_queries.flows(
             states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
         )
-        return self._queue.database.run(found)
+        return self._database().run(found)
 
     async def alist(
         self,
@@ -75,7 +73,7 @@ class Flows:
         found = flow_queries.flows(
             states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
         )
-        return await self._queue.database.arun(found)
+        return await self._database().arun(found)
 
     def get(self, flow_id: int) -> FlowRecord:
         """A flow, its nodes, and why each of them waits. Members of groups of more than 512 are only counted.
@@ -83,11 +81,11 @@ class Flows:
         Raises:
             FlowNotFound: there is no record of it: not committed (yet), rolled back, or deleted.
         """
-        return self._queue.database.run(flow_queries.flow(checked_id(flow_id)))
+        return self._database().run(flow_queries.flow(checked_id(flow_id)))
 
     async def aget(self, flow_id: int) -> FlowRecord:
         """As :meth:`get`, awaited."""
-        return await self._queue.database.arun(flow_queries.flow(checked_id(flow_id)))
+        return await self._database().arun(flow_queries.flow(checked_id(flow_id)))
 
     def nodes(
         self,
@@ -114,7 +112,7 @@ class Flows:
             after=after,
             limit=check_page(limit),
         )
-        return list(self._queue.database.run(found))
+        return list(self._database().run(found))
 
     async def anodes(
         self,
@@ -133,7 +131,7 @@ class Flows:
             after=after,
             limit=check_page(limit),
         )
-        return list(await self._queue.database.arun(found))
+        return list(await self._database().arun(found))
 
     def cancel(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
         """Cancel all of a flow that has not ended, also in the groups and workflows in it.
@@ -152,12 +150,12 @@ class Flows:
         Raises:
             FlowNotFound: there is no record of it.
         """
-        run = again_after_deadlock(lambda plan: self._queue.database.run(plan, connection))
+        run = again_after_deadlock(lambda plan: self._database().run(plan, connection))
         return drive(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
 
     async def acancel(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
         """As :meth:`cancel`, awaited."""
-        run = aagain_after_deadlock(lambda plan: self._queue.database.arun(plan, connection))
+        run = aagain_after_deadlock(lambda plan: self._database().arun(plan, connection))
         return await adrive(flow_control.cancel_flow(checked_id(flow_id), by=operator_name(by)), run)
 
     def retry(
@@ -186,7 +184,7 @@ class Flows:
             FlowRefused: nothing was changed: a live job has the unique key of one of its jobs, a job has no record any
                 more, another flow of its key has not ended, or it is still being cancelled.
         """
-        run = again_after_deadlock(lambda plan: self._queue.database.run(plan, connection))
+        run = again_after_deadlock(lambda plan: self._database().run(plan, connection))
         return run(_retry_plan(flow_id, what, by))
 
     async def aretry(
@@ -198,7 +196,7 @@ class Flows:
         by: str | None = None,
     ) -> int:
         """As :meth:`retry`, awaited."""
-        run = aagain_after_deadlock(lambda plan: self._queue.database.arun(plan, connection))
+        run = aagain_after_deadlock(lambda plan: self._database().arun(plan, connection))
         return await run(_retry_plan(flow_id, what, by))
 
 

@@ -298,7 +298,7 @@ def _wrong_shard(verdict: str, keys: Iterable[str]) -> WrongShard:
     return WrongShard(
         f"{said}: the key lives on another shard than this connection, so one of its database's transactions cannot add the job; "
         "enqueue it with using(connection=OWN_CONNECTION), committed at once, or route the transaction to the key's shard: "
-        "queue.shard_of(key)"
+        "queue.shards.of_key(key)"
     )
 
 
