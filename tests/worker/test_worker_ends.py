@@ -21,9 +21,8 @@ from pgqueue import Batch, Job, JobHandle, JobState, PgQueue, Retry
 from pgqueue.store.jobs import control
 from pgqueue.values.workers.health import MOST_NOT_RETURNED, not_ready
 from pgqueue.worker import attempt as attempts
-from pgqueue.worker import runners
+from pgqueue.worker import executor, runners
 from pgqueue.worker.attempt import run_to_the_end
-from pgqueue.worker.executor import Executor
 from pgqueue.worker.worker import Worker
 
 LATER = Retry(wait=wait_fixed(3600))
@@ -229,7 +228,7 @@ async def test_an_error_of_which_no_verdict_can_be_made_is_recorded_all_the_same
     def refuse(*_: object, **__: object) -> None:
         raise TypeError
 
-    monkeypatch.setattr(Executor, "_judge", refuse)
+    monkeypatch.setattr(executor, "judge_error", refuse)
     job = queue.task(name="fail", max_attempts=1)(fail if plain else afail).enqueue()
     async with running(queue, concurrency=1) as worker:
         (found,) = await ended(queue, job)
@@ -250,8 +249,8 @@ async def test_a_runner_that_a_fault_of_the_worker_ends_records_its_attempt_and_
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Executor, "_returned", fail)
-    monkeypatch.setattr(Executor, "note", fail)
+    monkeypatch.setattr(executor.Executor, "_returned", fail)
+    monkeypatch.setattr(executor.Executor, "note", fail)
     job = queue.task(name="run", max_attempts=1)(run_plain if plain else run).enqueue()
     async with running(queue, concurrency=1) as worker:
         (found,) = await ended(queue, job)
