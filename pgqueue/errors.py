@@ -280,29 +280,19 @@ class JobFailed(JobError):
         error: how its last attempt failed, with the type, the message and the traceback in the worker; None: none failed.
     """
 
-    def __init__(
-        self, message: str, *, job: "Job | None" = None, error: "AttemptError | None" = None
-    ) -> None:
-        super().__init__(message)
+    def __init__(self, text: str, *, job: "Job | None" = None, error: "AttemptError | None" = None) -> None:
+        super().__init__(text)
         self.job = job
         self.error = error
         if error is not None and error.traceback:
-            self.add_note(
-                f"attempt {error.attempt} of job {job.id if job else '?'}, in the worker:\n{error.traceback}"
-            )
+            where = f"attempt {error.attempt} of job {job.id if job else '?'}, in the worker"
+            self.add_note(f"{where}:\n{error.traceback}")
 
 
 class ResultNotKept(JobError):
-    """The job has succeeded, and its result was not kept; the message says why.
+    """The job has succeeded, and its result was not kept; the message says why. ``final``: a later job of its flow has asked."""
 
-    Attributes:
-        final: a job of a flow has asked for the result of a node before it. Another attempt would find the same, so that job is
-            dead at once.
-    """
-
-    def __init__(self, message: str, *, final: bool = False) -> None:
-        super().__init__(message)
-        self.final = final
+    final = False
 
 
 class TimedOut(JobError, TimeoutError):

@@ -190,7 +190,9 @@ class Results(Mapping[str, Any]):
 
 
 def _not_kept(why: str) -> ResultNotKept:
-    return ResultNotKept(why, final=True)
+    error = ResultNotKept(why)
+    error.final = True
+    return error
 
 
 def _result_of_node(node: EarlierNode) -> str | None:
