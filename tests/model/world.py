@@ -278,17 +278,16 @@ class World:
             job.status = "cancelled"
 
     def retry(self, job: ModelJob) -> None:
-        """A caller retries a dead job, or runs a scheduled one at once."""
+        """A caller retries a dead job, or has another one run at once, which only a scheduled one does."""
         holds = any(
             one.live and one.key == job.key and one is not job for one in self.jobs.values() if job.key
         )
-        if self.open and job.key:
+        if self.open and (job.key or job.id in self.open.jobs):
             return
-        if job.status == "scheduled":
+        done = Retried() if job.status == "scheduled" else self.run(control.retry(job.id, now=self.now))
+        if job.status != "dead":
             started = self.run(control.run_now(job.id, now=self.now))
-            done = Retried((job.id,) * started)
-        else:
-            done = self.run(control.retry(job.id, now=self.now))
+            done = Retried((*done.ids, *(job.id,) * started))
         possible = job.status == "scheduled" or (job.status == "dead" and not holds)
         if self.compares:
             assert done.ids == ((job.id,) if possible else ()), (
