@@ -119,11 +119,12 @@ def _place(error: BaseException, said: str) -> dict[str, object]:
     """The fields of a SyntaxError as Python can print them: a parser gives them any values."""
     found = {
         name: _own(SyntaxError, name, error)
-        for name in ("msg", "filename", "text", "lineno", "offset", "end_offset")
+        for name in ("msg", "filename", "text", "lineno", "end_lineno", "offset", "end_offset")
     }
     for name in ("msg", "filename", "text"):
         found[name] = _cut(found[name], slice(LONGEST_LINE)) if isinstance(found[name], str) else None
-    for name, most in (("lineno", 2**31), ("offset", LONGEST_LINE), ("end_offset", LONGEST_LINE)):
+    bounds = {"lineno": 2**31, "end_lineno": 2**31, "offset": LONGEST_LINE, "end_offset": LONGEST_LINE}
+    for name, most in bounds.items():
         if type(found[name]) is not int or not 0 <= found[name] <= most:
             found[name] = None
     return {**found, "msg": found["msg"] or said}
