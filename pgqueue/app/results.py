@@ -230,12 +230,12 @@ def _until_ended(
             if look.job.state.ended:
                 return cast("EndLook", look)
             before = look
-        if last:
-            if database.in_memory:
-                why = f"it is {'unknown' if before is None else before.job.state}, and {IN_MEMORY}"
-            else:
-                why = (yield store_why.why(job_id)).sentence
-            raise _not_done(job_id, why, timeout)
+            if last:
+                if database.in_memory:
+                    why = f"it is {look.job.state}, and {IN_MEMORY}"
+                else:
+                    why = (yield store_why.why(job_id)).sentence
+                raise _not_done(job_id, why, timeout)
         if asks:
             end = ends.of(job_id)
             try:
