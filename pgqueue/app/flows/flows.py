@@ -50,11 +50,7 @@ class Flows:
         Raises:
             InvalidOption: there is no such state, or the limit is out of range.
         """
-        _check(name=name, key=key, kind=kind)
-        states = _states(state, FlowState)
-        found = flow_queries.flows(
-            states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
-        )
+        found = _list_plan(state, kind=kind, name=name, key=key, before=before, limit=limit)
         return self._database().run(found)
 
     async def alist(
@@ -68,11 +64,7 @@ class Flows:
         limit: int = 100,
     ) -> Sequence[FlowRecord]:
         """As :meth:`list`, awaited."""
-        _check(name=name, key=key, kind=kind)
-        states = _states(state, FlowState)
-        found = flow_queries.flows(
-            states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
-        )
+        found = _list_plan(state, kind=kind, name=name, key=key, before=before, limit=limit)
         return await self._database().arun(found)
 
     def get(self, flow_id: int) -> FlowRecord:
@@ -105,13 +97,7 @@ class Flows:
             after: behind this place; give the last place of a page to get the next.
             limit: at most how many, up to 10,000.
         """
-        found = flow_queries.nodes(
-            checked_id(flow_id),
-            parent=checked_id(parent),
-            states=_states(state, NodeState),
-            after=after,
-            limit=check_page(limit),
-        )
+        found = _nodes_plan(flow_id, parent, state, after=after, limit=limit)
         return list(self._database().run(found))
 
     async def anodes(
@@ -124,13 +110,7 @@ class Flows:
         limit: int = 100,
     ) -> Sequence[NodeRecord]:
         """As :meth:`nodes`, awaited."""
-        found = flow_queries.nodes(
-            checked_id(flow_id),
-            parent=checked_id(parent),
-            states=_states(state, NodeState),
-            after=after,
-            limit=check_page(limit),
-        )
+        found = _nodes_plan(flow_id, parent, state, after=after, limit=limit)
         return list(await self._database().arun(found))
 
     def cancel(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
@@ -212,6 +192,39 @@ def checked_id(flow_id: int) -> int:
     if flow_id not in IDS:
         raise FlowNotFound(f"no record of flow {flow_id}: ids go up to {IDS[-1]}")
     return flow_id
+
+
+def _list_plan(
+    state: FlowState | str | Collection[FlowState | str] | None,
+    *,
+    kind: str | None,
+    name: str | None,
+    key: str | None,
+    before: int | None,
+    limit: int,
+) -> Plan[list[FlowRecord]]:
+    _check(name=name, key=key, kind=kind)
+    states = _states(state, FlowState)
+    return flow_queries.flows(
+        states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
+    )
+
+
+def _nodes_plan(
+    flow_id: int,
+    parent: int,
+    state: NodeState | str | Collection[NodeState | str] | None,
+    *,
+    after: int,
+    limit: int,
+) -> Plan[tuple[NodeRecord, ...]]:
+    return flow_queries.nodes(
+        checked_id(flow_id),
+        parent=checked_id(parent),
+        states=_states(state, NodeState),
+        after=after,
+        limit=check_page(limit),
+    )
 
 
 def _retry_plan(flow_id: int, what: What, by: str | None) -> Plan[int]:
