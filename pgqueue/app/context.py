@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 import psycopg
 
 from pgqueue.app.flows.nodes import FlowInside
+from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.logger import bounded_logger
 from pgqueue.app.notes import Board, NoteHost, Notes
@@ -311,25 +312,28 @@ class Context(CanWait):
 class JobTransaction:
     """A transaction of the task's writes and the job's completion: ``with`` in a plain task, ``async with`` in another."""
 
-    __slots__ = ("_ctx", "_entered", "_host")
+    __slots__ = ("_ctx", "_entered", "_forks", "_host")
 
     def __init__(self, ctx: Context, host: AttemptHost) -> None:
         self._ctx = ctx
         self._host = host
+        self._forks = process.forks
 
     def __enter__(self) -> psycopg.Connection[Any]:
         require_blocking(self._ctx, "`with` a transaction()", "`async with`")
         self._entered: Any = self._blocking()
         return self._entered.__enter__()
 
-    def __exit__(self, *raised: object) -> bool | None:
+    def __exit__(self, *raised: Any) -> bool | None:
+        end_if_forked(self._forks, raised[1])  # a copy would end the transaction of the process that it is forked from
         return self._entered.__exit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
 
     async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
         self._entered = self._awaitable()
         return await self._entered.__aenter__()  # type: ignore[no-any-return]  # what contextlib returns
 
-    async def __aexit__(self, *raised: object) -> bool | None:
+    async def __aexit__(self, *raised: Any) -> bool | None:
+        end_if_forked(self._forks, raised[1])
         return await self._entered.__aexit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
 
     @contextmanager

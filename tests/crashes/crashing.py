@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 from tenacity import wait_none
 
 from pgqueue import Batch, Context, Crashes, PgQueue, Retry, Snooze
@@ -124,6 +125,43 @@ async def afork(how: str) -> int:
     if how in {"wait", "wait later"}:
         await asyncio.sleep(0)
     return _leave_child(how)
+
+
+NOTED = "insert into effects values (%s)"
+
+
+@queue.task(retry=AT_ONCE)
+def fork_in_transaction(ctx: Context, how: str) -> None:
+    """Leave the job's transaction in the child, in this way; note in it the child's exit code."""
+    with ctx.transaction() as connection:
+        connection.execute(NOTED, [-1])
+        if child := os.fork():
+            connection.execute(NOTED, [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])])
+        else:
+            _leave_child(how)
+
+
+@queue.task(retry=AT_ONCE)
+async def afork_in_transaction(ctx: Context, how: str) -> None:
+    """As before."""
+    async with ctx.transaction() as connection:
+        await connection.execute(NOTED, [-1])
+        if child := os.fork():
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # noqa: ASYNC222 - it ends at once
+            await connection.execute(NOTED, [code])
+        else:
+            _leave_child(how)
+
+
+@queue.task(retry=AT_ONCE)
+def fork_and_enqueue_in_transaction(ctx: Context) -> None:
+    """Enqueue a job in a child, and in the child's parent undo the transaction."""
+    with ctx.transaction():
+        if (child := os.fork()) == 0:
+            where.using(delay=3600).enqueue()
+            os._exit(0)
+        os.waitpid(child, 0)
+        raise psycopg.Rollback
 
 
 @queue.batch_task(Item, size=1, retry=AT_ONCE)

@@ -428,6 +428,24 @@ def test_a_child_that_a_task_forks_ends_where_its_function_does(
     assert ask(app, "select count(*) from pgqueue.workers") == [(1,)]
 
 
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("raise", 1), ("exit", 7)])
+def test_a_child_forked_within_a_jobs_transaction_ends_with_the_block_and_leaves_the_transaction_alone(
+    app: PgQueue, dsn: str, how: str, code: int
+) -> None:
+    ask(app, "create table effects (code integer)")
+    with worker_process(dsn):
+        for task in (crashing.fork_in_transaction, crashing.afork_in_transaction):
+            task.enqueue(how).result(timeout=30)
+    found = ask(app, "select array_agg(code order by code) from effects group by xmin::text")
+    assert found == [([-1, code],)] * 2
+
+
+def test_what_a_forked_process_enqueues_does_not_join_the_jobs_transaction(app: PgQueue, dsn: str) -> None:
+    with worker_process(dsn):
+        crashing.fork_and_enqueue_in_transaction.enqueue().result(timeout=30)
+    assert ask(app, "select status::text from pgqueue.jobs") == [("scheduled",)]
+
+
 async def test_an_exit_in_a_child_task_of_a_quarantined_job_kills_nothing(
     app: PgQueue, running: Running
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 
+from pgqueue.app.forks import process
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.judgement import judge_error, judge_lateness, judge_undecodable
 from pgqueue.app.logger import bounded_logger
@@ -132,6 +133,7 @@ class TakeBase:
 
     def begin(self) -> None:
         """Start afresh: a new worker that holds nothing."""
+        self._forks = process.forks
         self.worker = leases.WorkerInfo.here(self.count, self.served.entries)
         self._split = split_of(self.served, expovariate)
         self._lanes = ServedLanes(self._limits, self._limiting, self.served)
@@ -297,9 +299,11 @@ class TakeBase:
         """Forget the claims of these verdicts.
 
         Raises:
-            JobError: one of them is forgotten already.
+            JobError: one of them is forgotten already, or another process holds them.
             Superseded: the lease is lost, and the jobs with it.
         """
+        if self.forked:
+            raise JobError("the process that forked this one holds the jobs of the take: settle them there")
         if self.lost:
             ids = {verdict.claim.id for verdict in verdicts}
             for job_id in ids:
@@ -325,6 +329,11 @@ class TakeBase:
             self.superseded = True
             self.observers.lost(lost)
             raise _superseded_error({one.id for one in lost})
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy: the jobs, the connection and the heartbeat are those of the process that was forked."""
+        return process.forks != self._forks
 
     @property
     def listening(self) -> str | None:

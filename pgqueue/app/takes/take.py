@@ -70,7 +70,7 @@ class Take(TakeBase):
     ) -> None:
         """Complete what is left, or return it if the block raised."""
         try:
-            if self.held:
+            if self.held and not self.forked:
                 self.settle(self.ending(error))
         except (psycopg.Error, PgQueueError) as failure:
             if error is None:
@@ -84,12 +84,14 @@ class Take(TakeBase):
 
         Raises:
             Superseded: the lease was lost.
-            JobError: one of the jobs is settled already.
+            JobError: one of the jobs is settled already, or another process holds them.
         """
         self.let_go(verdicts)
         self.require_all(verdicts, again_after_deadlock(self._run)(self.recording(verdicts)))
 
     def _give_up(self) -> None:
+        if self.forked:
+            return
         try:
             self.heartbeat.stop()
             with suppress(psycopg.Error, PgQueueError):
@@ -157,7 +159,7 @@ class AsyncTake(TakeBase):
     ) -> None:
         """Complete what is left, or return it if the block raised."""
         try:
-            if self.held:
+            if self.held and not self.forked:
                 await self.asettle(self.ending(error))
         except (psycopg.Error, PgQueueError) as failure:
             if error is None:
@@ -172,6 +174,8 @@ class AsyncTake(TakeBase):
         self.require_all(verdicts, await aagain_after_deadlock(self._run)(self.recording(verdicts)))
 
     async def _give_up(self) -> None:
+        if self.forked:
+            return
         try:
             self.heartbeat.stop()
             with suppress(psycopg.Error, PgQueueError):

@@ -3,10 +3,12 @@
 Inside ``ctx.transaction()``, every call of the same database that names no connection runs in that transaction: jobs that
 the task enqueues commit with the job's completion, or not at all. A context variable holds the open transaction. asyncio
 tasks that are started in the block join it while it is open. Other threads never join, although they may have inherited
-the variable, because a connection serves one thread. ``OWN_CONNECTION`` makes a call independent of the transaction.
+the variable, because a connection serves one thread; nor do forked processes.
+``OWN_CONNECTION`` makes a call independent of the transaction.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -67,6 +69,9 @@ class OpenTransaction:
 
 
 _innermost: ContextVar[OpenTransaction | None] = ContextVar("pgqueue_transaction", default=None)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _innermost.set(None))
 
 
 @contextmanager
