@@ -71,6 +71,7 @@ class DrainState:
         found: the job to run next, or all jobs of a batch.
         others: jobs that were claimed while those of a batch were looked for; they go back.
         ran: those that have ended.
+        error: what the drain is to raise; it runs no further job then.
         began: whether it claims jobs, so that its worker may be registered.
     """
 
@@ -98,6 +99,7 @@ class DrainState:
         self.found: list[Claim] = []
         self.others: list[Verdict] = []
         self.ran: list[Ran] = []
+        self.error: BaseException | None = None
         self.began = False
         self._enter_worker()
 
@@ -180,7 +182,18 @@ class DrainState:
             self._enter_worker()
         for error in errors:
             if error is not None and not isinstance(error, WorkerDied) and self._wants_raised(error):
-                raise error
+                self.error = error
+                return
+
+    def result(self) -> list[Ran]:
+        """What the drain returns. Not raised in its generator: a task's StopIteration would be a RuntimeError there.
+
+        Raises:
+            BaseException: the first error of a task that the test is to see.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.ran
 
     def _note(self, found: Claim, job: Job | None) -> BaseException | None:
         error = self.executor.errors.pop(found.id, None)

@@ -108,10 +108,11 @@ async def adrain(
                 return None
 
     try:
-        return await adrive(_drain_steps(queue, state, now, allow_real=allow_real), answer)
+        await adrive(_drain_steps(queue, state, now, allow_real=allow_real), answer)
     finally:
         if state.began:
             await state.executor.database.arun(leases.leave_without_jobs(state.worker.id))
+    return state.result()
 
 
 def replay(
@@ -206,16 +207,17 @@ def _drain(
                 return None
 
     try:
-        return drive(_drain_steps(queue, state, now, allow_real=allow_real, only_one=only_one), answer)
+        drive(_drain_steps(queue, state, now, allow_real=allow_real, only_one=only_one), answer)
     finally:
         loop.stop()
         if state.began:
             state.executor.database.run(leases.leave_without_jobs(state.worker.id))
+    return state.result()
 
 
 def _drain_steps(
     queue: PgQueue, state: DrainState, now: datetime | None, *, allow_real: bool, only_one: bool = False
-) -> Generator[DrainStep, Any, list[Ran]]:
+) -> Generator[DrainStep, Any, None]:
     """What a drain does; :mod:`pgqueue.store.drive` says how. Hooks are called, attempts are run, and plans are."""
     if not allow_real and not isinstance(queue.database, Memory):
         _require_for_tests((yield control.database_name()), *DRAIN)
@@ -228,7 +230,11 @@ def _drain_steps(
         if not isinstance(queue.database, Memory):
             yield from look_at_alerts()
         state.began = True
-        while not (only_one and state.ran) and (found := (yield from _claim(state.executor.database, state))):
+        while (
+            state.error is None
+            and not (only_one and state.ran)
+            and (found := (yield from _claim(state.executor.database, state)))
+        ):
             attempt = state.begin(found)
             yield queue.hooks
             verdicts = yield attempt
@@ -242,7 +248,6 @@ def _drain_steps(
                 jobs[claimed.id] = yield control.show(claimed.id)
             state.end(found, jobs)
         yield queue.hooks
-    return state.ran
 
 
 def look_at_alerts() -> Sweep[None]:

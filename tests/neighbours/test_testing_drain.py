@@ -337,6 +337,21 @@ def test_ctrl_c_is_for_whoever_runs_the_tests(memory_queue: PgQueue) -> None:
         drain(memory_queue, raises=False)
 
 
+@pytest.mark.parametrize("awaited", [False, True], ids=["drain", "adrain"])
+def test_a_test_sees_the_very_error_of_a_plain_task_also_where_it_is_a_stopiteration(
+    memory_queue: PgQueue, *, awaited: bool
+) -> None:
+    @memory_queue.task(name="first", max_attempts=1)
+    def first() -> int:
+        return next(iter([]))
+
+    jobs = [first.enqueue(), first.enqueue()]
+    with pytest.raises(StopIteration) if not awaited else pytest.raises(RuntimeError) as seen:
+        _ = asyncio.run(adrain(memory_queue)) if awaited else drain(memory_queue)
+    assert isinstance(seen.value.__cause__ if awaited else seen.value, StopIteration)
+    assert [job.status() for job in jobs] == [JobState.DEAD, JobState.READY]
+
+
 @pytest.mark.parametrize("how", [SystemExit, GeneratorExit])
 def test_an_exit_in_an_asyncio_task_is_the_end_of_its_attempt(
     memory_queue: PgQueue, how: type[BaseException]
