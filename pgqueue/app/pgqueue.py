@@ -21,7 +21,7 @@ from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.hooks.observer import Observer, Observers
 from pgqueue.app.middleware import Middleware, at_enqueue, check_middleware
 from pgqueue.app.schedules.declarations import Declarations
-from pgqueue.app.shards import Shards, on_database, sharded_database, with_one_home
+from pgqueue.app.shards import Shards, checked_shard, on_database, sharded_database, with_one_home
 from pgqueue.app.takes.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
@@ -271,13 +271,15 @@ class PgQueue(Declarations):
 
         Raises:
             ShardDown: it does not answer, or is not in the list.
+            InvalidOption: it is no number of a shard.
             ConfigurationError: the queue has no shards.
+            NotInMemory: a test keeps the queue in memory.
         """
-        return on_database(self, sharded_database(self).of_number(number))
+        return on_database(self, sharded_database(self).of_number(checked_shard(number)))
 
     async def ashard(self, number: int) -> Self:
         """As :meth:`shard`, awaited."""
-        return on_database(self, await sharded_database(self).aof_number(number))
+        return on_database(self, await sharded_database(self).aof_number(checked_shard(number)))
 
     def observe(self, observer: Observer) -> None:
         """Tell this observer what happens to jobs in this process. Workers and takes that are made later tell it.

@@ -13,7 +13,8 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.shards.shard_databases import Shard
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.jobs.job import NewJob
-from pgqueue.values.shards import home_of, require_one_home
+from pgqueue.values.jobs.options import check_number
+from pgqueue.values.shards import MOST_SHARDS, home_of, require_one_home
 
 MADE_OF_THE_DATABASE = ("alerts", "control", "flows", "insight", "schedules", "shards", "workers")
 """What a queue makes once, and what asks its database."""
@@ -64,12 +65,25 @@ def sharded_database(queue: Registry) -> ShardedDatabase:
     """The databases of a queue.
 
     Raises:
+        NotInMemory: a test keeps it in memory.
         ConfigurationError: it has no shards.
     """
     database = queue.database.itself
+    if database.in_memory:
+        _ = database.dsn  # memory has no databases, and says what to use
     if not isinstance(database, ShardedDatabase):
         raise ConfigurationError("this queue has no shards: it is made without PgQueue(shards=[...])")
     return database
+
+
+def checked_shard(number: int) -> int:
+    """The number of a shard.
+
+    Raises:
+        InvalidOption: it cannot be one.
+    """
+    check_number("number", number, range(MOST_SHARDS))
+    return number
 
 
 def on_database(queue: Q, database: Database) -> Q:

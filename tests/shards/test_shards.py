@@ -23,6 +23,7 @@ from pgqueue.errors import (
     ConnectionFailed,
     InvalidCallback,
     InvalidOption,
+    NotInMemory,
     ShardDown,
     SignalRefused,
     WrongShard,
@@ -31,7 +32,7 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.queues import queues
 from pgqueue.store.schedules import ticks
 from pgqueue.store.shards import resharding, shards
-from pgqueue.testing import failing, replay
+from pgqueue.testing import failing, in_memory, replay
 from pgqueue.values.schedules.schedule import ScheduleChange
 from pgqueue.values.shards import ShardState, home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
@@ -138,6 +139,34 @@ def test_a_task_that_is_found_on_the_queue_of_one_shard_adds_its_jobs_there(thre
         assert [shard_of_id(job.id) for job in jobs] == [number] * 4
         with failing(other, error=ValueError("no")), pytest.raises(ValueError, match="no"):
             replay(three, "limited", {"n": 1})
+
+
+async def test_a_key_of_another_shard_is_refused_on_the_queue_of_one_shard_in_our_words(three: PgQueue) -> None:
+    n = next(n for n in range(99) if three.shards.of_key(three.find_task("keyed").call(n).job.unique_key or "") != 1)
+    task = three.shard(1).find_task("keyed")
+    with pytest.raises(WrongShard, match="lives on shard .* with all shards in its list"):
+        task.enqueue(n)
+    with pytest.raises(WrongShard, match="lives on shard"):
+        await (await three.ashard(1)).find_task("keyed").aenqueue(n)
+    with pytest.raises(WrongShard, match="lives on shard"):
+        three.shard(1).enqueue_many([task.call(n)])
+    with pytest.raises(WrongShard, match="lives on shard"):
+        chain(task.call(n), task.call(n + 1)).enqueue()
+    assert three.insight.search().jobs == ()
+    await three.aclose()
+
+
+def test_in_memory_a_shard_is_refused_with_what_to_use(three: PgQueue) -> None:
+    with in_memory(three), pytest.raises(NotInMemory, match="use the fixture pgqueue_queue"):
+        three.shard(1)
+
+
+@pytest.mark.parametrize("number", ["0", None, True, 1.0, -1])
+async def test_what_is_no_number_of_a_shard_is_refused(three: PgQueue, number: Any) -> None:
+    with pytest.raises(InvalidOption, match="use a whole number from 0 to"):
+        three.shard(number)
+    with pytest.raises(InvalidOption, match="use a whole number from 0 to"):
+        await three.ashard(number)
 
 
 def test_many_jobs_are_added_on_every_shard_in_the_order_of_the_calls(three: PgQueue) -> None:

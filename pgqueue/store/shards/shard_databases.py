@@ -9,9 +9,7 @@ from collections.abc import Generator, Sequence
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import psycopg
-
-from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaError, ShardDown, WrongShard
+from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaError, ShardDown
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import without_secrets
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
@@ -21,8 +19,6 @@ from pgqueue.values.shards import MOST_SHARDS, ShardState
 
 T = TypeVar("T")
 
-GUARDED = "PQ001"
-"""The SQLSTATE with which a shard's guard refuses a transaction that has added a job with a key of another shard."""
 ASK_AGAIN_AFTER = 60.0
 """Seconds after which the databases are asked again, if one did not answer: jobs without keys go there, too, when it does."""
 AGAIN_AFTER = 5.0
@@ -129,7 +125,6 @@ class ShardDatabases:
 
         Raises:
             ShardDown: it does not answer, or is not in the list.
-            WrongShard: its guard has refused a job whose key lives on another one.
         """
         database = yield from self.at(number)
         if (said := self._is_away(database)) is not None:
@@ -139,10 +134,6 @@ class ShardDatabases:
         except ConnectionFailed as error:
             self.note_away(database, error)
             raise _down(number, error) from error
-        except psycopg.Error as error:
-            if error.sqlstate == GUARDED:
-                raise WrongShard(f"{error.diag.message_primary}. {error.diag.message_hint}") from error
-            raise
 
     def in_turn(self) -> "Route[list[Shard]]":
         """The members that answered, another one first each time; those that did not answer of late are last."""

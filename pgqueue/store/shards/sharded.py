@@ -7,7 +7,9 @@ plan goes is decided in :mod:`pgqueue.store.shards.routes`, and what is known of
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, cast
 
-from pgqueue.errors import ConfigurationError, ConnectionFailed
+import psycopg
+
+from pgqueue.errors import ConfigurationError, ConnectionFailed, WrongShard
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import connect_within
@@ -25,10 +27,36 @@ CONNECT_WITHIN = 5
 """Seconds that a call waits for a connection to a shard."""
 
 
+GUARDED = "PQ001"
+"""The SQLSTATE with which a shard's guard refuses a transaction that has added a job with a key of another shard."""
+
+
 class ShardMember(Database):
     """One of the databases."""
 
     dsn_settings = "PgQueue(shards=[...])"
+
+    def run(self, plan: Plan[T], connection: object = None) -> T:
+        """As :meth:`Database.run`.
+
+        Raises:
+            WrongShard: the shard's guard has refused a job whose key lives on another one.
+        """
+        try:
+            return super().run(plan, connection)
+        except psycopg.Error as error:
+            if error.sqlstate == GUARDED:
+                raise _wrong_shard(error) from error
+            raise
+
+    async def arun(self, plan: Plan[T], connection: object = None) -> T:
+        """As :meth:`run`, awaited."""
+        try:
+            return await super().arun(plan, connection)
+        except psycopg.Error as error:
+            if error.sqlstate == GUARDED:
+                raise _wrong_shard(error) from error
+            raise
 
 
 class ShardedDatabase(Database):
@@ -182,6 +210,10 @@ class ShardedDatabase(Database):
         if joined is not None or (connection is not None and connection is not OWN_CONNECTION):
             return on_callers(joined or self.databases[0], plan, connection)
         return route(self._places, plan)
+
+
+def _wrong_shard(error: psycopg.Error) -> WrongShard:
+    return WrongShard(f"{error.diag.message_primary}. {error.diag.message_hint}")
 
 
 def _one_shard() -> ConfigurationError:
