@@ -45,7 +45,7 @@ class Graph:
     nodes: list[tuple[Any, dict[int, str]]]
 
 
-def _inner(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def inner(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     several = st.lists(parts, max_size=4)
     callbacks = st.dictionaries(st.sampled_from(["on_failure", "on_success", "on_end"]), parts, max_size=3)
     after = st.dictionaries(st.integers(0, 3), st.sampled_from(RULES), max_size=3)
@@ -53,7 +53,7 @@ def _inner(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.builds(Chain, several) | st.builds(Group, several, callbacks) | st.builds(Graph, graph)
 
 
-FLOWS = st.recursive(LEAVES, _inner, max_leaves=14).filter(lambda one: not isinstance(one, str))
+FLOWS = st.recursive(LEAVES, inner, max_leaves=14).filter(lambda one: not isinstance(one, str))
 
 
 def build(world: World, shape: Any) -> Call[Any] | Flow:
@@ -70,6 +70,8 @@ def build(world: World, shape: Any) -> Call[Any] | Flow:
                 rules: Any = {f"n{one}": rule for one, rule in after.items() if one < place}
                 flow.add(f"n{place}", build(world, part), after=rules)
             return flow
+        case _ if shape in world.queue.tasks:
+            return world.queue.tasks[shape].call()
         case _:
             return world.note.call(shape)
 
