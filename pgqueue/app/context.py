@@ -324,15 +324,17 @@ class JobTransaction:
         self._entered: Any = self._blocking()
         return self._entered.__enter__()
 
-    def __exit__(self, *raised: Any) -> bool | None:
-        end_if_forked(self._forks, raised[1])  # a copy would end the transaction of the process that it is forked from
+    def __exit__(self, *raised: object) -> bool | None:
+        end_if_forked(
+            self._forks, raised[1]
+        )  # a copy would end the transaction of the process that it is forked from
         return self._entered.__exit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
 
     async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
         self._entered = self._awaitable()
         return await self._entered.__aenter__()  # type: ignore[no-any-return]  # what contextlib returns
 
-    async def __aexit__(self, *raised: Any) -> bool | None:
+    async def __aexit__(self, *raised: object) -> bool | None:
         end_if_forked(self._forks, raised[1])
         return await self._entered.__aexit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
 

@@ -31,7 +31,7 @@ class Process:
 process = Process()
 
 
-def end_if_forked(forks: int, error: BaseException | None = None) -> None:
+def end_if_forked(forks: int, error: object = None) -> None:
     """End this process, if a task has forked it: it is a copy of the worker, which must not go on as one.
 
     The exit code is 0 if the task returned, the code of ``sys.exit()``, or 1 with a traceback after another exception.

@@ -141,10 +141,16 @@ def test_a_task_that_is_found_on_the_queue_of_one_shard_adds_its_jobs_there(thre
             replay(three, "limited", {"n": 1})
 
 
-async def test_a_key_of_another_shard_is_refused_on_the_queue_of_one_shard_in_our_words(three: PgQueue) -> None:
-    n = next(n for n in range(99) if three.shards.of_key(three.find_task("keyed").call(n).job.unique_key or "") != 1)
+async def test_a_key_of_another_shard_is_refused_on_the_queue_of_one_shard_in_our_words(
+    three: PgQueue,
+) -> None:
+    n = next(
+        n
+        for n in range(99)
+        if three.shards.of_key(three.find_task("keyed").call(n).job.unique_key or "") != 1
+    )
     task = three.shard(1).find_task("keyed")
-    with pytest.raises(WrongShard, match="lives on shard .* with all shards in its list"):
+    with pytest.raises(WrongShard, match=r"lives on shard .* with all shards in its list"):
         task.enqueue(n)
     with pytest.raises(WrongShard, match="lives on shard"):
         await (await three.ashard(1)).find_task("keyed").aenqueue(n)
