@@ -3,6 +3,7 @@
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -153,6 +154,26 @@ def test_the_members_of_a_large_group_are_counted_and_given_in_pages(world: Worl
     assert world.queue.flows.nodes(handle.id, parent=found.nodes[1].id, state="waiting") == []
     (waits,) = world.queue.flows.nodes(handle.id, parent=found.nodes[0].id, state="waiting")
     assert waits.why == "waits for 'members' (running)"
+
+
+@pytest.mark.parametrize("place", ["x", True, 1.5])
+def test_a_page_that_begins_at_no_number_is_refused(world: World, place: Any) -> None:
+    handle = group([world.note.call(1), world.note.call(2)]).enqueue()
+    parent = next(node.parent for node in handle.show().nodes if node.task == "note" and node.parent)
+    looks = [
+        lambda: world.queue.flows.list(before=place),
+        lambda: world.queue.flows.nodes(handle.id, parent=parent, after=place),
+        lambda: world.queue.insight.search(before=place),
+    ]
+    if not world.queue.database.in_memory:
+        looks.append(lambda: world.queue.insight.audit(before=place))
+    for look in looks:
+        with pytest.raises(InvalidOption, match=r"(before|after)=.*: use a whole number"):
+            look()
+    found = [
+        len(world.queue.flows.nodes(handle.id, parent=parent, after=at)) for at in (-(10**30), 0, 10**30)
+    ]
+    assert found == [2, 1, 0]
 
 
 def test_a_handle_waits_for_the_end_and_has_the_results_of_named_nodes(world: World) -> None:

@@ -14,9 +14,10 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.flows.record import FlowRecord, FlowState, NodeRecord
 from pgqueue.values.flows.retry import WHAT, What
-from pgqueue.values.jobs.options import check_page, check_text, one_of
+from pgqueue.values.jobs.options import check_before, check_page, check_position, check_text, one_of
 
 IDS = range(1 << 63)
+LAST_PLACE = (1 << 31) - 1
 S = TypeVar("S", FlowState, NodeState)
 
 
@@ -205,6 +206,7 @@ def _list_plan(
 ) -> Plan[list[FlowRecord]]:
     _check(name=name, key=key, kind=kind)
     states = _states(state, FlowState)
+    before = check_before(before)
     return flow_queries.flows(
         states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
     )
@@ -222,7 +224,7 @@ def _nodes_plan(
         checked_id(flow_id),
         parent=checked_id(parent),
         states=_states(state, NodeState),
-        after=after,
+        after=max(-1, min(check_position("after", after), LAST_PLACE)),
         limit=check_page(limit),
     )
 

@@ -24,7 +24,7 @@ from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import AuditEntry
 from pgqueue.values.insight.now import Errors, Running, ScheduleLag, SearchPage, StoreHealth, Story
 from pgqueue.values.jobs.job import JobState, QueueCount, states_of
-from pgqueue.values.jobs.options import check_page, check_text
+from pgqueue.values.jobs.options import check_before, check_page, check_text
 from pgqueue.values.limits.status import LimitDetail, LimitStatus
 from pgqueue.values.payloads.codec import decode_job, encoded_key
 from pgqueue.values.queues.standing import QueueStanding
@@ -207,11 +207,13 @@ class Insight(OverTime):
             before: with a lower id than this; give the last id of a page to get the next.
             limit: at most how many entries, up to 10,000.
         """
-        return self._queue.database.run(audit.listed(before=before, limit=check_page(limit)))
+        return self._queue.database.run(audit.listed(before=check_before(before), limit=check_page(limit)))
 
     async def aaudit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
         """As :meth:`audit`, awaited."""
-        return await self._queue.database.arun(audit.listed(before=before, limit=check_page(limit)))
+        return await self._queue.database.arun(
+            audit.listed(before=check_before(before), limit=check_page(limit))
+        )
 
     def replica(self) -> ReplicaStatus | None:
         """How far behind the replica is that answers these methods; None: the queue has none, the primary answers."""
@@ -244,7 +246,7 @@ def _search_plan(queue: Registry, criteria: SearchCriteria) -> Plan[SearchPage]:
         JobFilter.checked(given or {"everything": True}),
         states=states_of(state),
         unique_key=encoded_key(queue.codec, key),
-        before=before,
+        before=check_before(before),
         limit=check_page(limit),
     )
 

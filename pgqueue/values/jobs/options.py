@@ -228,6 +228,24 @@ def check_page(limit: int) -> int:
     return limit
 
 
+def check_position(what: str, position: int) -> int:
+    """Refuse what cannot be where a page begins, and return it.
+
+    Raises:
+        InvalidOption: it is no whole number.
+    """
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise InvalidOption(
+            f"{what}={position!r:.80}: use a whole number, from the last row of the page before"
+        )
+    return position
+
+
+def check_before(before: int | None) -> int | None:
+    """As :func:`check_position`, of the id before which a page begins; None is accepted."""
+    return None if before is None else check_position("before", before)
+
+
 def check_key(key: str | None) -> None:
     """Refuse a text that cannot be a unique key; None is accepted.
 
