@@ -3,7 +3,7 @@
 import re
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -17,6 +17,9 @@ from pgqueue.testing import drain
 from pgqueue.values.flows.drawing import WIDTH, draw_flow, levels_of, mermaid, svg
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.flows.record import FlowRecord, FlowState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 world = every_world
 STORED = pytest.mark.parametrize("world", ["database"], indirect=True)
@@ -160,7 +163,7 @@ def test_the_members_of_a_large_group_are_counted_and_given_in_pages(world: Worl
 def test_a_page_that_begins_at_no_number_is_refused(world: World, place: Any) -> None:
     handle = group([world.note.call(1), world.note.call(2)]).enqueue()
     parent = next(node.parent for node in handle.show().nodes if node.task == "note" and node.parent)
-    looks = [
+    looks: list[Callable[[], object]] = [
         lambda: world.queue.flows.list(before=place),
         lambda: world.queue.flows.nodes(handle.id, parent=parent, after=place),
         lambda: world.queue.insight.search(before=place),
