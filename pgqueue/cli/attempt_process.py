@@ -53,12 +53,10 @@ class SingleAttemptExecutor(Executor):
         """As the worker said."""
         return None if self._order.timeout is None else timedelta(seconds=self._order.timeout)
 
-    def failed(
-        self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
-    ) -> Verdict | None:
+    def failed(self, attempt: Attempt, error: BaseException, *, logged: bool = False) -> Verdict | None:
         """Note whether the limit of memory was the reason."""
         self.out_of_memory = self._order.memory is not None and isinstance(error, MemoryError)
-        return super().failed(task, attempt, error, logged=logged)
+        return super().failed(attempt, error, logged=logged)
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from typing import Any
 from pgqueue.app.context import Context
 from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption, JobControl, JobError, Waiting
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.ending import States
@@ -240,13 +239,11 @@ class RecordingExecutor(Executor):
         """Remember that the attempt would have a process of its own."""
         self._alone[attempt.claim.id] = begun
 
-    def failed(
-        self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
-    ) -> Verdict | None:
+    def failed(self, attempt: Attempt, error: BaseException, *, logged: bool = False) -> Verdict | None:
         """As a worker does; where that process died, the job is dead."""
         begun = self._alone.pop(attempt.claim.id, None)
         if begun is None or not isinstance(error, WorkerDied):
-            return super().failed(task, attempt, error, logged=logged)
+            return super().failed(attempt, error, logged=logged)
         self.note(attempt.claim, error)
         return end_as_crashed(attempt, begun, attempt.context.seconds, "its own process").verdict
 

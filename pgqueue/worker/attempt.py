@@ -6,6 +6,7 @@ its jobs. Members are what :class:`pgqueue.worker.claims.Claims` knows by job id
 
 import asyncio
 import contextvars
+import inspect
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from enum import Enum, auto
@@ -203,7 +204,39 @@ def timed_out(attempt: Attempt, *, goes_on: bool = False) -> TimedOut:
     return TimedOut(f"the attempt took longer than {whose} of {attempt.context.timeout}{more}")
 
 
-async def rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
+async def awaited_value(work: Coroutine[Any, Any, T], attempt: Attempt, forks: int) -> T:
+    """Run the coroutine of an ``async def`` task; a child that it forks ends here.
+
+    Args:
+        work: the coroutine, which has not begun.
+        attempt: whose.
+        forks: ``process.forks`` when the task was called.
+    """
+    try:
+        waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
+    except StopIteration as end:
+        value: T = end.value
+    else:
+        end_if_forked(forks)
+        return await _rest(attempt, work, waits_for)
+    end_if_forked(forks)
+    return value
+
+
+def plain_value(value: Any, attempt: Attempt, forks: int, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - the task's own value
+    """The value of a plain function, in its thread: where it returned an awaitable, what that gives; a child that it forked ends.
+
+    Args:
+        value: what the function returned.
+        attempt: whose.
+        forks: as for :func:`awaited_value`.
+        loop: where to await.
+    """
+    end_if_forked(forks)
+    return await_in_loop(value, attempt, loop) if inspect.isawaitable(value) else value
+
+
+async def _rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
     """Await the rest of a task's coroutine, within its timeout. If it does not end then, the attempt is given up."""
     timeout = attempt.context.timeout
     if timeout is None:

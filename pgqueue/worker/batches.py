@@ -6,19 +6,25 @@ for, in :mod:`pgqueue.worker.attempt`.
 """
 
 import asyncio
-import inspect
 from typing import Any
 
 from pgqueue.app.batches import Batch, BatchContext, BatchJob
 from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.judgement import judge_lateness
-from pgqueue.app.task import Task
 from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.jobs.job import JobFlags
 from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.values.payloads.codec import args_text
-from pgqueue.worker import before_attempt, joblog
-from pgqueue.worker.attempt import BatchAttempt, BatchMember, await_in_loop, never_ran, rest, task_of
+from pgqueue.worker import joblog
+from pgqueue.worker.attempt import (
+    BatchAttempt,
+    BatchMember,
+    awaited_value,
+    never_ran,
+    plain_value,
+    task_of,
+)
+from pgqueue.worker.before_attempt import EarlyEnd, aadmit, admit
 from pgqueue.worker.executor import Executor
 
 log = joblog.worker_log()
@@ -41,22 +47,16 @@ class BatchItems:
 
 async def run(executor: Executor, attempt: BatchAttempt) -> None:
     """Run a batch of an ``async def`` task; each member is told its verdict."""
-    task, ready, forks = task_of(attempt), None, process.forks
+    ready, forks = None, process.forks
     try:
-        for one in _members_to_ask(attempt):
-            await _ask(executor, one)
+        for one in _members_to_admit(attempt):
+            try:
+                _decide_early(one, await aadmit(executor, one))
+            except Exception as error:  # noqa: BLE001 - the others run all the same
+                one.decide(executor.raised(one, error))
         ready = _prepare_items(executor, attempt)
         if ready is not None:
-            work = _call(task, attempt, ready)
-            try:
-                waits_for = work.send(None)
-            except StopIteration as end:
-                value = end.value
-                end_if_forked(forks)
-            else:
-                end_if_forked(forks)
-                value = await rest(attempt, work, waits_for)
-            _decide_returned(executor, ready, value)
+            _decide_returned(executor, ready, await awaited_value(_call(attempt, ready), attempt, forks))
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
         end_if_forked(forks, error)
         _decide_raised(executor, attempt, ready, error)
@@ -64,23 +64,22 @@ async def run(executor: Executor, attempt: BatchAttempt) -> None:
 
 def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractEventLoop) -> None:
     """Run a batch of a plain function in the current thread; what it returns to be awaited is awaited in this loop."""
-    task, ready, forks = task_of(attempt), None, process.forks
+    ready, forks = None, process.forks
     try:
-        for one in _members_to_ask(attempt):
-            _ask_plain(executor, one, loop)
+        for one in _members_to_admit(attempt):
+            try:
+                _decide_early(one, admit(executor, one, loop))
+            except Exception as error:  # noqa: BLE001 - the others run all the same
+                one.decide(executor.raised(one, error))
         ready = _prepare_items(executor, attempt)
         if ready is not None:
-            value = _call(task, attempt, ready)
-            end_if_forked(forks)
-            if inspect.isawaitable(value):
-                value = await_in_loop(value, attempt, loop)
-            _decide_returned(executor, ready, value)
+            _decide_returned(executor, ready, plain_value(_call(attempt, ready), attempt, forks, loop))
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
         end_if_forked(forks, error)
         _decide_raised(executor, attempt, ready, error)
 
 
-def _members_to_ask(attempt: BatchAttempt) -> list[BatchMember]:
+def _members_to_admit(attempt: BatchAttempt) -> list[BatchMember]:
     """Return the members whose job has a condition, or may have killed workers."""
     return [
         one
@@ -89,28 +88,9 @@ def _members_to_ask(attempt: BatchAttempt) -> list[BatchMember]:
     ]
 
 
-async def _ask(executor: Executor, one: BatchMember) -> None:
-    try:
-        if before_attempt.is_suspect(one) and (decided := await before_attempt.abegin(executor, one)):
-            one.decide(decided.verdict)
-        elif (one.claim.flags or 0) & JobFlags.ASKS and (
-            skipped := await before_attempt.askip_or_give_facts(executor, one)
-        ):
-            one.decide(skipped)
-    except Exception as error:  # noqa: BLE001 - the others run all the same
-        one.decide(executor.raised(task_of(one), one, error))
-
-
-def _ask_plain(executor: Executor, one: BatchMember, loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        if before_attempt.is_suspect(one) and (decided := before_attempt.begin(executor, one, loop)):
-            one.decide(decided.verdict)
-        elif (one.claim.flags or 0) & JobFlags.ASKS and (
-            skipped := before_attempt.skip_or_give_facts(executor, one)
-        ):
-            one.decide(skipped)
-    except Exception as error:  # noqa: BLE001 - the others run all the same
-        one.decide(executor.raised(task_of(one), one, error))
+def _decide_early(one: BatchMember, early: EarlyEnd | None) -> None:
+    if early is not None:
+        one.decide(early.verdict)
 
 
 def _prepare_items(executor: Executor, attempt: BatchAttempt) -> BatchItems | None:
@@ -127,7 +107,7 @@ def _prepare_items(executor: Executor, attempt: BatchAttempt) -> BatchItems | No
         except PayloadNotDecodable as error:
             one.decide(executor.undecodable(one.claim, error))
         except BaseException as error:  # noqa: BLE001 - the item's own code may raise anything
-            one.decide(executor.raised(task, one, error))
+            one.decide(executor.raised(one, error))
     if not pairs:
         return None
     ready = BatchItems(pairs, executor)
@@ -139,9 +119,9 @@ def _text(executor: Executor, one: BatchMember) -> str:
     return one.claim.args if executor.codec is None else args_text(executor.codec, one.claim)
 
 
-def _call(task: Task[..., Any], attempt: BatchAttempt, ready: BatchItems) -> Any:  # noqa: ANN401 - the task's own value
+def _call(attempt: BatchAttempt, ready: BatchItems) -> Any:  # noqa: ANN401 - the task's own value
     """Call the function, or the middleware around it; a coroutine that it returns has not begun."""
-    batch = ready.batch
+    task, batch = task_of(attempt), ready.batch
     return task.function(batch) if task.around is None else task.around(attempt.context, (batch,), {})
 
 
@@ -152,7 +132,7 @@ def _decide_returned(executor: Executor, ready: BatchItems, value: object) -> No
         if one.context.completed:
             _note_completed(executor, one, job)
         elif job.error is not None:
-            one.decide(executor.failed(task_of(one), one, job.error))
+            one.decide(executor.failed(one, job.error))
         elif job.result is None:
             one.decide(Succeeded(one.claim, one.context.seconds))
         else:
@@ -189,9 +169,9 @@ def _decide_raised(
             _note_completed(executor, one, job, None if logged else error)
             logged = True
         elif job is not None and job.error is not None:
-            one.decide(executor.failed(task_of(one), one, job.error))
+            one.decide(executor.failed(one, job.error))
         else:
-            one.decide(executor.raised(task_of(one), one, error, logged=logged))
+            one.decide(executor.raised(one, error, logged=logged))
             logged = True
 
 
@@ -202,5 +182,5 @@ def _note_completed(
     if job is not None and job.error is not None and executor.note(one.claim, job.error):
         joblog.log_failure(executor.codec, one.context, executor.verdict(one.context, job.error), job.error)
     if error is not None:
-        executor.failed(task_of(one), one, error)
+        executor.failed(one, error)
     one.decide(None)

@@ -8,11 +8,12 @@ Of a suspect it notes the start in the database, so that a second death counts. 
 
 import asyncio
 import math
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Generator
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pgqueue.app.context import AttemptHost
 from pgqueue.app.judgement import why_dead
-from pgqueue.app.task import Task
+from pgqueue.store.drive import adrive, drive
 from pgqueue.store.flows import flow_growth, flow_queries
 from pgqueue.store.jobs.ending import States
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
@@ -24,7 +25,7 @@ from pgqueue.values.jobs.job import AttemptError, JobFlags
 from pgqueue.values.jobs.verdict import Cancelled, Succeeded, Verdict
 from pgqueue.values.workers.crashes import CrashCount, crash_verdict
 from pgqueue.worker import joblog
-from pgqueue.worker.attempt import Attempt, await_in_loop
+from pgqueue.worker.attempt import Attempt, await_in_loop, task_of
 
 log = joblog.worker_log()
 
@@ -35,6 +36,16 @@ class EarlyEnd(NamedTuple):
     verdict: Verdict | None
 
 
+class RunAlone(NamedTuple):
+    """Run the attempt in a process of its own, since its job has killed this many workers."""
+
+    begun: CrashCount
+
+
+AdmissionStep: TypeAlias = Plan[Any] | RunAlone
+"""A plan to run; or an attempt to run alone, whose answer is how it ended: None: it is to run here after all."""
+
+
 class QuarantineHost(AttemptHost, Protocol):
     """What runs attempts, and can run one in a process of its own."""
 
@@ -42,70 +53,69 @@ class QuarantineHost(AttemptHost, Protocol):
         """Run an attempt of a quarantined job; None: it is to run here after all."""
 
 
-async def aadmit(host: QuarantineHost, task: Task[..., Any], attempt: Attempt) -> EarlyEnd | None:
-    """What is decided on a suspect, or on a job in a flow, before its task is called; None: it is called."""
-    if is_suspect(attempt) and (early := await abegin(host, attempt)):
-        return early
-    of_flow = asks(task, attempt.claim.flags or 0)
-    skipped = await askip_or_give_facts(host, attempt) if of_flow else None
+def admit(host: QuarantineHost, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> EarlyEnd | None:
+    """What is decided on a suspect, or on a job in a flow, before its task is called; None: it is called.
+
+    This is for plain functions, in their thread; what has to be awaited is awaited in ``loop``.
+    """
+
+    def answer(step: AdmissionStep) -> object:
+        if isinstance(step, Plan):
+            return host.database.run(step)
+        # The time in which the process starts does not count.
+        deadline, attempt.deadline = attempt.deadline, math.inf
+        ended = await_in_loop(host.run_alone(attempt, step.begun), attempt.whole, loop)
+        attempt.deadline = deadline
+        return ended
+
+    return drive(_admission(attempt), answer)
+
+
+async def aadmit(host: QuarantineHost, attempt: Attempt) -> EarlyEnd | None:
+    """As :func:`admit`, awaited."""
+
+    async def answer(step: AdmissionStep) -> object:
+        if isinstance(step, Plan):
+            return await host.database.arun(step)
+        return await host.run_alone(attempt, step.begun)
+
+    return await adrive(_admission(attempt), answer)
+
+
+def _admission(attempt: Attempt) -> Generator[AdmissionStep, Any, EarlyEnd | None]:
+    flags = attempt.claim.flags or 0
+    if flags & JobFlags.SUSPECT:
+        begun: CrashCount | None = yield leases.start(attempt.claim)
+        if begun is None:
+            return EarlyEnd(None)  # it is superseded
+        crashes = task_of(attempt).crashes
+        if begun.crashes >= crashes.limit:
+            if crashes.then != "isolate":
+                return end_as_crashed(attempt, begun, None)
+            ended: EarlyEnd | None = yield RunAlone(begun)
+            if ended is not None:
+                return ended
+    if not _looks_at_flow(attempt, flags):
+        return None
+    skipped = _give_facts(attempt, (yield flow_queries.facts(attempt.claim.id)))
     return None if skipped is None else EarlyEnd(skipped)
 
 
-def admit(
-    host: QuarantineHost, task: Task[..., Any], attempt: Attempt, loop: asyncio.AbstractEventLoop
-) -> EarlyEnd | None:
-    """As :func:`aadmit`, of a plain function, in its thread."""
-    if is_suspect(attempt) and (early := begin(host, attempt, loop)):
-        return early
-    of_flow = asks(task, attempt.claim.flags or 0)
-    skipped = skip_or_give_facts(host, attempt) if of_flow else None
-    return None if skipped is None else EarlyEnd(skipped)
+def _looks_at_flow(attempt: Attempt, flags: int) -> bool:
+    """Whether an attempt has to know what came before it: its job has a condition, or its function may look."""
+    task = task_of(attempt)
+    may_look = task.batching is None and task.signature.takes_context
+    return bool(flags & JobFlags.ASKS or (flags & JobFlags.FLOW and may_look))
 
 
-def is_suspect(attempt: Attempt) -> bool:
-    """Whether a worker that died had claimed the job."""
-    return bool((attempt.claim.flags or 0) & JobFlags.SUSPECT)
-
-
-async def abegin(host: QuarantineHost, attempt: Attempt) -> EarlyEnd | None:
-    """Note that an attempt starts; None: it is to run here."""
-    begun = await host.database.arun(leases.start(attempt.claim))
-    if _runs_here(attempt, begun):
+def _give_facts(attempt: Attempt, facts: FlowPosition | None) -> Cancelled | None:
+    """Give the attempt what it may know of its flow; return a verdict if a condition keeps the job from running."""
+    context = attempt.context
+    context._facts = facts  # noqa: SLF001 - for the worker alone
+    if facts is None or facts.skip_if is None or not holds(facts.skip_if, context.results):
         return None
-    return _dead(attempt, begun) or await host.run_alone(attempt, begun or CrashCount(0))
-
-
-def begin(host: QuarantineHost, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> EarlyEnd | None:
-    """As :func:`abegin`, of a plain function, in its thread."""
-    begun = host.database.run(leases.start(attempt.claim))
-    if _runs_here(attempt, begun):
-        return None
-    dead = _dead(attempt, begun)
-    if dead is not None:
-        return dead
-    deadline, attempt.deadline = (
-        attempt.deadline,
-        math.inf,
-    )  # the time in which the process starts does not count
-    ended: EarlyEnd | None = await_in_loop(
-        host.run_alone(attempt, begun or CrashCount(0)), attempt.whole, loop
-    )
-    attempt.deadline = deadline
-    return ended
-
-
-def _runs_here(attempt: Attempt, begun: CrashCount | None) -> bool:
-    task = attempt.task
-    return task is not None and begun is not None and begun.crashes < task.crashes.limit
-
-
-def _dead(attempt: Attempt, begun: CrashCount | None) -> EarlyEnd | None:
-    """What is decided without running the attempt."""
-    if begun is None:
-        return EarlyEnd(None)  # it is superseded
-    if attempt.task is None or attempt.task.crashes.then == "isolate":
-        return None
-    return end_as_crashed(attempt, begun, None)
+    said = AttemptError(attempt.claim.attempt, "Skipped", f"the condition of its node holds: {facts.skip_if}")
+    return Cancelled(attempt.claim, said, skipped=True)
 
 
 def end_as_crashed(
@@ -116,25 +126,6 @@ def end_as_crashed(
     fields = {"job": attempt.claim.id, "task": attempt.claim.task, "attempt": attempt.claim.attempt}
     log.error("job is dead: %s", why_dead("crashed"), extra={**fields, "error": verdict.error.message})
     return EarlyEnd(verdict)
-
-
-def asks(task: Task[..., Any], flags: int) -> bool:
-    """Whether an attempt has to know what came before it: its job has a condition, or its task may look."""
-    return bool(flags & JobFlags.ASKS or (flags & JobFlags.FLOW and task.signature.takes_context))
-
-
-def skip_or_give_facts(host: AttemptHost, attempt: Attempt) -> Cancelled | None:
-    """Give the attempt what it may know of its flow.
-
-    Returns:
-        The verdict, if a condition keeps the job from running.
-    """
-    return _give_facts(attempt, host.database.run(flow_queries.facts(attempt.claim.id)))
-
-
-async def askip_or_give_facts(host: AttemptHost, attempt: Attempt) -> Cancelled | None:
-    """As :func:`skip_or_give_facts`, awaited."""
-    return _give_facts(attempt, await host.database.arun(flow_queries.facts(attempt.claim.id)))
 
 
 def complete(host: AttemptHost, attempt: Attempt, done: Succeeded) -> None:
@@ -152,15 +143,6 @@ async def acomplete(host: AttemptHost, attempt: Attempt, done: Succeeded) -> Non
     """As :func:`complete`, awaited."""
     await aagain_after_deadlock(host.database.arun)(_completion(host, attempt, done))
     _note_completion(host, attempt, done)
-
-
-def _give_facts(attempt: Attempt, facts: FlowPosition | None) -> Cancelled | None:
-    context = attempt.context
-    context._facts = facts  # noqa: SLF001 - for the worker alone
-    if facts is None or facts.skip_if is None or not holds(facts.skip_if, context.results):
-        return None
-    said = AttemptError(attempt.claim.attempt, "Skipped", f"the condition of its node holds: {facts.skip_if}")
-    return Cancelled(attempt.claim, said, skipped=True)
 
 
 def _completion(host: AttemptHost, attempt: Attempt, done: Succeeded) -> Plan[States]:

@@ -7,7 +7,6 @@ different for a job in a flow is in :mod:`pgqueue.worker.before_attempt`, and ho
 
 import asyncio
 import concurrent.futures
-import inspect
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -19,7 +18,6 @@ from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.judgement import judge_error, judge_lateness, judge_undecodable
 from pgqueue.app.notes import Board
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.task import Task
 from pgqueue.errors import (
     JobControl,
     PayloadError,
@@ -50,9 +48,17 @@ from pgqueue.values.payloads.codec import (
     node_result_text,
 )
 from pgqueue.values.workers.crashes import CrashCount
-from pgqueue.worker import attempt_process, before_attempt, joblog
-from pgqueue.worker.attempt import Attempt, Stop, await_in_loop, never_ran, rest, task_of, timed_out
-from pgqueue.worker.before_attempt import EarlyEnd
+from pgqueue.worker import attempt_process, joblog
+from pgqueue.worker.attempt import (
+    Attempt,
+    Stop,
+    awaited_value,
+    never_ran,
+    plain_value,
+    task_of,
+    timed_out,
+)
+from pgqueue.worker.before_attempt import EarlyEnd, aadmit, acomplete, admit, complete
 from pgqueue.worker.joblog import worker_log
 
 log = worker_log()
@@ -149,34 +155,25 @@ class Executor:
             GeneratorExit: the function has raised it. The caller, if it is an asyncio task's own coroutine, catches it, and
                 asks :meth:`broken_off`.
         """
-        task = attempt.task
         if attempt.claim.expires_in is not None and (late := judge_lateness(log, attempt.claim)):
             return late
-        if task is None:
+        if attempt.task is None:
             return await self._requeue_unregistered(attempt)
         forks = process.forks
         try:
-            if attempt.claim.flags and (decided := await before_attempt.aadmit(self, task, attempt)):
-                return decided.verdict
-            work = self._call(task, attempt)
-            try:
-                waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
-            except StopIteration as end:
-                value = end.value
-                end_if_forked(forks)
-            else:
-                end_if_forked(forks)
-                value = await rest(attempt, work, waits_for)
-            verdict = self._returned(task, attempt, value)
+            if attempt.claim.flags and (early := await aadmit(self, attempt)):
+                return early.verdict
+            value = await awaited_value(self._call(attempt), attempt, forks)
+            verdict = self._judge_value(attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
-                await before_attempt.acomplete(self, attempt, verdict)
+                await acomplete(self, attempt, verdict)
                 return None
         except GeneratorExit as error:
             end_if_forked(forks, error)
             raise  # Python closes this coroutine, and only the outermost one can return a verdict
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             end_if_forked(forks, error)
-            return self.raised(task, attempt, error)
+            return self.raised(attempt, error)
         return verdict
 
     def run_plain(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
@@ -189,87 +186,84 @@ class Executor:
         Returns:
             As for :meth:`run`.
         """
-        task = task_of(attempt)
         if attempt.claim.expires_in is not None and (late := judge_lateness(log, attempt.claim)):
             return late
         forks = process.forks
         try:
-            if attempt.claim.flags and (decided := before_attempt.admit(self, task, attempt, loop)):
-                return decided.verdict
-            value = self._call(task, attempt)
-            end_if_forked(forks)
-            if inspect.isawaitable(value):
-                value = await_in_loop(value, attempt, loop)
-            verdict = self._returned(task, attempt, value)
+            if attempt.claim.flags and (early := admit(self, attempt, loop)):
+                return early.verdict
+            value = plain_value(self._call(attempt), attempt, forks, loop)
+            verdict = self._judge_value(attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
-                before_attempt.complete(self, attempt, verdict)
+                complete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             end_if_forked(forks, error)
-            return self.raised(task, attempt, error)
+            return self.raised(attempt, error)
         return verdict
 
     def timed_out(self, attempt: Attempt) -> Verdict | None:
         """The verdict on an attempt that has taken too long, and whose function goes on; it is cancelled if that is possible."""
-        task = task_of(attempt)
         if attempt.runner is not None:
             attempt.runner.cancel()
         if attempt.stopped is Stop.LOST:
             return None
-        return self.failed(task, attempt, timed_out(attempt, goes_on=True))
+        return self.failed(attempt, timed_out(attempt, goes_on=True))
 
     def stopped(self, attempt: Attempt) -> Verdict | None:
         """The verdict on an attempt that was told to stop, and has stopped."""
-        return self._stopped(task_of(attempt), attempt, asyncio.CancelledError())
+        return self._judge_stop(attempt, asyncio.CancelledError())
 
-    def _call(self, task: Task[..., Any], attempt: Attempt) -> Any:  # noqa: ANN401 - the task's own value
-        """Call the function, or the middleware around it; a coroutine that it returns has not begun."""
-        claim, around = attempt.claim, task.around
+    def _call(self, attempt: Attempt) -> Any:  # noqa: ANN401 - the task's own value
+        """Decode the arguments, and call the function, or the middleware around it; a coroutine that it returns has not begun."""
+        claim, task = attempt.claim, task_of(attempt)
         try:
             data = claim.args if self.codec is None else args_text(self.codec, claim)
             args, kwargs = task.signature.decode(data, attempt.context)
         except PayloadNotDecodable as error:
             raise _UndecodableArguments(error) from error
-        return task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
+        if task.around is None:
+            return task.function(*args, **kwargs)
+        return task.around(attempt.context, args, kwargs)
 
-    def _returned(self, task: Task[..., Any], attempt: Attempt, value: object) -> Verdict | None:
+    def _judge_value(self, attempt: Attempt, value: object) -> Verdict | None:
+        """The verdict on an attempt whose function has returned."""
         if attempt.context.completed:
             return None
         if value is None:
             return Succeeded(attempt.claim, attempt.context.seconds)
         wrong = never_ran(value)
         if wrong is not None:
-            return self.failed(task, attempt, wrong)
+            return self.failed(attempt, wrong)
         return self.success(attempt.claim, attempt.context.seconds, value)
 
-    def raised(
-        self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
-    ) -> Verdict | None:
+    def raised(self, attempt: Attempt, error: BaseException, *, logged: bool = False) -> Verdict | None:
         """The verdict on an attempt that ended with an error; ``logged``: its traceback has been logged."""
         kind = type(error)  # isinstance would ask the error itself, which may raise
         if issubclass(kind, _UndecodableArguments):
             return self.undecodable(attempt.claim, cast("_UndecodableArguments", error).why)
         if issubclass(kind, asyncio.CancelledError | concurrent.futures.CancelledError):
-            return self._stopped(task, attempt, error)
+            return self._judge_stop(attempt, error)
         if (
             attempt.stopped is Stop.SHUTDOWN
             and not attempt.context.completed
             and not issubclass(kind, _DECISIONS)
         ):
             shown = None if logged else logged_error(self.codec, error)
-            fields = {"job": attempt.claim.id, "task": task.name, "attempt": attempt.claim.attempt}
             log.warning(
-                "task raised as the worker stopped it; the job goes back", extra=fields, exc_info=shown
+                "task raised as the worker stopped it; the job goes back",
+                extra=_fields(attempt.claim),
+                exc_info=shown,
             )
-            return self._stopped(task, attempt, error)
-        return self.failed(task, attempt, error, logged=logged)
+            return self._judge_stop(attempt, error)
+        return self.failed(attempt, error, logged=logged)
 
     def broken_off(self, attempt: Attempt, error: BaseException) -> Verdict | None:
         """The verdict on an attempt whose error has ended its runner. For coroutines that is ``GeneratorExit``."""
         if attempt.task is None:
             return Returned(attempt.claim, UNKNOWN_TASK_DELAY)
         try:
-            return self.raised(attempt.task, attempt, error)
+            return self.raised(attempt, error)
         except BaseException as broken:  # noqa: BLE001 - the worker's own fault: the job must not run for ever
             return _undescribed(attempt.claim, error, broken)
 
@@ -311,7 +305,7 @@ class Executor:
         self.note(claim, error)
         return judge_undecodable(log, self.codec, claim, error)
 
-    def _stopped(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
+    def _judge_stop(self, attempt: Attempt, error: BaseException) -> Verdict | None:
         if attempt.context.completed or attempt.stopped is Stop.LOST:
             return None
         match attempt.stopped:
@@ -320,23 +314,24 @@ class Executor:
             case Stop.CANCEL:
                 return Cancelled(attempt.claim)
             case _:  # the task cancelled itself
-                return self.failed(task, attempt, error)
+                return self.failed(attempt, error)
 
-    def failed(
-        self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
-    ) -> Verdict | None:
+    def failed(self, attempt: Attempt, error: BaseException, *, logged: bool = False) -> Verdict | None:
         """As :meth:`raised`, of an error that does not mean that the attempt was stopped."""
         claim = attempt.claim
-        fields: dict[str, object] = {"job": claim.id, "task": task.name, "attempt": claim.attempt}
         if not self.note(claim, error):
             return None
         if attempt.context.completed:
             shown = logged_error(self.codec, error)
-            log.error("task raised after its transaction had completed the job", extra=fields, exc_info=shown)
+            log.error(
+                "task raised after its transaction had completed the job",
+                extra=_fields(claim),
+                exc_info=shown,
+            )
             return None
         own = attempt.context._superseded  # noqa: SLF001 - told to the worker alone; a take inside may raise it, too
         if own and issubclass(type(error), Superseded):
-            log.warning("attempt superseded: nothing more is recorded of it", extra=fields)
+            log.warning("attempt superseded: nothing more is recorded of it", extra=_fields(claim))
             return None
         verdict: Verdict | None = None
         try:
@@ -367,7 +362,9 @@ class Executor:
 def _undescribed(claim: Claim, error: BaseException, why: BaseException) -> Verdict:
     """The verdict on an attempt whose error can be neither judged nor described."""
     said = f"a {type(error).__name__}, which could not be described: {type(why).__name__}"
-    log.error(
-        "attempt failed with %s", said, extra={"job": claim.id, "task": claim.task, "attempt": claim.attempt}
-    )
+    log.error("attempt failed with %s", said, extra=_fields(claim))
     return failed_verdict(claim, AttemptError(claim.attempt, "NotDescribed", said))
+
+
+def _fields(claim: Claim) -> dict[str, object]:
+    return {"job": claim.id, "task": claim.task, "attempt": claim.attempt}
