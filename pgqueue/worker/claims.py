@@ -1,7 +1,7 @@
 """The worker's claims in memory, from their arrival to their verdicts, and the slots in which they run.
 
 This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them, :mod:`pgqueue.worker.completer` takes the
-verdicts and records them, and :mod:`pgqueue.worker.held_claims` makes batches. The event loop, the threads of plain functions
+verdicts and records them, and :mod:`pgqueue.worker.held_claims` holds what may not start yet. The event loop, the threads of plain functions
 and the heartbeat's thread call it, so every change of more than one step is made under one lock.
 """
 
@@ -19,7 +19,7 @@ from pgqueue.app.task import Task
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
 from pgqueue.worker.attempt import Attempt, BatchAttempt, BatchMember
-from pgqueue.worker.held_claims import BatchGroups, DelayedStarts, GatheredBatch, without
+from pgqueue.worker.held_claims import GatheredBatch, HeldClaims, Startable, without
 
 NO_WAITS: Mapping[int, float] = MappingProxyType({})
 
@@ -32,8 +32,7 @@ class Claims:
         size: how many slots there are; after :meth:`resize` more may be taken for a while.
         draining: whether no more claims are wanted; what runs goes on.
         waiting: claims and batches that wait for a slot, in order.
-        gathering: claims that wait for others of their batch.
-        appointed: claims that wait for the instant at which a rate has them start.
+        held: claims that may not start yet.
         running: attempts by job id. The caller that removes an attempt from this map decides its verdict.
         verdicts: what the completer has to write, in order.
         taken: slots of runners, including a runner that is on its way.
@@ -56,9 +55,8 @@ class Claims:
         self.lock = threading.Lock()
         self.size = size
         self.draining = False
-        self.waiting: deque[Claim | GatheredBatch] = deque()
-        self.gathering = BatchGroups(host.codec)
-        self.appointed = DelayedStarts()
+        self.waiting: deque[Startable] = deque()
+        self.held = HeldClaims(tasks, batch_tasks, host.codec)
         self.running: dict[int, Attempt] = {}
         self.verdicts: list[Verdict] = []
         self.replaced: list[Attempt] = []
@@ -94,16 +92,15 @@ class Claims:
         if not self._open:
             return 0
         used = len(self.running) - self._beside_running
-        room = self.size + ahead - used - self.queued - self.appointed.count
-        if not self.gathering.count:
+        room = self.size + ahead - used - self.queued - self.held.count
+        if not self.held.gathered:
             return room
         with self.lock:
-            missing = self.gathering.missing(self._tasks) if used + len(self.waiting) < self.size else 0
-            return max(room - self.gathering.count, missing)
+            return max(room, self.held.missing() if used + len(self.waiting) < self.size else 0)
 
     def unstarted(self) -> list[Claim]:
         """All claims that have not started. To be called under the lock."""
-        return [*_each(self.waiting), *self.appointed.claims(), *self.gathering.claims()]
+        return [*_each(self.waiting), *self.held.claims()]
 
     def resize(self, size: int) -> None:
         """Have this many slots. Attempts in slots beyond that go on, and the runner of such a slot leaves at their end."""
@@ -136,9 +133,9 @@ class Claims:
                 return False
             if waits:
                 for claim in claims:
-                    self.appointed.add(claim, since + waits.get(claim.id, 0.0))
+                    self.held.appoint(claim, since + waits.get(claim.id, 0.0))
             elif self._batch_tasks:
-                self._gather(claims)
+                self._put(self.held.gather(claims, time.monotonic()))
             else:
                 self.waiting.extend(claims)
             return True
@@ -151,8 +148,8 @@ class Claims:
         """
         with self.lock:
             now = time.monotonic()
-            self._gather(self.appointed.take_due(now))
-            due = min(self.gathering.due if self.gathering.count else math.inf, self.appointed.due)
+            self._put(self.held.take_due(now))
+            due = self.held.due
             return None if due == math.inf else due - now
 
     def reserve(self) -> bool | None:
@@ -230,7 +227,7 @@ class Claims:
         job_ids: Container[int] | None = None,
         *,
         plain: bool | None = None,
-        gathering: bool = True,
+        held: bool = True,
     ) -> int:
         """End claims that have not started, with these verdicts.
 
@@ -238,7 +235,7 @@ class Claims:
             judge: makes the verdict.
             job_ids: only these jobs.
             plain: only those of plain functions, or of other tasks.
-            gathering: whether those that wait for a time or for others of their batch are meant, too.
+            held: whether those that may not start yet are meant, too.
 
         Returns:
             How many.
@@ -253,8 +250,8 @@ class Claims:
             dropped = [claim for claim in _each(self.waiting) if is_meant(claim)]
             if dropped:
                 self._take_out(dropped)
-            if gathering:
-                dropped += [*self.appointed.drop(is_meant), *self.gathering.drop(is_meant)]
+            if held:
+                dropped += self.held.drop(is_meant)
             self.verdicts += map(judge, dropped)
             return len(dropped)
 
@@ -267,8 +264,7 @@ class Claims:
             lost = [*(attempt.claim for attempt in attempts), *self.unstarted(), *ended]
             self.waiting.clear()
             self._beside_waiting = 0
-            for later in (self.appointed, self.gathering):
-                later.drop(lambda _: True)
+            self.held.drop(lambda _: True)
             self.verdicts.clear()
             for attempt in attempts:
                 self._end(attempt, None)
@@ -279,23 +275,11 @@ class Claims:
     def _reopen(self) -> None:
         self._open = 0 if self._closed or self.draining else self.size
 
-    def _gather(self, claims: Sequence[Claim]) -> None:
-        """Take claims, of which some may have to wait for others of their batch."""
-        now = time.monotonic()
-        for claim in claims:
-            if claim.task in self._batch_tasks:
-                batch = self.gathering.add(claim, self._tasks[claim.task], now)
-                if batch is not None:
-                    self._put([batch])
-            else:
-                self.waiting.append(claim)
-        self._put(self.gathering.take_due(now))
+    def _put(self, ready: Sequence[Startable]) -> None:
+        self.waiting += ready
+        self._beside_waiting += sum(len(one.claims) - 1 for one in ready if isinstance(one, GatheredBatch))
 
-    def _put(self, batches: Sequence[GatheredBatch]) -> None:
-        self.waiting += batches
-        self._beside_waiting += sum(len(batch.claims) - 1 for batch in batches)
-
-    def _start(self, batch: Claim | GatheredBatch, task: Task[..., Any]) -> Attempt:
+    def _start(self, batch: Startable, task: Task[..., Any]) -> Attempt:
         # A claim that came before its task was loaded is one by itself.
         claims = batch.claims if isinstance(batch, GatheredBatch) else [batch]
         whole = BatchAttempt(claims, task, self._host)
@@ -333,7 +317,7 @@ class Claims:
         whole.left = 0
         return bool(ended)
 
-    def _is_plain(self, claim: Claim | GatheredBatch) -> bool:
+    def _is_plain(self, claim: Startable) -> bool:
         task = self._tasks.get(claim.task)
         return task is not None and not task.is_async
 
@@ -364,7 +348,7 @@ class Claims:
         self.given_up.add(attempt.whole)
 
 
-def _each(waiting: Iterable[Claim | GatheredBatch]) -> Iterator[Claim]:
+def _each(waiting: Iterable[Startable]) -> Iterator[Claim]:
     for one in waiting:
         if isinstance(one, GatheredBatch):
             yield from one.claims

@@ -1,20 +1,22 @@
-"""Which claims wait in the worker's memory before a runner may take them: for others of their batch, or for their instant.
+"""Which claims a worker holds in memory before a runner may take them: until their instant, and for others of their batch.
 
-Claims of one task with equal values of its ``by`` arguments make a *group*. A group is a batch once it has ``size`` claims, or
-once ``wait`` has passed since the first of them came. If more than :data:`MOST` claims wait, the oldest groups are batches sooner.
+A rate appoints the instant at which a claim starts. Claims of one batch task with equal values of its ``by`` arguments make a
+*group*. A group is a batch once it has ``size`` claims, or once ``wait`` has passed since the first of them came. If more than
+:data:`MOST` claims wait for others, the oldest groups are batches sooner.
 
-:class:`pgqueue.worker.claims.Claims` calls this under its lock, and starts the batches.
+:class:`pgqueue.worker.claims.Claims` calls this under its lock, and starts what is due.
 """
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 from pgqueue.app.task import Task
 from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.options import BatchPolicy
 from pgqueue.values.jobs.unique import derived_key
 from pgqueue.values.payloads.codec import Codec, args_text
 
@@ -37,72 +39,116 @@ class GatheredBatch:
     claims: list[Claim] = field(default_factory=list)
 
 
-class BatchGroups:
-    """The groups that wait for more claims.
+Startable: TypeAlias = Claim | GatheredBatch
+"""What a runner takes."""
+
+
+class HeldClaims:
+    """The claims of one worker that may not start yet.
 
     Attributes:
-        count: how many claims wait in them.
-        due: no group is a batch before this because of its wait, in seconds of the monotonic clock; infinity: there is none.
+        gathered: how many wait for others of their batch.
     """
 
-    def __init__(self, codec: Codec | None) -> None:
-        self.count = 0
-        self.due = math.inf
+    def __init__(
+        self, tasks: Mapping[str, Task[..., Any]], batch_tasks: Collection[str], codec: Codec | None
+    ) -> None:
+        self.gathered = 0
+        self._tasks = tasks
+        self._batch_tasks = batch_tasks
         self._codec = codec
+        self._appointed: list[tuple[float, int, Claim]] = []  # a heap
+        self._numbers = count()  # claims of one instant start in the order in which they came
         self._groups: dict[object, GatheredBatch] = {}
+        self._groups_due = math.inf  # no group is a batch before this because of its wait
 
-    def missing(self, tasks: Mapping[str, Task[..., Any]]) -> int:
-        """How many more claims may make a batch of what waits; 0: no claim waits.
+    @property
+    def count(self) -> int:
+        """How many are held."""
+        return len(self._appointed) + self.gathered
+
+    @property
+    def due(self) -> float:
+        """No claim may start before this, in seconds of the monotonic clock; infinity: none waits for a time."""
+        appointed = self._appointed[0][0] if self._appointed else math.inf
+        return min(appointed, self._groups_due) if self._groups else appointed
+
+    def claims(self) -> list[Claim]:
+        """All that are held."""
+        gathered = (claim for group in self._groups.values() for claim in group.claims)
+        return [*(claim for _, _, claim in sorted(self._appointed)), *gathered]
+
+    def missing(self) -> int:
+        """How many more claims may make a batch of what waits; 0: no claim waits for others.
 
         One group lacks a known number. Of several, each next claim may be of any: as many again, so that few claims fill them.
         """
         if not self._groups:
             return 0
         group = next(iter(self._groups.values()))
-        policy = tasks[group.task].batching
-        assert policy is not None  # noqa: S101 - only claims of batch tasks come here
-        return policy.size - len(group.claims) if len(self._groups) == 1 else max(policy.size, self.count)
+        size = self._policy(group.task).size
+        return size - len(group.claims) if len(self._groups) == 1 else max(size, self.gathered)
 
-    def claims(self) -> list[Claim]:
-        """All that wait."""
-        return [claim for group in self._groups.values() for claim in group.claims]
+    def appoint(self, claim: Claim, due: float) -> None:
+        """Hold a claim until an instant, in seconds of the monotonic clock."""
+        heapq.heappush(self._appointed, (due, next(self._numbers), claim))
 
-    def add(self, claim: Claim, task: Task[..., Any], now: float) -> GatheredBatch | None:
-        """Have a claim wait; or the batch that it completes."""
-        policy = task.batching
-        assert policy is not None  # noqa: S101 - only claims of batch tasks come here
-        key = group_of(claim, policy.by, self._codec)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = GatheredBatch(claim.task, now + policy.wait)
-            self.due = min(self.due, group.due)
-        group.claims.append(claim)
-        self.count += 1
-        return self._pop(key) if len(group.claims) >= policy.size else None
+    def gather(self, claims: Iterable[Claim], now: float) -> list[Startable]:
+        """Hold those of these claims that wait for others of their batch; return what may start, in order."""
+        ready: list[Startable] = []
+        for claim in claims:
+            if claim.task not in self._batch_tasks:
+                ready.append(claim)
+            elif (batch := self._join_group(claim, now)) is not None:
+                ready.append(batch)
+        while self.gathered > MOST:
+            ready.append(self._pop(next(iter(self._groups))))
+        return ready
 
-    def take_due(self, now: float) -> list[GatheredBatch]:
-        """The groups that wait no longer: their time has passed, or too many claims wait."""
-        due: list[GatheredBatch] = []
-        if now >= self.due:
-            due += [self._pop(key) for key, group in [*self._groups.items()] if group.due <= now]
-            self.due = min((group.due for group in self._groups.values()), default=math.inf)
-        while self.count > MOST:
-            due.append(self._pop(next(iter(self._groups))))
-        return due
+    def take_due(self, now: float) -> list[Startable]:
+        """What may start by now, in order: claims whose instant has come, and batches that wait no longer."""
+        claims: list[Claim] = []
+        while self._appointed and self._appointed[0][0] <= now:
+            claims.append(heapq.heappop(self._appointed)[2])
+        ready = self.gather(claims, now)
+        if now >= self._groups_due:
+            ready += [self._pop(key) for key, group in [*self._groups.items()] if group.due <= now]
+            self._groups_due = min((group.due for group in self._groups.values()), default=math.inf)
+        return ready
 
     def drop(self, is_meant: Callable[[Claim], bool]) -> list[Claim]:
         """Take out these claims."""
         dropped = [claim for claim in self.claims() if is_meant(claim)]
-        for key, group in [*self._groups.items()] if dropped else ():
-            without(group, dropped)
-            if not group.claims:
-                del self._groups[key]
-        self.count -= len(dropped)
+        if dropped:
+            self._appointed = [one for one in self._appointed if not is_meant(one[2])]
+            heapq.heapify(self._appointed)
+            for key, group in [*self._groups.items()]:
+                without(group, dropped)
+                if not group.claims:
+                    del self._groups[key]
+            self.gathered = sum(len(group.claims) for group in self._groups.values())
         return dropped
+
+    def _policy(self, task: str) -> BatchPolicy:
+        policy = self._tasks[task].batching
+        assert policy is not None  # noqa: S101 - only claims of batch tasks are gathered
+        return policy
+
+    def _join_group(self, claim: Claim, now: float) -> GatheredBatch | None:
+        """Put a claim into its group; return the batch that it completes."""
+        policy = self._policy(claim.task)
+        key = group_of(claim, policy.by, self._codec)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = GatheredBatch(claim.task, now + policy.wait)
+            self._groups_due = min(self._groups_due, group.due)
+        group.claims.append(claim)
+        self.gathered += 1
+        return self._pop(key) if len(group.claims) >= policy.size else None
 
     def _pop(self, key: object) -> GatheredBatch:
         group = self._groups.pop(key)
-        self.count -= len(group.claims)
+        self.gathered -= len(group.claims)
         return group
 
 
@@ -120,44 +166,3 @@ def without(group: GatheredBatch, dropped: Iterable[Claim]) -> None:
     """Take these claims out of a group."""
     gone = {*map(id, dropped)}
     group.claims[:] = [claim for claim in group.claims if id(claim) not in gone]
-
-
-class DelayedStarts:
-    """Claims, each with the instant at which it starts, in seconds of the monotonic clock."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Claim]] = []
-        self._count = count()  # claims of one instant start in the order in which they came
-
-    @property
-    def count(self) -> int:
-        """How many wait."""
-        return len(self._heap)
-
-    @property
-    def due(self) -> float:
-        """When the next one starts; infinity: none waits."""
-        return self._heap[0][0] if self._heap else math.inf
-
-    def claims(self) -> list[Claim]:
-        """All that wait."""
-        return [claim for _, _, claim in sorted(self._heap)]
-
-    def add(self, claim: Claim, due: float) -> None:
-        """Have a claim wait until then."""
-        heapq.heappush(self._heap, (due, next(self._count), claim))
-
-    def take_due(self, now: float) -> list[Claim]:
-        """The claims whose instant has come, in order."""
-        due: list[Claim] = []
-        while self._heap and self._heap[0][0] <= now:
-            due.append(heapq.heappop(self._heap)[2])
-        return due
-
-    def drop(self, is_meant: Callable[[Claim], bool]) -> list[Claim]:
-        """Take out these claims."""
-        dropped = [claim for claim in self.claims() if is_meant(claim)]
-        if dropped:
-            self._heap = [one for one in self._heap if not is_meant(one[2])]
-            heapq.heapify(self._heap)
-        return dropped

@@ -104,7 +104,7 @@ class Runners:
         if claims and self._observers.claimed:
             self._observers.claimed(claims)
         self._added_at = time.monotonic()
-        if self._claims.gathering.count or self._claims.appointed.count:
+        if self._claims.held.count:
             self._release_due()
         else:
             self._summon()
@@ -126,7 +126,7 @@ class Runners:
         """
         if time.monotonic() - self._added_at < older_than:
             return 0
-        returned = self._claims.drop(Returned, gathering=not older_than)
+        returned = self._claims.drop(Returned, held=not older_than)
         if returned:
             self._signals.call(self._collect)
         return returned

@@ -29,7 +29,7 @@ from pgqueue.store.jobs import claim
 from pgqueue.values.flows.record import FlowState
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
-from pgqueue.worker.held_claims import BatchGroups
+from pgqueue.worker.held_claims import GatheredBatch, HeldClaims
 from pgqueue.worker.worker import Worker
 
 
@@ -641,15 +641,17 @@ def test_after_a_group_was_taken_the_next_due_instant_is_that_of_the_groups_that
     @queue.batch_task(Document, name="index", size=3, wait=5, by="tenant")
     def index(jobs: Batch[Document]) -> None: ...
 
-    gathering = BatchGroups(None)
-    assert gathering.add(_claim(1, '{"number": 1}'), index, 100.0) is None
-    assert gathering.add(_claim(2, '{"number": 2, "tenant": "two"}'), index, 103.0) is None
-    assert gathering.due == 105.0
-    assert gathering.take_due(104.9) == []
-    assert [[one.id for one in group.claims] for group in gathering.take_due(105.0)] == [[1]]
-    assert (gathering.due, gathering.count) == (108.0, 1)
-    assert len(gathering.take_due(108.0)) == 1
-    assert (gathering.due, gathering.count) == (math.inf, 0)
+    held = HeldClaims({"index": index}, {"index"}, None)
+    assert held.gather([_claim(1, '{"number": 1}')], 100.0) == []
+    assert held.gather([_claim(2, '{"number": 2, "tenant": "two"}')], 103.0) == []
+    assert held.due == 105.0
+    assert held.take_due(104.9) == []
+    (group,) = held.take_due(105.0)
+    assert isinstance(group, GatheredBatch)
+    assert [one.id for one in group.claims] == [1]
+    assert (held.due, held.count) == (108.0, 1)
+    assert len(held.take_due(108.0)) == 1
+    assert (held.due, held.count) == (math.inf, 0)
 
 
 @dataclass
