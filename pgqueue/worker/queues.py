@@ -23,7 +23,7 @@ from operator import attrgetter
 from uuid import UUID
 
 from pgqueue.store.jobs import claim
-from pgqueue.store.jobs.refusals import PASSED_FOR
+from pgqueue.store.jobs.refusals import PassedOver
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
 from pgqueue.values.jobs.options import is_pattern
@@ -77,7 +77,7 @@ class Queues:
         self._first = 0
         self._round: _Round | None = None
         self._order: Callable[[], Iterable[str]] = tuple
-        self._passed: dict[str, tuple[Mark, float]] = {}
+        self._passed = PassedOver[str, Mark](clock)
 
     def starts(self) -> Mapping[str, Mark]:
         """Every known queue, and where to start looking in it."""
@@ -90,17 +90,15 @@ class Queues:
         return (yield from claim.head([*self._order()], self._behind(self.marks.starts())))
 
     def pass_over(self, head: claim.ReadyHead) -> None:
-        """For :data:`PASSED_FOR`, look behind a job. Those before it wait as long: jobs of a higher priority that are new."""
-        self._passed[head.queue] = head.mark, self._clock() + PASSED_FOR
+        """For a minute, look behind a job. Those before it wait as long: jobs of a higher priority that are new."""
+        self._passed.add(head.queue, head.mark)
 
     def _behind(self, starts: Mapping[str, Mark]) -> Mapping[str, Mark]:
         """Where to start, behind the jobs that are passed over."""
-        if not self._passed:
+        passed = self._passed.now()
+        if not passed:
             return starts
-        now = self._clock()
-        self._passed = {queue: (mark, until) for queue, (mark, until) in self._passed.items() if until > now}
-        passed = {queue: max(mark, starts.get(queue, HEAD)) for queue, (mark, _) in self._passed.items()}
-        return {**starts, **passed}
+        return {**starts, **{queue: max(mark, starts.get(queue, HEAD)) for queue, mark in passed.items()}}
 
     @property
     def split(self) -> Split | None:

@@ -11,8 +11,7 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import JobState, Limit, PgQueue, Task
-from pgqueue.store.limits import served_lanes
-from pgqueue.worker import queues
+from pgqueue.store.jobs import refusals
 
 REFUSING = """
 create function public.refuse() returns trigger language plpgsql as $$ begin
@@ -36,8 +35,7 @@ def note(
     request: pytest.FixtureRequest, queue: PgQueue, monkeypatch: pytest.MonkeyPatch
 ) -> Task[[int], None]:
     """A task whose jobs are ready, or wait in lanes of four numbers each."""
-    monkeypatch.setattr(queues, "PASSED_FOR", 0.5)
-    monkeypatch.setattr(served_lanes, "PASSED_FOR", 0.5)
+    monkeypatch.setattr(refusals, "PASSED_FOR", 0.5)
     limit = Limit(3, by="of") if request.param == "limited" else None
 
     @queue.task(name="note", limit=limit)

@@ -21,6 +21,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.spark.report import words
 from pgqueue.spark.whatif.jobs import EPOCH, NONE, SECOND, Numbers
 from pgqueue.values.jobs.options import LAST_TIME
+from pgqueue.values.queues.shares import Shares, in_turn
 from pgqueue.worker.fetcher import HORIZON, LARGEST_CLAIM, LARGEST_PREFETCH
 from pgqueue.worker.measures import EndRate
 
@@ -69,7 +70,7 @@ class _Replay:
         self._most_ahead = LARGEST_PREFETCH * workers
         self._most_claimed = LARGEST_CLAIM * workers
         self._queue = work.queue.tolist()
-        self._queues = _ReplayQueues(work.weights)
+        self._queues = _ReplayQueues(work.weights, self._queue)
         self._lanes = _ReplayLanes.of(work.queue, work.keys, work.most)
         self._lane = self._lanes.lane_of.tolist()
         self._arrivals = np.argsort(work.ready, kind="stable")
@@ -145,54 +146,50 @@ class _Replay:
 
 
 class _ReplayQueues:
-    def __init__(self, weights: Sequence[int]) -> None:
+    def __init__(self, weights: Sequence[int], queue_of: Sequence[int]) -> None:
+        """``weights``: of the queues. ``queue_of``: the queue of each job."""
         self.waiting = 0
-        self._steps = [1 / max(1, weight) for weight in weights]
+        self._queue_of = lambda job: str(queue_of[job])
+        self._jobs: dict[str, list[int]] = {str(number): [] for number in range(len(weights))}
         self._is_plain = len({*weights}) <= 1
-        self._jobs: list[list[int]] = [[] for _ in weights]
-        self._passes = [0.0] * len(weights)
-        self._turns: list[tuple[float, int]] = []
-        self._passed = 0.0
+        self._shares = Shares(lambda queue: max(1, weights[int(queue)]))
 
     def add(self, queue: int, job: int) -> None:
-        jobs = self._jobs[queue]
-        if not jobs:  # a queue that had no job does not save up
-            self._passes[queue] = max(self._passes[queue], self._passed)
-            heappush(self._turns, (self._passes[queue], queue))
-        heappush(jobs, job)
+        heappush(self._jobs[str(queue)], job)
         self.waiting += 1
 
     def take(self, room: int) -> list[int]:
-        """Take up to ``room`` jobs: from each queue its share, in claim order where all weights are equal."""
-        if len(self._turns) == 1:
-            return self._take_alone(room)
+        """Take up to ``room`` jobs: from each queue its share, in claim order where all weights are equal.
+
+        As :func:`pgqueue.store.jobs.claim.fill` does: what a queue has no jobs for goes to the others.
+        """
         found: list[int] = []
-        while self._turns and len(found) < room:
-            self._passed, queue = heappop(self._turns)
-            jobs = self._jobs[queue]
-            found.append(heappop(jobs))
-            self._passes[queue] = self._passed + self._steps[queue]
-            if jobs:
-                heappush(self._turns, (self._passes[queue], queue))
+        queues = [queue for queue, jobs in self._jobs.items() if jobs]
+        while queues and len(found) < room:
+            left = room - len(found)
+            if len(queues) == 1:
+                found += self._pop(queues[0], left)
+                break
+            quotas = self._shares.quotas(queues, left)
+            served: dict[str, int] = {}
+            for queue, quota in quotas.items():
+                jobs = self._pop(queue, min(quota, room - len(found)))
+                if jobs:
+                    served[queue] = len(jobs)
+                    found += jobs
+            self._shares.learn(quotas, served, left)
+            queues = [queue for queue in queues if self._jobs[queue]]
         self.waiting -= len(found)
         if self._is_plain:
-            found.sort()
-        return found
+            return sorted(found)
+        return in_turn(self._shares, found, self._queue_of)
 
-    def _take_alone(self, room: int) -> list[int]:
-        passed, queue = self._turns[0]
+    def _pop(self, queue: str, most: int) -> list[int]:
         jobs = self._jobs[queue]
-        count = min(room, len(jobs))
-        if count == len(jobs):
-            found = sorted(jobs)
-            jobs.clear()
-            self._turns.clear()
-        else:
-            found = [heappop(jobs) for _ in range(count)]
-        self._passes[queue] = self._passed = passed + count * self._steps[queue]
-        if jobs:
-            self._turns[0] = (self._passes[queue], queue)
-        self.waiting -= count
+        if most < len(jobs):
+            return [heappop(jobs) for _ in range(most)]
+        found = sorted(jobs)
+        jobs.clear()
         return found
 
 

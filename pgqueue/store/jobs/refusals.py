@@ -1,6 +1,12 @@
 """What the database's refusal of a statement says: whether one row may be its cause, and its words for a log."""
 
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
 import psycopg
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 OF_A_ROW = ("22", "23", "54", "P0", "XX")
 """Classes of errors that one row can cause: its data, a constraint, its length, a trigger, a part of a file that cannot be read."""
@@ -17,3 +23,22 @@ def of_a_row(refusal: psycopg.Error) -> bool:
 def in_one_line(error: BaseException) -> str:
     """The first line of an error: a driver adds the statement and where it failed."""
     return str(error).strip().partition("\n")[0]
+
+
+class PassedOver(Generic[K, V]):
+    """What a worker passes over for :data:`PASSED_FOR`, since the database refused to have it claimed."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[K, tuple[V, float]] = {}
+
+    def add(self, key: K, value: V) -> None:
+        """Pass this over from now on."""
+        self._until[key] = value, self._clock() + PASSED_FOR
+
+    def now(self) -> Mapping[K, V]:
+        """What is passed over now."""
+        if self._until:
+            now = self._clock()
+            self._until = {key: held for key, held in self._until.items() if held[1] > now}
+        return {key: value for key, (value, _) in self._until.items()}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from pgqueue.store.jobs.refusals import PASSED_FOR
+from pgqueue.store.jobs.refusals import PassedOver
 from pgqueue.store.limits import limits
 from pgqueue.store.limits.limits import NOTHING, LaneClaims, LaneScan
 from pgqueue.store.plan import Steps, plan
@@ -74,7 +74,7 @@ class ServedLanes:
         self._alone = 0  # how many claims are still to be of one job
         self._tried: WaitingLane | None = None
         self._turn = 0
-        self._passed: dict[int, float] = {}
+        self._passed = PassedOver[int, None](clock)
 
     @plan
     def refused(self) -> Steps[tuple[int, str] | None]:
@@ -86,16 +86,10 @@ class ServedLanes:
         self._alone = ALONE
         if self._tried is None:
             return None
-        found = yield from limits.head(self._tried, self._passed_over())
+        found = yield from limits.head(self._tried, self._passed.now())
         if found is not None:
-            self._passed[found[0]] = self._clock() + PASSED_FOR
+            self._passed.add(found[0], None)
         return found
-
-    def _passed_over(self) -> Collection[int]:
-        if self._passed:
-            moment = self._clock()
-            self._passed = {job: until for job, until in self._passed.items() if until > moment}
-        return self._passed.keys()
 
     def of(self, queue: str) -> "ServedLanes":
         """The lanes of one queue alone, with a round of their own."""
@@ -162,7 +156,7 @@ class ServedLanes:
                 declared=self._declared(),
                 weighted=self.weighted,
                 turns=self._turns,
-                passed=self._passed_over(),
+                passed=self._passed.now(),
                 horizon=horizon,
                 now=now,
             )

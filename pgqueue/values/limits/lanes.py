@@ -1,18 +1,19 @@
 """How many jobs each lane may start: never more than its limits leave free, by weights, and no place stays empty. Pure rules.
 
-A lane is where jobs with the same keys wait (:mod:`pgqueue.values.limits.task_limits`). Places are given one at a time, each to the lane
-whose *share* would then have the lowest *pass*: what it was given so far, divided by its weight. A lane that cannot take one more (its jobs
-are few, or a key has no free place) is out, so what it leaves goes to the others at once.
+A lane is where jobs with the same keys wait (:mod:`pgqueue.values.limits.task_limits`). Places are divided among the *shares* of lanes
+(:mod:`pgqueue.values.queues.passes`), and the lanes of one share take turns. A lane that cannot take one more is out: its jobs are few,
+or a key has no free place.
 
 :class:`LaneShares` remembers the passes from claim to claim, so that weights hold for claims that are smaller than their sum, too.
 """
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
 from types import MappingProxyType
 
 import msgspec
+
+from pgqueue.values.queues.passes import divide, learned
 
 NO_PASSES: Mapping[str, float] = MappingProxyType({})
 
@@ -76,15 +77,11 @@ class LaneShares:
         """Take note of what was claimed after :meth:`quotas`, by the place of the lane; some had fewer jobs than their quota."""
         if self._are_even(lanes, claimed):
             return
+        given: dict[str, float] = {}
         for place, count in claimed.items():
-            self._passes[lanes[place].share] += count / lanes[place].weight
-        # A share that could take no more, as its limits were full or its jobs few, does not save up: it goes along.
-        others = [passed for share, passed in self._passes.items() if share not in self._out]
-        now = min(others, default=max(self._passes.values(), default=0.0))
-        for share in self._out & self._passes.keys():
-            self._passes[share] = max(self._passes[share], now)
-        lowest = min(self._passes.values(), default=0.0)
-        self._passes = {share: passed - lowest for share, passed in self._passes.items()}
+            lane = lanes[place]
+            given[lane.share] = given.get(lane.share, 0.0) + count / lane.weight
+        self._passes = learned(self._passes, given, self._out)
 
     def _are_even(self, lanes: Sequence[Lane], claimed: Mapping[int, int]) -> bool:
         """Whether each share was given the same, as is mostly so where there are many: then no pass changes."""
@@ -150,32 +147,25 @@ def given_by_pass(
     order: Sequence[int],
     passes: Mapping[str, float],
 ) -> tuple[dict[int, int], set[str]]:
-    """One place after the other, to the share whose pass would then be the lowest."""
+    """What each lane is given by the passes of the shares; and the shares that could take no more."""
     left = dict(free)
     of: dict[str, deque[int]] = {}
     for place in order:
         of.setdefault(lanes[place].share, deque()).append(place)
-    due = [(passes[share] + 1 / lanes[of[share][0]].weight, turn, share) for turn, share in enumerate(of)]
-    heapify(due)
     given: dict[int, int] = {}
-    out: set[str] = set()
-    while room > 0 and due:
-        passed, turn, share = due[0]
+
+    def give(share: str) -> bool:
         chosen = _next(of[share], lanes, left, given)
         if chosen is None:
-            heappop(due)
-            out.add(share)
-            continue
-        room -= _give(lanes, chosen, given, left)
-        heapreplace(due, (passed + 1 / lanes[chosen].weight, turn, share))
+            return False
+        given[chosen] = given.get(chosen, 0) + 1
+        for key in lanes[chosen].keys:
+            left[key] -= 1
+        return True
+
+    steps = {share: 1 / lanes[places[0]].weight for share, places in of.items()}
+    out = divide({share: passes[share] for share in of}, steps, room, give)
     return given, out
-
-
-def _give(lanes: Sequence[Lane], place: int, given: dict[int, int], left: dict[str, int]) -> int:
-    given[place] = given.get(place, 0) + 1
-    for key in lanes[place].keys:
-        left[key] -= 1
-    return 1
 
 
 def _can_take(lane: Lane, given: int, left: Mapping[str, int]) -> bool:

@@ -1,16 +1,13 @@
-"""How many jobs to claim from each queue, so that over time each has its share. Pure rules, with a memory.
+"""How many jobs to claim from each queue: so that over time each has its share, or in a strict order. Pure rules, with a memory.
 
-Each queue has a *pass*: how many of its jobs were claimed, divided by its weight. The queue with the lowest pass is next. So
-over any stretch in which two queues have jobs, their numbers are as their weights, to within one job each and what one look
-claims. The pass of an empty queue goes along with the lowest pass of the others, so that it does not claim later what it did not
-use; its share goes to the others at once.
+Shares are divided by passes: :mod:`pgqueue.values.queues.passes`.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heapify, heapreplace
 from typing import Any, Final, TypeAlias, TypeVar
 
+from pgqueue.values.queues.passes import divide, learned
 from pgqueue.values.queues.served_queues import ServedQueues
 
 T = TypeVar("T")
@@ -39,17 +36,18 @@ class Shares:
             The fair numbers first; they add up to ``room``. Behind them one of each other queue, for the case that those
             before it have fewer.
         """
-        due = [
-            (self._passes.setdefault(queue, self._first(self._weight(queue))), at, queue)
-            for at, queue in enumerate(queues)
-        ]
-        heapify(due)
-        order = [queue for _, _, queue in sorted(due)]
-        fair: Counter[str] = Counter()
-        for _ in range(room):
-            passed, at, queue = due[0]
+        weights = {queue: self._weight(queue) for queue in queues}
+        passes = {
+            queue: self._passes.setdefault(queue, self._first(weight)) for queue, weight in weights.items()
+        }
+        fair = dict.fromkeys(queues, 0)
+
+        def give(queue: str) -> bool:
             fair[queue] += 1
-            heapreplace(due, (passed + 1 / self._weight(queue), at, queue))
+            return True
+
+        divide(passes, {queue: 1 / weight for queue, weight in weights.items()}, room, give)
+        order = sorted(passes, key=passes.__getitem__)
         asked = {queue: fair[queue] for queue in order if fair[queue]}
         return asked | {queue: 1 for queue in order[:MOST_ASKED] if not fair[queue]}
 
@@ -61,16 +59,10 @@ class Shares:
             served: what was claimed of each queue.
             room: as given to :meth:`quotas`.
         """
-        for queue, count in served.items():
-            self._passes[queue] = self._passes.get(queue, 0.0) + count / self._weight(queue)
         short = self._short(quotas, served, room)
         self._empty = (self._empty | short) - (served.keys() - short)
-        others = [passed for queue, passed in self._passes.items() if queue not in self._empty]
-        now = min(others) if others else max(self._passes.values(), default=0.0)
-        for queue in self._empty:
-            self._passes[queue] = max(self._passes[queue], now)
-        lowest = min(self._passes.values(), default=0.0)
-        self._passes = {queue: passed - lowest for queue, passed in self._passes.items()}
+        given = {queue: count / self._weight(queue) for queue, count in served.items()}
+        self._passes = learned(self._passes, given, self._empty)
 
     @staticmethod
     def _short(quotas: Mapping[str, int], served: Mapping[str, int], room: int) -> set[str]:
