@@ -22,7 +22,20 @@ import pytest
 from documents import A_MINUTE, Document
 from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, beat, claimed, claims_of, dismantle, ended
+from worker.helping import (
+    FOR_EVER,
+    all_ended,
+    beat,
+    claimed,
+    claims_of,
+    dismantle,
+    ended,
+    hand_over,
+    record_ends,
+    register,
+    return_waiting,
+    room,
+)
 
 from pgqueue import Batch, Context, JobState, Limit, Middleware, Observer, PgQueue, chain, group
 from pgqueue.store.jobs import claim
@@ -239,7 +252,7 @@ async def test_a_lost_lease_supersedes_the_whole_batch(queue: PgQueue, running: 
     async with running(queue) as worker:
         await asyncio.wait_for(started.wait(), 20)
         ask(queue, "delete from pgqueue.workers where id = %s returning id", worker.id)
-        await worker.parts.heartbeat.do(worker.parts.heartbeat.beat)
+        await beat(worker)
         await asyncio.wait_for(held.wait(), 20)
         await until(lambda: {job.status() for job in jobs} == {JobState.SUCCEEDED})
     assert sum(calls[1:]) == 3
@@ -328,8 +341,8 @@ async def test_claims_that_gather_are_not_stale_and_a_batch_that_found_no_slot_i
         claims = queue.database.run(claim.claim(worker.id, {"default": 10}))
         ready = [index.enqueue(number, "three") for number in range(5)]
         claims += queue.database.run(claim.claim(worker.id, {"default": 10}))
-        worker.parts.runners.add(claims)
-        assert worker.parts.runners.return_waiting(older_than=1e-9) == len(ready)
+        hand_over(worker, claims)
+        assert return_waiting(worker, older_than=1e-9) == len(ready)
         left = [one.id for one in worker.inspect().waiting]
         assert [job.id for job in gathering] == left[-2:]
         release.set()
@@ -444,23 +457,23 @@ async def test_a_job_of_a_batch_that_is_claimed_again_runs_once_more_and_the_oth
 
     jobs = queue.enqueue_many(index.call(number) for number in range(3))
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
     await asyncio.wait_for(started.wait(), GUARD)
     forget = "update pgqueue.jobs set status = 'ready', worker_id = null, claimed_at = null where id = %s"
     ask(queue, forget, jobs[1].id)
     queue.enqueue_many(index.call(number) for number in range(3, 5))
-    worker.parts.runners.add(claimed(queue, worker))
+    hand_over(worker, claimed(queue, worker))
     await until(lambda: len(calls) == 2)
     assert worker.inspect().slots_taken == 2
     release.set()
-    await worker.parts.runners.emptied()
+    await all_ended(worker)
     while worker.parts.completer.backlog:
-        await worker.parts.completer.run_once()
+        await record_ends(worker)
     assert calls == [[0, 1, 2], [1, 3, 4]]
     assert {job.status() for job in jobs} == {JobState.SUCCEEDED}
     assert worker.inspect().slots_taken == 0
-    assert worker.parts.claims.room(0) == worker.inspect().concurrency
+    assert room(worker) == worker.inspect().concurrency
     await dismantle(worker)
 
 
@@ -473,14 +486,14 @@ async def test_a_plain_batch_of_a_lost_lease_frees_its_slot_once(queue: PgQueue)
 
     queue.enqueue_many(index.call(number) for number in range(3))
     worker = Worker(queue, poll=FOR_EVER, concurrency=5)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
     await until(lambda: len(worker.inspect().running) == 3)
     ask(queue, "delete from pgqueue.workers")
     await beat(worker)
     now = worker.inspect()
     assert (now.slots_taken, now.running, now.not_returned) == (0, (), 1)
-    assert worker.parts.claims.room(0) == 5
+    assert room(worker) == 5
     release.set()
     await until(lambda: not worker.inspect().not_returned)
     await dismantle(worker)
@@ -613,14 +626,14 @@ async def test_a_worker_without_a_free_slot_claims_no_more_to_fill_a_batch(queue
     def index(_: Batch[Keyed]) -> None: ...
 
     worker = Worker(queue, poll=FOR_EVER, concurrency=1)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     index.enqueue(1)
-    worker.parts.runners.add(claimed(queue, worker))
-    assert worker.parts.claims.room(0) == 99
+    hand_over(worker, claimed(queue, worker))
+    assert room(worker) == 99
     hold.enqueue()
-    worker.parts.runners.add(claimed(queue, worker))
+    hand_over(worker, claimed(queue, worker))
     await until(lambda: len(worker.inspect().running) == 1)
-    assert worker.parts.claims.room(0) <= 0
+    assert room(worker) <= 0
     release.set()
     await dismantle(worker)
 

@@ -15,7 +15,7 @@ from limits.test_claims_from_lanes import NOON, Workers
 from looking import ask, until
 from promises.processes import do
 from running import Running
-from worker.helping import FOR_EVER, dismantle, ended
+from worker.helping import FOR_EVER, dismantle, ended, register
 
 from pgqueue import Limit, PgQueue, Rate, Task, Throttle, Unique
 from pgqueue.store.jobs import finish
@@ -108,7 +108,7 @@ async def test_the_places_of_a_lost_worker_come_back_with_its_jobs(queue: PgQueu
 
     jobs = [await call.aenqueue() for _ in range(5)]
     lost = Worker(queue, poll=FOR_EVER, concurrency=10)
-    await lost.parts.heartbeat.register()
+    await register(lost)
     taken = await lost.parts.connections.claiming.run(lost.parts.lanes.claim(lost.id, 10))
     assert [one.id for one in taken.claims] == [jobs[0].id, jobs[1].id]
     again = await lost.parts.connections.claiming.run(lost.parts.lanes.claim(lost.id, 10))
@@ -151,7 +151,7 @@ async def test_a_place_that_becomes_free_without_a_notification_is_found_by_the_
 
     elsewhere = await call.using(queue="theirs").aenqueue()
     other = Worker(queue, poll=FOR_EVER, queues=["theirs"])
-    await other.parts.heartbeat.register()
+    await register(other)
     claiming = other.parts.connections.claiming
     (claim,) = (await claiming.run(other.parts.lanes.claim(other.id, 10))).claims
     async with running(queue, queues=["ours"], poll=FOR_EVER, sweep=FOR_EVER) as worker:

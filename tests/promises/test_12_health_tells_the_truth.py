@@ -15,7 +15,7 @@ import pytest
 from looking import ask, until
 from programs import Program
 from running import Running
-from worker.helping import FOR_EVER, beat, ended
+from worker.helping import FOR_EVER, beat, ended, last_look
 from worker.proxy import Proxy
 
 from pgqueue import PgQueue
@@ -41,10 +41,8 @@ async def test_a_worker_that_looks_is_live_and_ready_with_and_without_jobs(
 
     async with running(queue, poll=SOON, sweep=SOON) as worker:
         await until(lambda: worker.inspect().can_listen and worker.inspect().waits)
-        first = worker.parts.signals.looked_at
-        await until(
-            lambda: worker.parts.signals.looked_at > first
-        )  # no job came: it asked, and there was none
+        first = last_look(worker)
+        await until(lambda: last_look(worker) > first)  # no job came: it asked, and there was none
         await ended(queue, note.enqueue())
         vitals = worker.vitals()
         assert (not_live(vitals), not_ready(vitals)) == ((), ())
@@ -68,8 +66,8 @@ async def test_a_worker_whose_slots_are_taken_for_long_is_ready(queue: PgQueue, 
     jobs = [linger.enqueue() for _ in range(3)]
     async with running(queue, concurrency=1, poll=SOON, sweep=SOON) as worker:
         await until(lambda: len(worker.inspect().running) == 1)
-        before = worker.parts.signals.looked_at
-        await until(lambda: worker.parts.signals.looked_at > before)
+        before = last_look(worker)
+        await until(lambda: last_look(worker) > before)
         assert not_ready(worker.vitals()) == ()
         assert problems(queue) == []
         release.set()
@@ -254,7 +252,7 @@ Fetcher.run = hang
 
 
 def _has_looked_since(worker: Worker, before: float) -> bool:
-    return worker.parts.signals.looked_at > before
+    return last_look(worker) > before
 
 
 async def test_the_other_workers_log_one_that_looks_for_no_jobs_once_and_that_it_is_gone(
@@ -291,7 +289,7 @@ async def test_the_other_workers_log_one_that_looks_for_no_jobs_once_and_that_it
             async with running(queue, poll=SOON, sweep=SOON, lease=timedelta(seconds=2)) as worker:
                 await until(lambda: said("another worker starts no jobs"))
                 for _ in range(3):
-                    before = worker.parts.signals.looked_at
+                    before = last_look(worker)
                     await until(partial(_has_looked_since, worker, before))
                 other.kill()
                 await until(lambda: said("another worker starts jobs again, or is gone"))

@@ -1,9 +1,11 @@
-"""What the worker's tests share: waiting for a condition, and asking the database.
+"""What the worker's tests share: waiting for a condition, asking the database, and the steps of a worker that does not run.
 
-A test looks at a worker through ``worker.inspect()``. A test of a worker that does not run calls its ``parts``.
+A test looks at a worker through ``worker.inspect()``. The steps of a worker that does not run are taken by the functions here:
+they alone know which part takes each.
 """
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -35,9 +37,64 @@ async def beat(worker: Worker) -> None:
     await worker.parts.heartbeat.do(worker.parts.heartbeat.beat)
 
 
+async def register(worker: Worker) -> None:
+    """Make a worker known that is never run."""
+    await worker.parts.heartbeat.register()
+
+
+async def fetch(worker: Worker) -> None:
+    """Claim once what there is room for."""
+    await worker.parts.fetcher.run_once()
+
+
+def hand_over(worker: Worker, claims: Sequence[Claim]) -> None:
+    """Give a worker claims, which it starts."""
+    worker.parts.runners.add(claims)
+
+
+async def all_ended(worker: Worker) -> None:
+    """Wait until nothing runs."""
+    await worker.parts.runners.emptied()
+
+
+async def record_ends(worker: Worker) -> None:
+    """Write how attempts have ended."""
+    await worker.parts.completer.run_once()
+
+
+async def compare_held(worker: Worker) -> None:
+    """Compare what the database has in the worker's name with what the worker knows."""
+    await worker.parts.reconciler.compare()
+
+
+async def choose_slots(worker: Worker) -> None:
+    """Have a worker choose its number of slots."""
+    await worker.parts.slots.run_once()
+
+
+def return_waiting(worker: Worker, *, older_than: float = 0.0) -> int:
+    """Requeue the claims that have not started; how many."""
+    return worker.parts.runners.return_waiting(older_than=older_than)
+
+
+def known(worker: Worker) -> list[int]:
+    """The jobs that a worker knows to be in its name."""
+    return worker.parts.completer.known()
+
+
+def room(worker: Worker) -> int:
+    """How many claims fill every slot."""
+    return worker.parts.claims.room(0)
+
+
+def last_look(worker: Worker) -> float:
+    """When a worker last looked for jobs, in seconds of the monotonic clock."""
+    return worker.parts.signals.looked_at
+
+
 async def dismantle(worker: Worker) -> None:
     """Close what a worker opened that was never run, only taken apart."""
-    await worker.parts.runners.emptied()
+    await all_ended(worker)
     await worker.parts.close()
     await worker.queue.aclose()
 

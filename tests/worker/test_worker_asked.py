@@ -11,7 +11,7 @@ import pytest
 from documents import A_MINUTE, Document
 from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, beat, ended
+from worker.helping import FOR_EVER, beat, ended, register
 
 from pgqueue import Batch, PgQueue, Worker
 from pgqueue.errors import InvalidOption, UnknownWorker
@@ -330,7 +330,7 @@ async def test_a_thousand_requests_at_once_end_with_the_last_one_and_cost_few_be
 
 async def test_a_dead_worker_is_asked_nothing(queue: PgQueue) -> None:
     worker = Worker(queue, concurrency=2, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 second'")
     for steer in (queue.workers.adrain, queue.workers.astop):
         with pytest.raises(UnknownWorker, match="its lease has passed"):
@@ -379,7 +379,7 @@ async def test_bad_input_is_refused_and_changes_nothing(
 )
 async def test_bad_input_by_sql_is_refused_by_the_database(queue: PgQueue, change: str) -> None:
     worker = Worker(queue, concurrency=2, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     with pytest.raises(psycopg.errors.CheckViolation), queue.database.pooled() as connection:
         connection.execute(f"update pgqueue.workers set {change}".encode())
     await worker.parts.close()
@@ -388,7 +388,7 @@ async def test_bad_input_by_sql_is_refused_by_the_database(queue: PgQueue, chang
 async def test_a_name_that_means_none_or_several_is_refused_with_those_there_are(queue: PgQueue) -> None:
     workers = [Worker(queue, concurrency=2, poll=FOR_EVER) for _ in range(2)]
     for worker in workers:
-        await worker.parts.heartbeat.register()
+        await register(worker)
     name = queue.workers.list()[0].name
     with pytest.raises(InvalidOption, match="may be any of"):
         await queue.workers.adrain(name)

@@ -20,7 +20,18 @@ import psycopg
 import pytest
 from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
+from worker.helping import (
+    FOR_EVER,
+    all_ended,
+    beat,
+    claimed,
+    dismantle,
+    ended,
+    hand_over,
+    known,
+    record_ends,
+    register,
+)
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
 from pgqueue.store.jobs import control
@@ -121,7 +132,7 @@ async def test_claims_that_have_not_started_go_back_unspent(
         blocking = enqueue_block(queue)
         waiting = [note.using(priority=-2).enqueue() for _ in range(3)]
         with blocker.until(lambda: {job.status() for job in waiting} == {JobState.READY}):
-            worker.parts.runners.add(claimed(queue, worker))
+            hand_over(worker, claimed(queue, worker))
             await ended(queue, blocking, *waiting)
     assert [queue.job(job.id).attempts for job in waiting] == [1] * 3
 
@@ -290,7 +301,7 @@ async def test_a_lease_that_is_lost_meanwhile_starts_nothing_that_was_held_under
         before = worker.id
         waiting = note.enqueue()
         with blocking.until(lambda: worker.id != before):
-            worker.parts.runners.add(claimed(queue, worker))
+            hand_over(worker, claimed(queue, worker))
             ask(queue, "delete from pgqueue.workers")
             queue.database.run(upkeep.reclaim())
             blocking.block()
@@ -306,11 +317,11 @@ async def test_claims_of_a_lost_lease_that_arrive_late_are_not_run(queue: PgQueu
 
     note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     late = claimed(queue, worker)
     ask(queue, "delete from pgqueue.workers")
     await beat(worker)
-    worker.parts.runners.add(late)
+    hand_over(worker, late)
     assert not worker.inspect().waiting
     await dismantle(worker)
 
@@ -324,11 +335,11 @@ async def test_a_batch_that_was_on_its_way_is_written_once_more_and_nothing_is_s
     def confirm() -> None: ...
 
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     jobs = [confirm.enqueue() for _ in range(3)]
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
-    writing = asyncio.create_task(worker.parts.completer.run_once())
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
+    writing = asyncio.create_task(record_ends(worker))
     async with asyncio.timeout(20):
         while worker.inspect().verdicts:  # noqa: ASYNC110 - at the very turn at which none waits, one is on its way
             await asyncio.sleep(0)
@@ -336,7 +347,7 @@ async def test_a_batch_that_was_on_its_way_is_written_once_more_and_nothing_is_s
     stand_in.start()
     stand_in.join()  # the loop is blocked
     assert {job.status() for job in jobs} == {JobState.SUCCEEDED}
-    assert sorted(worker.parts.completer.known()) == [job.id for job in jobs]
+    assert sorted(known(worker)) == [job.id for job in jobs]
     await writing
     assert worker.inspect().backlog == 0
     assert [message for message in caplog.messages if "superseded" in message] == []
@@ -356,10 +367,10 @@ async def test_a_verdict_that_comes_back_from_the_heartbeats_thread_is_recorded_
 
     worker = Worker(queue, poll=FOR_EVER)
     completer = worker.parts.completer
-    await worker.parts.heartbeat.register()
+    await register(worker)
     job = confirm.enqueue()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
     worker.parts.signals.here()
     looks: list[asyncio.Task[None]] = []
 

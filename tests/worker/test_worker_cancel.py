@@ -10,7 +10,17 @@ import pytest
 from looking import ask, until
 from running import Running
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
-from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
+from worker.helping import (
+    FOR_EVER,
+    all_ended,
+    beat,
+    claimed,
+    dismantle,
+    ended,
+    hand_over,
+    record_ends,
+    register,
+)
 
 from pgqueue import Context, JobState, PgQueue
 from pgqueue.store.connections.listener import CANCEL
@@ -105,12 +115,12 @@ async def test_a_claim_cancelled_while_its_runner_is_on_its_way_never_starts(que
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
     worker.parts.runners.cancel([job.id])
-    await worker.parts.runners.emptied()
+    await all_ended(worker)
     assert [type(verdict) for verdict in worker.inspect().verdicts] == [Cancelled]
-    await worker.parts.completer.run_once()
+    await record_ends(worker)
     await dismantle(worker)
     assert (job.status(), calls) == (JobState.CANCELLED, [])
 
@@ -127,13 +137,13 @@ async def test_a_claim_that_waits_for_a_slot_is_cancelled_before_it_starts(queue
     note.enqueue("first")
     job = note.enqueue("second")
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
     assert job.cancel() is JobState.RUNNING
     await beat(worker)
     release.set()
-    await worker.parts.runners.emptied()
-    await worker.parts.completer.run_once()
+    await all_ended(worker)
+    await record_ends(worker)
     await dismantle(worker)
     assert calls == ["first"]
     assert job.status() is JobState.CANCELLED

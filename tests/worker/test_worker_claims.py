@@ -9,7 +9,19 @@ from datetime import timedelta
 import pytest
 from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, claimed, claims_of, dismantle, ended
+from worker.helping import (
+    FOR_EVER,
+    all_ended,
+    claimed,
+    claims_of,
+    dismantle,
+    ended,
+    fetch,
+    hand_over,
+    record_ends,
+    register,
+    return_waiting,
+)
 
 from pgqueue import JobHandle, JobState, PgQueue
 from pgqueue.worker import fetcher as fetching
@@ -24,7 +36,7 @@ SOON = timedelta(seconds=0.01)
 async def taken_apart(queue: PgQueue, *, concurrency: int, **options: object) -> AsyncIterator[Worker]:
     """A worker whose parts a test calls one by one: on the list, but not running."""
     worker = Worker(queue, concurrency=concurrency, poll=SOON, **options)  # type: ignore[arg-type]  # options of Worker
-    await worker.parts.heartbeat.register()
+    await register(worker)
     try:
         yield worker
     finally:
@@ -46,7 +58,7 @@ async def test_a_worker_of_long_jobs_claims_no_more_than_it_runs(queue: PgQueue)
         for _ in range(5):
             await looked(worker)
         running, claims = len(worker.inspect().running), claims_of(queue, worker)
-        worker.parts.runners.return_waiting()
+        return_waiting(worker)
         release.set()
     assert (running, len(claims)) == (4, 4)
 
@@ -87,13 +99,13 @@ async def test_once_the_hand_is_closed_a_runner_takes_nothing_more_from_it(queue
     release = asyncio.Event()
     first, second = holding(queue, release)(2)
     async with taken_apart(queue, concurrency=1) as worker:
-        worker.parts.runners.add(claimed(queue, worker))
+        hand_over(worker, claimed(queue, worker))
         await until(lambda: worker.inspect().running)
         worker.parts.claims.close()
         release.set()
-        await worker.parts.runners.emptied()
-        assert worker.parts.runners.return_waiting() == 1
-        await worker.parts.completer.run_once()
+        await all_ended(worker)
+        assert return_waiting(worker) == 1
+        await record_ends(worker)
     assert [queue.job(job.id).attempts for job in (first, second)] == [1, 0]
 
 
@@ -113,7 +125,7 @@ async def test_a_running_worker_returns_claims_that_find_no_slot(
         await asyncio.wait_for(started.wait(), 20)
         await until(lambda: claims_of(queue, worker) == [first.id])
         other = hold.enqueue()
-        worker.parts.runners.add(claimed(queue, worker))
+        hand_over(worker, claimed(queue, worker))
         assert other.status() is JobState.RUNNING
         await until(lambda: other.status() is JobState.READY)
         assert first.status() is JobState.RUNNING
@@ -130,7 +142,7 @@ async def test_a_paused_queue_does_not_take_the_others_room(queue: PgQueue) -> N
         await looked(worker)
         await until(lambda: len(worker.inspect().running) == 4)
         running = [claim.queue for claim in worker.inspect().running]
-        worker.parts.runners.return_waiting()
+        return_waiting(worker)
         release.set()
     assert running == ["default"] * 4
 
@@ -145,10 +157,10 @@ async def test_queues_are_served_in_equal_shares(queue: PgQueue) -> None:
     for name, count in (("a", 1_000), ("b", 3), ("c", 1_000)):
         queue.enqueue_many([hold.using(queue=name).call() for _ in range(count)])
     async with taken_apart(queue, concurrency=12) as worker:
-        await worker.parts.fetcher.run_once()
+        await fetch(worker)
         await until(lambda: len(worker.inspect().running) == 12)
         running = [claim.queue for claim in worker.inspect().running]
-        worker.parts.runners.return_waiting()
+        return_waiting(worker)
         release.set()
     assert {name: running.count(name) for name in "abc"} == {"a": 5, "b": 3, "c": 4} or {
         name: running.count(name) for name in "abc"
@@ -169,8 +181,8 @@ async def test_a_worker_with_less_room_than_queues_serves_each_in_turn(
     queue.enqueue_many(note.using(queue=name).call(name) for name in names for _ in range(3))
     async with taken_apart(queue, queues=names, concurrency=1) as worker:
         for _ in names:
-            await worker.parts.fetcher.run_once()
-            await worker.parts.runners.emptied()
+            await fetch(worker)
+            await all_ended(worker)
     assert sorted(order) == ["a", "b", "c"]
 
 
@@ -190,9 +202,9 @@ async def test_a_resting_worker_gets_up_when_the_head_of_the_line_is_due(queue: 
 
     note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(queue.database.run(worker.parts.queues.claim(worker.id, 1)))
-    await worker.parts.runners.emptied()
+    await register(worker)
+    hand_over(worker, queue.database.run(worker.parts.queues.claim(worker.id, 1)))
+    await all_ended(worker)
     use_marks_until(worker, time.monotonic() + 0.05)
     job = note.using(priority=1).enqueue()
     fetching = asyncio.create_task(
@@ -201,7 +213,7 @@ async def test_a_resting_worker_gets_up_when_the_head_of_the_line_is_due(queue: 
     await until(lambda: len(worker.inspect().verdicts) == 2)
     worker.parts.fetcher.stop()
     await fetching
-    await worker.parts.completer.run_once()
+    await record_ends(worker)
     await dismantle(worker)
     assert job.status() is JobState.SUCCEEDED
 
@@ -216,23 +228,23 @@ async def test_a_worker_without_room_waits_for_room_though_the_head_is_due(queue
 
     hold.enqueue()
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(queue.database.run(worker.parts.queues.claim(worker.id, 1)))
+    await register(worker)
+    hand_over(worker, queue.database.run(worker.parts.queues.claim(worker.id, 1)))
     use_marks_until(worker, time.monotonic() - 1)
-    fetching = asyncio.create_task(worker.parts.fetcher.run_once())
+    fetching = asyncio.create_task(fetch(worker))
     for _ in range(100):
         await asyncio.sleep(0)
     assert not fetching.done()
     release.set()
     await asyncio.wait_for(fetching, 20)
-    await worker.parts.runners.emptied()
-    await worker.parts.completer.run_once()
+    await all_ended(worker)
+    await record_ends(worker)
     await dismantle(worker)
 
 
 async def looked(worker: Worker) -> None:
     """A round of the fetcher that does not wait for a reason to look again."""
-    look = asyncio.create_task(worker.parts.fetcher.run_once())
+    look = asyncio.create_task(fetch(worker))
     await until(lambda: look.done() or worker.inspect().waits)
     look.cancel()
     await asyncio.gather(look, return_exceptions=True)

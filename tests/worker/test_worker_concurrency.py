@@ -16,7 +16,7 @@ import pytest
 from looking import until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import FOR_EVER, claimed, dismantle, ended
+from worker.helping import FOR_EVER, all_ended, claimed, dismantle, ended, hand_over, register
 
 from pgqueue import PgQueue, Retry
 from pgqueue.values.jobs.job import Claim, JobState
@@ -128,9 +128,9 @@ async def test_context_variables_do_not_pass_from_job_to_job(queue: PgQueue, *, 
     task = queue.task(name="serve")(serve if plain else aserve)
     queue.enqueue_many(task.call(name) for name in "abc")
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
     await dismantle(worker)
     assert seen == ["nobody"] * 3
 
@@ -154,9 +154,9 @@ async def test_a_context_variable_that_cannot_be_compared_is_taken_for_changed(q
     tenant.set(Awkward("before"))
     queue.enqueue_many(serve.call(number) for number in range(2))
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
     await dismantle(worker)
     assert len(seen) == 2
 
@@ -177,9 +177,9 @@ async def test_a_job_that_cancels_itself_does_not_cancel_the_next(queue: PgQueue
 
     queue.enqueue_many(give_up.call(number) for number in range(3))
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
     assert [type(verdict) for verdict in worker.inspect().verdicts] == [Succeeded] * 3
     await dismantle(worker)
     assert ran == [0, 1, -1, 2, -2]
@@ -206,10 +206,10 @@ async def test_a_streak_of_jobs_that_wait_for_nothing_takes_one_runner_and_lets_
 
     queue.enqueue_many(spin.call() for _ in range(40))
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     breathing = asyncio.create_task(breathe())
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
     breathing.cancel()
     await dismantle(worker)
     assert len(runners) == 1

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, claimed, dismantle
+from worker.helping import FOR_EVER, all_ended, claimed, dismantle, hand_over, record_ends, register
 
 from pgqueue import Batch, JobState, PgQueue
 from pgqueue.errors import InvalidOption, JobFailed
@@ -60,11 +60,11 @@ async def test_a_claim_that_has_waited_for_too_long_is_not_started(queue: PgQueu
     task = queue.find_task("work")
     late, in_time = task.enqueue(number=1), task.using(expires_in=600).enqueue(number=2)
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     try:
-        worker.parts.runners.add(_waited(claimed(queue, worker), 61))
-        await worker.parts.runners.emptied()
-        await worker.parts.completer.run_once()
+        hand_over(worker, _waited(claimed(queue, worker), 61))
+        await all_ended(worker)
+        await record_ends(worker)
     finally:
         await dismantle(worker)
     assert calls == [2]

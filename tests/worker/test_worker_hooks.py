@@ -21,7 +21,7 @@ from promises.processes import live_jobs, processes
 from promises.workshop import Workshop
 from running import Running
 from tenacity import wait_fixed, wait_none
-from worker.helping import FOR_EVER, claimed, ended
+from worker.helping import FOR_EVER, claimed, ended, register
 
 from pgqueue import Batch, Dead, Event, JobState, PgQueue, Retry, Snooze, Unique, Worker, WorkerEvent, chain
 from pgqueue.app.hooks import hook as hook_module
@@ -193,7 +193,7 @@ async def test_a_lost_workers_job_is_reclaimed_and_what_follows_is_told(
 
     job = await work.aenqueue()
     lost = Worker(queue, poll=FOR_EVER)
-    await lost.parts.heartbeat.register()
+    await register(lost)
     claimed(queue, lost)
     ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 s'")
     told = listen(queue)
@@ -212,7 +212,7 @@ async def test_a_take_tells_of_the_jobs_that_it_reclaims(queue: PgQueue) -> None
 
     job = await work.aenqueue()
     lost = Worker(queue, poll=FOR_EVER)
-    await lost.parts.heartbeat.register()
+    await register(lost)
     claimed(queue, lost)
     ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 s'")
     told = listen(queue)

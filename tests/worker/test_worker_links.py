@@ -13,7 +13,18 @@ from looking import ask, until
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from running import Running
 from tenacity import wait_none
-from worker.helping import FOR_EVER, beat, claimed, claims_of, dismantle, ended
+from worker.helping import (
+    FOR_EVER,
+    beat,
+    claimed,
+    claims_of,
+    compare_held,
+    dismantle,
+    ended,
+    fetch,
+    hand_over,
+    register,
+)
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
 from pgqueue.embedded import embedded_binaries, throwaway_server
@@ -136,10 +147,10 @@ async def test_a_comparison_leaves_alone_what_runs_waits_or_is_being_recorded(qu
 
     jobs = [note.enqueue(wait=False), note.enqueue(wait=True), note.enqueue(wait=True)]
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
     await until(lambda: worker.inspect().backlog == 1 and worker.inspect().running)
-    await worker.parts.reconciler.compare()
+    await compare_held(worker)
     assert worker.inspect().backlog == 1
     assert claims_of(queue, worker) == [job.id for job in jobs]
     release.set()
@@ -203,9 +214,9 @@ async def test_a_worker_that_lost_its_lease_claims_nothing_before_it_has_joined_
 
     note.enqueue()
     worker = Worker(queue, poll=timedelta(seconds=0.01))
-    await worker.parts.heartbeat.register()
+    await register(worker)
     ask(queue, "delete from pgqueue.workers")
-    await asyncio.gather(beat(worker), worker.parts.fetcher.run_once())
+    await asyncio.gather(beat(worker), fetch(worker))
     await dismantle(worker)
     assert ask(queue, "select id from strangers") == []
 

@@ -10,7 +10,17 @@ import pytest
 from looking import ask, until, wait_until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
+from worker.helping import (
+    FOR_EVER,
+    all_ended,
+    beat,
+    claimed,
+    dismantle,
+    ended,
+    hand_over,
+    record_ends,
+    register,
+)
 
 from pgqueue import Context, JobState, Observer, PgQueue, Retry, Superseded, Unique, Worker
 from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
@@ -145,8 +155,8 @@ async def test_a_lost_lease_loses_what_waits_runs_and_is_not_recorded(queue: PgQ
 
     jobs = [quick.enqueue(), hold.enqueue(), hold.enqueue()]
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
     await begun.wait()
     await until(lambda: worker.inspect().backlog == 1)
     ask(queue, "delete from pgqueue.workers")
@@ -186,8 +196,8 @@ async def test_while_the_loop_is_blocked_every_start_is_told_before_the_end_of_i
     queue.observe(Slow())
     one, other = first.enqueue().id, second.enqueue().id
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
     assert begun.wait(20)
     standing_in = worker.parts.runners.while_blocked(worker.parts.connections.stand_in)
     thread = threading.Thread(target=asyncio.run, args=(standing_in,))
@@ -203,11 +213,11 @@ async def test_a_superseded_verdict_is_lost_and_not_ended(queue: PgQueue, noting
 
     jobs = [quick.enqueue(), quick.enqueue()]
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
     ask(queue, "update pgqueue.jobs set fence = fence + 1 where id = %s", jobs[0].id)
-    await worker.parts.completer.run_once()
+    await record_ends(worker)
     await dismantle(worker)
     assert noting.ids("lost") == [jobs[0].id]
     assert [verdict.claim.id for verdict in noting.of("ended")] == [jobs[1].id]

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 from looking import until
 from running import Running
-from worker.helping import FOR_EVER, claimed, dismantle, ended
+from worker.helping import (
+    FOR_EVER,
+    all_ended,
+    choose_slots,
+    claimed,
+    dismantle,
+    ended,
+    hand_over,
+    register,
+    return_waiting,
+)
 
 from pgqueue import Context, PgQueue, Worker
 from pgqueue.errors import InvalidOption
@@ -27,7 +37,7 @@ async def look(worker: Worker, load: WorkerLoad, times: int = 1) -> int:
     """Have the worker choose its number of slots under this load."""
     worker.parts.slots.measure = lambda: load
     for _ in range(times):
-        await worker.parts.slots.run_once()
+        await choose_slots(worker)
     return worker.inspect().concurrency
 
 
@@ -96,7 +106,7 @@ async def test_a_worker_with_one_number_measures_nothing_and_keeps_it(queue: PgQ
 
     worker = Worker(queue, concurrency=3, poll=FOR_EVER)
     worker.parts.slots.measure = measure
-    await worker.parts.slots.run_once()
+    await choose_slots(worker)
     assert worker.inspect().concurrency == 3
     await dismantle(worker)
 
@@ -164,12 +174,12 @@ async def test_no_slot_opens_in_a_worker_that_stops(queue: PgQueue) -> None:
 
     run.enqueue()
     worker = Worker(queue, concurrency=(1, 20), poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     worker.stop()
-    worker.parts.runners.add(claimed(queue, worker))
+    hand_over(worker, claimed(queue, worker))
     await look(worker, BUSY, 9)
     assert worker.inspect().slots_taken == 0
-    worker.parts.runners.return_waiting()
+    return_waiting(worker)
     await dismantle(worker)
 
 
@@ -188,7 +198,7 @@ async def test_a_loop_that_answers_late_is_measured_as_late(queue: PgQueue, runn
             while True:
                 threading.Event().wait(0.2)
                 await asyncio.sleep(0)
-                await worker.parts.slots.run_once()
+                await choose_slots(worker)
 
         burning = asyncio.create_task(burn())
         await until(lambda: any(load.latency > 0.1 for load in seen))
@@ -290,12 +300,12 @@ async def test_claims_that_wait_start_in_no_slot_that_was_given_up(queue: PgQueu
 
     queue.enqueue_many(run.call() for _ in range(9))
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
     claims = worker.parts.claims
     claims.taken += 1  # a slot that was given up, and whose attempt has not ended
     assert claims.take(plain=False) is None
     assert claims.taken == 1
-    await worker.parts.runners.emptied()
+    await all_ended(worker)
     await dismantle(worker)
     assert started == 9

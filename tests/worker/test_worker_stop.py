@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, claimed, claims_of, ended
+from worker.helping import FOR_EVER, all_ended, claimed, claims_of, ended, hand_over, register
 
 from pgqueue import Batch, Dead, JobState, PgQueue, RetryLater, Snooze
 from pgqueue.store.jobs import claim
@@ -150,7 +150,7 @@ def test_a_program_that_ends_its_loop_under_a_worker_loses_it_at_once_and_what_h
 
     async def leave() -> None:
         (waiting,) = await queue.database.arun(claim.claim(worker.id, {"other": 1}))
-        worker.parts.runners.add([waiting])
+        hand_over(worker, [waiting])
         if program_ends:
             program[0].cancel()
         else:
@@ -226,9 +226,9 @@ async def test_verdicts_are_written_before_the_worker_leaves(queue: PgQueue) -> 
 
     jobs = queue.enqueue_many(swift.call() for _ in range(50))
     worker = Worker(queue, poll=FOR_EVER, grace=NOTHING)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
     assert worker.inspect().backlog == 50
     worker.stop()
     await asyncio.wait_for(worker.run(), 30)

@@ -13,7 +13,7 @@ import pytest
 from looking import ask, until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import beat, claimed, ended
+from worker.helping import beat, claimed, ended, hand_over
 
 from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.store.jobs import control
@@ -252,7 +252,7 @@ async def test_no_slot_is_lost_when_a_job_is_claimed_again_while_it_runs(
         await until(lambda: attempts)
         ask(queue, "update pgqueue.jobs set status = 'ready', worker_id = null, attempts = 0")
         again = claimed(queue, worker)
-        worker.parts.runners.add(again)
+        hand_over(worker, again)
         (found,) = await ended(queue, job)
         release.set()
         released.set()

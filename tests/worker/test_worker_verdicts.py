@@ -9,7 +9,19 @@ import msgspec
 import pytest
 from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, claimed, claims_of, dismantle, ended
+from worker.helping import (
+    FOR_EVER,
+    all_ended,
+    claimed,
+    claims_of,
+    compare_held,
+    dismantle,
+    ended,
+    hand_over,
+    known,
+    record_ends,
+    register,
+)
 
 from pgqueue import JobState, Observer, PgQueue, Superseded
 from pgqueue.errors import JobError
@@ -69,7 +81,7 @@ async def test_a_verdict_that_is_refused_in_any_words_is_kept_and_recorded_when_
         ask(queue, REFUSE_ENDING)
         job = note.enqueue()
         await until(lambda: any("verdict not recorded" in message for message in caplog.messages))
-        assert worker.parts.completer.known() == [job.id]
+        assert known(worker) == [job.id]
         ask(queue, "drop trigger refuse on pgqueue.jobs")
         (found,) = await ended(queue, job)
     assert (found.state, found.attempts, len(runs)) == (JobState.SUCCEEDED, 1, 2)
@@ -116,14 +128,14 @@ async def test_a_job_whose_verdict_changed_nothing_is_found_by_the_next_comparis
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
     ask(queue, "update pgqueue.jobs set fence = fence + 1")
-    await worker.parts.completer.run_once()
+    await record_ends(worker)
     assert claims_of(queue, worker) == [job.id]
     await worker.parts.reconciler.run_once()
-    await worker.parts.completer.run_once()
+    await record_ends(worker)
     await dismantle(worker)
     found = queue.job(job.id)
     assert (found.state, found.attempts) == (JobState.DEAD if most == 1 else JobState.READY, 1)
@@ -138,10 +150,10 @@ async def test_without_a_doubt_nothing_is_compared(queue: PgQueue, monkeypatch: 
 
     note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
-    worker.parts.runners.add(claimed(queue, worker))
-    await worker.parts.runners.emptied()
-    await worker.parts.completer.run_once()
+    await register(worker)
+    hand_over(worker, claimed(queue, worker))
+    await all_ended(worker)
+    await record_ends(worker)
     compare = AsyncMock()
     monkeypatch.setattr(worker.parts.reconciler, "compare", compare)
     await worker.parts.reconciler.run_once()
@@ -157,16 +169,16 @@ async def test_a_claim_that_is_answered_during_a_comparison_is_not_taken_for_unk
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     answer = claimed(queue, worker)
 
     async def settled() -> None:
-        worker.parts.runners.add(answer)
-        await worker.parts.runners.emptied()
-        await worker.parts.completer.run_once()
+        hand_over(worker, answer)
+        await all_ended(worker)
+        await record_ends(worker)
 
     monkeypatch.setattr(worker.parts.connections.claiming, "settled", settled)
-    await worker.parts.reconciler.compare()
+    await compare_held(worker)
     assert worker.inspect().verdicts == ()
     await dismantle(worker)
     assert job.status() is JobState.SUCCEEDED
@@ -180,11 +192,11 @@ async def test_two_comparisons_at_a_time_come_one_after_the_other(queue: PgQueue
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     claimed(queue, worker)
-    await asyncio.gather(worker.parts.reconciler.compare(), worker.parts.reconciler.compare())
+    await asyncio.gather(compare_held(worker), compare_held(worker))
     assert [verdict.claim.id for verdict in worker.inspect().verdicts] == [job.id]
-    await worker.parts.completer.run_once()
+    await record_ends(worker)
     await dismantle(worker)
     assert (job.status(), queue.job(job.id).attempts) == (JobState.READY, 0)
 
@@ -258,7 +270,7 @@ async def test_a_batch_is_bounded_by_its_bytes(queue: PgQueue) -> None:
 
     queue.enqueue_many(note.call() for _ in range(20))
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     claims = claimed(queue, worker)
     result = b'"' + b"x" * 1_000_000 + b'"'
     worker.parts.completer.add(
@@ -267,7 +279,7 @@ async def test_a_batch_is_bounded_by_its_bytes(queue: PgQueue) -> None:
     sizes = []
     while worker.inspect().backlog:
         before = worker.inspect().backlog
-        await worker.parts.completer.run_once()
+        await record_ends(worker)
         sizes.append(before - worker.inspect().backlog)
     await dismantle(worker)
     assert sizes == [7, 13]
@@ -293,7 +305,7 @@ async def test_of_two_verdicts_on_a_job_whose_first_claim_a_crash_forgot_one_is_
     queue.observe(Seen())
     job = await note.aenqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await worker.parts.heartbeat.register()
+    await register(worker)
     (first,) = claimed(queue, worker)
     ask(queue, "update pgqueue.jobs set status = 'ready', worker_id = null, attempts = 0")
     second = msgspec.structs.replace(claimed(queue, worker)[0], fence=first.fence + 1)
@@ -301,7 +313,7 @@ async def test_of_two_verdicts_on_a_job_whose_first_claim_a_crash_forgot_one_is_
     verdicts = [Succeeded(one, 0.0) for one in ((second, first) if newer_first else (first, second))]
     worker.parts.completer.add(verdicts)
     while worker.inspect().backlog:
-        await worker.parts.completer.run_once()
+        await record_ends(worker)
     await dismantle(worker)
     assert told == {"ended": [second.fence], "lost": [first.fence]}
     assert await job.astatus() == JobState.SUCCEEDED
