@@ -27,6 +27,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
 from pgqueue.store.schedules import ticks
 from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.workers.lease import CANCEL_EVERY
 from pgqueue.worker.alerts import AlertLooks
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.executor import Executor
@@ -47,8 +48,6 @@ log = worker_log()
 
 STALE_AFTER = 5.0
 """Seconds. Claims that have not started are requeued if no claim was added for this long."""
-CANCEL_EVERY = 0.8
-"""Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
 SELDOM_EVERY = 4.0
 """Seconds from a poll that looks for seldom work to the next poll that does: with the usual ``sweep``, every poll of an idle
 worker."""

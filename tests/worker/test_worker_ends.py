@@ -249,7 +249,7 @@ async def test_a_runner_that_a_fault_of_the_worker_ends_records_its_attempt_and_
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(executor.Executor, "_returned", fail)
+    monkeypatch.setattr(executor.Executor, "_judge_value", fail)
     monkeypatch.setattr(executor.Executor, "note", fail)
     job = queue.task(name="run", max_attempts=1)(run_plain if plain else run).enqueue()
     async with running(queue, concurrency=1) as worker:

@@ -26,15 +26,13 @@ from pgqueue.store.connections.session import OWN, cut_off
 from pgqueue.store.jobs import notes
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.workers import leases
-from pgqueue.values.workers.lease import renew_every
+from pgqueue.values.workers.lease import CANCEL_EVERY, renew_every
 
 if TYPE_CHECKING:
     from pgqueue.store.connections.connection import OwnConnection
 
 T = TypeVar("T")
 
-CANCEL_EVERY = 0.8
-"""Seconds until a take asks again which of its jobs are to be cancelled."""
 SHORTEST_LIMIT = 1.0
 LONGEST_JOIN = 1.0
 

@@ -13,6 +13,8 @@ SWEEP = timedelta(seconds=5)
 """How often a worker looks for lost workers."""
 BLOCKED_AFTER = timedelta(seconds=1)
 """How long an event loop may not answer until it counts as blocked."""
+CANCEL_EVERY = 0.8
+"""Seconds until a worker without notifications, or a take, asks again which of its jobs are to be cancelled."""
 GRACE = timedelta(seconds=30)
 """How long running jobs may go on after their worker was told to stop."""
 
