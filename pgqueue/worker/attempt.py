@@ -217,9 +217,11 @@ async def awaited_value(work: Coroutine[Any, Any, T], attempt: Attempt, forks: i
     except StopIteration as end:
         value: T = end.value
     else:
-        end_if_forked(forks)
+        if process.forks != forks:
+            end_if_forked(forks)
         return await _rest(attempt, work, waits_for)
-    end_if_forked(forks)
+    if process.forks != forks:  # else a call more for every job
+        end_if_forked(forks)
     return value
 
 

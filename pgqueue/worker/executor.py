@@ -55,7 +55,6 @@ from pgqueue.worker.attempt import (
     awaited_value,
     never_ran,
     plain_value,
-    task_of,
     timed_out,
 )
 from pgqueue.worker.before_attempt import EarlyEnd, aadmit, acomplete, admit, complete
@@ -216,7 +215,8 @@ class Executor:
 
     def _call(self, attempt: Attempt) -> Any:  # noqa: ANN401 - the task's own value
         """Decode the arguments, and call the function, or the middleware around it; a coroutine that it returns has not begun."""
-        claim, task = attempt.claim, task_of(attempt)
+        claim, task = attempt.claim, attempt.task
+        assert task is not None  # noqa: S101 - only an attempt that runs its task comes here
         try:
             data = claim.args if self.codec is None else args_text(self.codec, claim)
             args, kwargs = task.signature.decode(data, attempt.context)
