@@ -1,7 +1,7 @@
-"""Adding prepared jobs: every enqueue of Python code ends here, on the user's connection or on one of the queue's own.
+"""Adding prepared jobs: every enqueue of Python code ends here.
 
-:mod:`pgqueue.app.task` prepares jobs, :mod:`pgqueue.store.jobs.enqueue` says what the database is asked. A framework's queue
-overrides :meth:`EnqueueMethods._add`, :meth:`EnqueueMethods._add_flow` and their awaited twins to choose the connection.
+:mod:`pgqueue.app.task` prepares jobs, :mod:`pgqueue.store.jobs.enqueue` says what the database is asked, and the database
+(:mod:`pgqueue.store.connections.database`) chooses the connection: the user's, the framework's or one of its own.
 """
 
 import logging
@@ -60,7 +60,7 @@ class EnqueueMethods(SignalMethods):
             )
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs on the caller's connection; None: on one of the queue's own."""
+        """Add jobs on the caller's connection; None: on the one that the database chooses."""
         _warn_of_blocked_loop()
         jobs = self._jobs_after_middleware(jobs)
         match jobs:
@@ -76,6 +76,8 @@ class EnqueueMethods(SignalMethods):
         return handles
 
     async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        if self.database.blocks and connection is None and not self.database.in_job_transaction:
+            return await self.database.acall(self._add, jobs)
         jobs = self._jobs_after_middleware(jobs)
         match jobs:
             case [job]:
@@ -131,9 +133,10 @@ class EnqueueMethods(SignalMethods):
 
     def _materialise(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:
         checked = map(self._check_job, jobs)
-        # All of them now, where making a job may use the same connection; else the first block.
-        first = islice(checked, None if self.database.joins(connection) else enqueue.ROWS_PER_BLOCK)
-        return chain(list(first), checked)  # a mistake in the first block needs no database to be found
+        if self.database.joins(connection):
+            return list(checked)  # making a job may use the same connection
+        # A mistake in the first block needs no database to be found.
+        return chain(list(islice(checked, enqueue.ROWS_PER_BLOCK)), checked)
 
     def _check_job(self, job: NewJob) -> NewJob:
         if self.queues is not None:

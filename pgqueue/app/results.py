@@ -71,14 +71,14 @@ class HasReturnType(Protocol):
 
 def place_of(database: Database, job_id: int) -> Database:
     """The database in which a job's end is waited for: of several shards, the job's."""
-    return database.of_job(job_id) if isinstance(database, ShardedDatabase) else database
+    several = database.itself
+    return several.of_job(job_id) if isinstance(several, ShardedDatabase) else database
 
 
 async def aplace_of(database: Database, job_id: int) -> Database:
     """As :func:`place_of`, awaited."""
-    return (
-        await database.aof_number(shard_of_id(job_id)) if isinstance(database, ShardedDatabase) else database
-    )
+    several = database.itself
+    return await several.aof_number(shard_of_id(job_id)) if isinstance(several, ShardedDatabase) else database
 
 
 def wait_until_ended(
@@ -205,7 +205,7 @@ def _apart(database: Database) -> object:
 
     A job that was enqueued in it cannot end before it is committed, and the wait would be for ever.
     """
-    return OWN_CONNECTION if database.joins(None) else None
+    return OWN_CONNECTION if database.in_job_transaction else None
 
 
 def _until_ended(

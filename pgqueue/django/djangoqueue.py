@@ -9,9 +9,9 @@ The module is not called ``queue``: a package's attribute cannot be both a submo
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import django
 import psycopg
@@ -23,7 +23,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionDoesNotExist
 from psycopg.conninfo import make_conninfo
 
-from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
@@ -34,9 +33,10 @@ from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
 from pgqueue.store.connections.connection import BEGIN, NOT_ROLLED_BACK
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.drivers import psycopg_connection
+from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.plan import Plan
-from pgqueue.values.jobs.job import NewJob
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -86,22 +86,6 @@ class DjangoQueue(PgQueue):
 
     def _around_hook(self) -> AbstractContextManager[object]:
         return closing_connections()
-
-    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        if connection is None and isinstance(self.database, DjangoDatabase):
-            connection = (
-                self.database.joined()
-            )  # given, so that no job is made while the connection sends others
-        return super()._add(jobs, connection)
-
-    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        if (
-            connection is None
-            and isinstance(self.database, DjangoDatabase)
-            and not self.database.joins(None)  # else it is the transaction of an `async def` task, on psycopg
-        ):
-            return await sync_to_async(self._add)(jobs)
-        return await super()._aadd(jobs, connection)
 
 
 _making = threading.Lock()
@@ -154,6 +138,7 @@ class DjangoDatabase(Database):
 
     dsn_settings = "DATABASES of the settings"
     migrate_hint = "run `manage.py migrate`"
+    blocks = True
 
     def __init__(self, alias: str, **options: Any) -> None:  # noqa: ANN401 - Database's own
         """The database connects when it runs its first statement.
@@ -218,9 +203,17 @@ class DjangoDatabase(Database):
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run` does, in the thread in which Django's asynchronous ORM runs."""
-        if connection is None and not self.joins(None):
-            return await sync_to_async(self.run)(plan)
+        if connection is None and not self.in_job_transaction:  # that of an `async def` task is on psycopg
+            return await self.acall(self.run, plan)
         return await super().arun(plan, connection)
+
+    def joins(self, connection: object) -> bool:
+        """Whether jobs are added on the user's connection or Django's: always, but for ``OWN_CONNECTION``."""
+        return connection is not OWN_CONNECTION
+
+    async def acall(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the thread in which Django's asynchronous ORM runs."""
+        return await sync_to_async(function)(*args, **kwargs)
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:

@@ -5,14 +5,12 @@ that it is initialised for. The app context says which app is used. Outside of a
 was initialised last, if all apps have the same database; otherwise it raises an error.
 """
 
-import asyncio
 import copy
 import inspect
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from flask import Flask, has_app_context
@@ -20,21 +18,14 @@ from flask.globals import app_ctx
 
 from pgqueue.app.context import Context
 from pgqueue.app.database_for_tests import database_for_tests
-from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.pgqueue import PgQueue, QueueOptions
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
-from pgqueue.flask.session import FlaskDatabase, count_jobs, report_lost_jobs, watch
+from pgqueue.flask.session import FlaskDatabase, report_lost_jobs
 from pgqueue.store.connections.database import Database
-from pgqueue.store.flows.flows import AddedFlow
-from pgqueue.store.plan import Plan
-from pgqueue.values.flows.flow import NewFlow
-from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.payloads.codec import Codec
-
-T = TypeVar("T")
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -201,40 +192,6 @@ class PgQueueFlask(PgQueue):
             # It is not known which app's context to use.
             return nullcontext()
 
-    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        session = self._session(connection)
-        if session is None:
-            return super()._add(jobs, connection)
-        return self._enqueue_in(session, jobs)
-
-    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        # An `async def` task's ctx.transaction() is on a connection of the queue's: the session is not in it.
-        session = None if self.database.joins(connection) else self._session(connection)
-        if session is None:
-            return await super()._aadd(jobs, connection)
-        return await asyncio.to_thread(self._enqueue_in, session, jobs)  # the session's driver blocks
-
-    def _add_flow(self, flow: NewFlow, connection: object = None) -> AddedFlow:
-        session = self._session(connection)
-        if session is None:
-            return super()._add_flow(flow, connection)
-        return self._add_flow_in(session, flow)
-
-    async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> AddedFlow:
-        session = None if self.database.joins(connection) else self._session(connection)
-        if session is None:
-            return await super()._aadd_flow(flow, connection)
-        return await asyncio.to_thread(self._add_flow_in, session, flow)  # the session's driver blocks
-
-    def _tell(self, plan: Plan[T], connection: object) -> T:
-        return super()._tell(plan, self._session(connection) or connection)
-
-    async def _atell(self, plan: Plan[T], connection: object) -> T:
-        session = None if self.database.joins(connection) else self._session(connection)
-        if session is None:
-            return await super()._atell(plan, connection)
-        return await asyncio.to_thread(super()._tell, plan, session)  # the session's driver blocks
-
     def close(self) -> None:
         """Close the connections kept for enqueuing, those of every app."""
         for database in self._databases.values():
@@ -244,23 +201,6 @@ class PgQueueFlask(PgQueue):
         """Close the connections kept for enqueuing, those of every app."""
         for database in self._databases.values():
             await database.aclose()
-
-    def _session(self, connection: object) -> "Session | None":
-        database = self.database
-        if connection is not None or not isinstance(database, FlaskDatabase):
-            return None
-        return database.session()
-
-    def _enqueue_in(self, session: "Session", jobs: Iterable[NewJob]) -> list[JobHandle[Any]]:
-        tasks: Counter[str] = Counter()
-        handles = super()._add(count_jobs(jobs, tasks), session)
-        watch(session, [handle.id for handle in handles], tasks)
-        return handles
-
-    def _add_flow_in(self, session: "Session", flow: NewFlow) -> AddedFlow:
-        added = super()._add_flow(flow, session)
-        watch(session, added.jobs, Counter(job.task for job in flow.jobs))
-        return added
 
     def _app(self) -> Flask:
         if self._only is not None:

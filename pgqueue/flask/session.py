@@ -16,9 +16,9 @@ raised, or answered with an error, it is no mistake, and nothing is reported.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -28,11 +28,15 @@ from psycopg.conninfo import conninfo_to_dict
 from pgqueue.errors import ConfigurationError, DatabaseError
 from pgqueue.store.connections.connection import BEGIN, NOT_ROLLED_BACK
 from pgqueue.store.connections.database import Database
-from pgqueue.values.jobs.job import NewJob
+from pgqueue.store.flows.flows import AddedFlow
+from pgqueue.store.plan import Plan
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 
 if TYPE_CHECKING:
     from sqlalchemy import Dialect, Engine
     from sqlalchemy.orm import Session, SessionTransaction
+
+T = TypeVar("T")
 
 log = logging.getLogger("pgqueue.flask")
 
@@ -101,6 +105,24 @@ class FlaskDatabase(Database):
         session: Session = extension.session()
         return session
 
+    def run(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan as :meth:`Database.run` does; one that adds jobs or a signal, in the transaction of the session."""
+        session = self.session() if plan.kind.adds and connection is None else None
+        return super().run(plan, connection) if session is None else self._run_in(session, plan)
+
+    async def arun(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan as :meth:`run` does, awaited."""
+        # An `async def` task's ctx.transaction() is on a connection of the queue's: the session is not in it.
+        joins = plan.kind.adds and connection is None and not self.in_job_transaction
+        session = self.session() if joins else None
+        if session is None:
+            return await super().arun(plan, connection)
+        return await self.acall(self._run_in, session, plan)  # the session's driver blocks
+
+    def joins(self, connection: object) -> bool:
+        """Whether jobs would be added on the caller's connection, or in a transaction of the session or of a job."""
+        return super().joins(connection) or (connection is None and self.session() is not None)
+
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """A transaction of the session to join; without a session, one on a connection from the pool."""
@@ -111,6 +133,12 @@ class FlaskDatabase(Database):
     def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         session = None if dsn and self._joins else self._joins
         return FlaskDatabase(dsn or self._given_dsn, session=session, **options)
+
+    def _run_in(self, session: "Session", plan: Plan[T]) -> T:
+        answer = super().run(plan, session)
+        if jobs := _added_by(plan):
+            watch(session, _ids_in(answer), Counter(job.task for job in jobs))
+        return answer
 
     def _is_shared_by(self, engine: "Engine") -> bool:
         if engine not in self._shared:
@@ -143,14 +171,6 @@ class UncommittedJobs:
         tasks = ", ".join(f"{task}: {count}" for task, count in self.tasks.most_common())
         ids = ", ".join(map(str, self.ids[:SHOWN_IDS])) + (", …" if jobs > SHOWN_IDS else "")
         return f"{jobs} {'job' if jobs == 1 else 'jobs'} ({tasks}; {'id' if jobs == 1 else 'ids'} {ids})"
-
-
-def count_jobs(jobs: Iterable[NewJob], tasks: Counter[str]) -> Iterable[NewJob]:
-    """The same jobs; each job's task is counted when the job is read."""
-    if isinstance(jobs, Sequence):
-        tasks.update(job.task for job in jobs)
-        return jobs
-    return _count_each(jobs, tasks)
 
 
 def watch(session: "Session", ids: Sequence[int], tasks: Counter[str]) -> None:
@@ -261,10 +281,25 @@ def _place(named: Mapping[str, Any]) -> tuple[str, ...]:
     return str(named.get("host") or named.get("hostaddr")), str(port), str(name)
 
 
-def _count_each(jobs: Iterable[NewJob], tasks: Counter[str]) -> Iterator[NewJob]:
-    for job in jobs:
-        tasks[job.task] += 1
-        yield job
+def _added_by(plan: Plan[Any]) -> Sequence[NewJob]:
+    jobs: Sequence[NewJob] = ()
+    match plan.arguments:
+        case {"job": job}:
+            jobs = [job]
+        case {"jobs": several}:
+            jobs = several
+        case {"flow": flow}:
+            jobs = flow.jobs
+    return jobs
+
+
+def _ids_in(answer: Any) -> Sequence[int]:  # noqa: ANN401 - of a plan that adds jobs
+    match answer:
+        case EnqueueAnswer():
+            return [answer.id]
+        case AddedFlow():
+            return answer.jobs
+    return [one.id for one in answer]
 
 
 def _committed_or_rolled_back(session: "Session") -> None:

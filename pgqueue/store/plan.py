@@ -77,12 +77,14 @@ class PlanKind(NamedTuple):
         name: its module's last name and its own, as in ``control.retry``.
         transaction: whether its steps belong together: all are done, or none.
         reads: whether it only looks, at what a replica may answer a moment late.
+        adds: whether it adds jobs or a signal: a framework's database runs it in the app's own transaction.
     """
 
     make: Callable[..., Steps[Any]]
     name: str
-    transaction: bool
+    transaction: bool = False
     reads: bool = False
+    adds: bool = False
 
 
 class Plan(Generic[T_co]):
@@ -149,27 +151,25 @@ class Plan(Generic[T_co]):
 @overload
 def plan(make: Callable[P, Steps[T]], /) -> Callable[P, Plan[T]]: ...
 @overload
-def plan(*, transaction: bool) -> Callable[[Callable[P, Steps[T]]], Callable[P, Plan[T]]]: ...
-@overload
-def plan(*, reads: bool) -> Callable[[Callable[P, Steps[T]]], Callable[P, Plan[T]]]: ...
 def plan(
-    make: Callable[..., Steps[Any]] | None = None, /, *, transaction: bool = False, reads: bool = False
-) -> Callable[..., Any]:
-    """Make a generator function return plans: ``@plan``, ``@plan(transaction=True)`` or ``@plan(reads=True)``.
+    *, transaction: bool = False, reads: bool = False, adds: bool = False
+) -> Callable[[Callable[P, Steps[T]]], Callable[P, Plan[T]]]: ...
+def plan(make: Callable[..., Steps[Any]] | None = None, /, **options: bool) -> Callable[..., Any]:
+    """Make a generator function return plans: ``@plan``, ``@plan(transaction=True)``, ``@plan(reads=True)``, ``@plan(adds=True)``.
 
     Args:
         make: the generator function.
-        transaction: whether the steps belong together. Then a run of the plan is a transaction, or a savepoint where
-            the caller has begun a transaction.
-        reads: whether the steps only look. Then a replica may answer, if the app has one: the answer may be a moment old.
+        options: ``transaction``: whether the steps belong together. Then a run of the plan is a transaction, or a savepoint
+            where the caller has begun a transaction. ``reads``: whether the steps only look. Then a replica may answer, if
+            the app has one: the answer may be a moment old. ``adds``: whether the steps add jobs or a signal.
     """
     if make is None:
-        return lambda function: _plan_factory(function, transaction=transaction, reads=reads)
-    return _plan_factory(make, transaction=transaction, reads=reads)
+        return lambda function: _plan_factory(function, **options)
+    return _plan_factory(make, **options)
 
 
-def _plan_factory(make: Callable[P, Steps[T]], *, transaction: bool, reads: bool) -> Callable[P, Plan[T]]:
-    kind = PlanKind(make, f"{make.__module__.rpartition('.')[2]}.{make.__qualname__}", transaction, reads)
+def _plan_factory(make: Callable[P, Steps[T]], **options: bool) -> Callable[P, Plan[T]]:
+    kind = PlanKind(make, f"{make.__module__.rpartition('.')[2]}.{make.__qualname__}", **options)
 
     @wraps(make)
     def planned(*args: P.args, **kwargs: P.kwargs) -> Plan[T]:

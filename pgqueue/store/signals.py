@@ -52,7 +52,7 @@ class AdmissionResult(NamedTuple):
     refused: Sequence[int]
 
 
-@plan
+@plan(adds=True)
 def send(target: str, name: str, payload: str | None = None, *, now: datetime | None = None) -> Steps[Sent]:
     """Store a signal, and admit what waits for it in the same transaction.
 
@@ -67,7 +67,7 @@ def send(target: str, name: str, payload: str | None = None, *, now: datetime | 
     return sent  # type: ignore[no-any-return]  # as the function says
 
 
-@plan
+@plan(adds=True)
 def resolve(token: str, payload: str | None = None, *, now: datetime | None = None) -> Steps[Sent]:
     """Send the signal that a callback's token stands for; arguments as for :func:`send`."""
     ((sent,),) = yield Statement("signals/resolve", {"token": token, "payload": payload, "now": now})

@@ -20,15 +20,6 @@ T = TypeVar("T")
 
 log = logging.getLogger("pgqueue")
 
-ENQUEUES = {
-    "enqueue.enqueue",
-    "enqueue.enqueue_many",
-    "flows.add",
-    "signals.send",
-    "signals.resolve",
-}
-"""The plans after which jobs are run, by name."""
-
 
 def every_queue(mode: str | None) -> None:
     """Have every queue that is made from now on keep its jobs in memory; call it before the app is imported.
@@ -136,7 +127,7 @@ class Eager(Memory):
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Answer a plan, and run what is due if it was an enqueue or a signal."""
-        enqueued = unaudited(plan).name in ENQUEUES
+        enqueued = unaudited(plan).kind.adds
         answer = super().run(plan, connection)
         if enqueued:
             drain(self._queue, raises=self._raises)
@@ -144,7 +135,7 @@ class Eager(Memory):
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Answer a plan, and run what is due if it was an enqueue or a signal."""
-        enqueued = unaudited(plan).name in ENQUEUES
+        enqueued = unaudited(plan).kind.adds
         answer = super().run(plan, connection)
         if enqueued:
             await adrain(self._queue, raises=self._raises)

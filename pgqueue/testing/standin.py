@@ -38,16 +38,16 @@ class StandIn:
         self.clock = clock
         self._connection = connection
 
-    @property  # type: ignore[misc]  # object's can be written, this need not
-    def __class__(self) -> type:  # as mocks do it; for ``isinstance`` only
-        """Frameworks' queues look for their own kind of database; on a connection of the test's it is none."""
-        return self.real.__class__ if self._connection is None else StandIn
-
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the database
         return getattr(self.real, name)
 
+    @property
+    def blocks(self) -> bool:
+        """Whether a coroutine enqueues as :attr:`Database.blocks` says; on a connection of the test's it does not."""
+        return self._connection is None and self.real.blocks
+
     def joins(self, connection: object) -> bool:
-        """Whether a plan would run on the caller's connection or transaction, as :meth:`Database.joins` says."""
+        """Whether jobs would be added on the caller's connection or transaction, as :meth:`Database.joins` says."""
         return self._connection is not None or self.real.joins(connection)
 
     def run(self, plan: Plan[T], connection: object = None) -> T:

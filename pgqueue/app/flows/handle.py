@@ -126,7 +126,7 @@ class FlowHandle:
     @property
     def _apart(self) -> object:
         # A flow that was enqueued in a job's transaction cannot end before that commits.
-        return OWN_CONNECTION if self._queue.database.joins(None) else None
+        return OWN_CONNECTION if self._queue.database.in_job_transaction else None
 
     def _not_done(self, state: FlowState) -> FlowNotDone:
         return FlowNotDone(

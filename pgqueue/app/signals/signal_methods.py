@@ -3,20 +3,17 @@
 How a task waits is in :mod:`pgqueue.app.signals.waits`; how both meet is in :mod:`pgqueue.store.signals`.
 """
 
-from typing import Any, TypeVar
+from typing import Any
 
 from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.job_methods import JobMethods
 from pgqueue.errors import InvalidCallback, InvalidOption, PayloadTooLarge, SignalRefused
 from pgqueue.store import signals
-from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.payloads.codec import encoded_payload
 from pgqueue.values.payloads.signature import DEFAULT_LIMIT, encode_plain
 from pgqueue.values.signals import check_signal, flow_target, job_target, key_target
-
-T = TypeVar("T")
 
 LARGEST_ID = (1 << 63) - 1
 FOREIGN = (
@@ -60,7 +57,7 @@ class SignalMethods(JobMethods):
             PayloadTooLarge: its JSON form is over the limit.
         """
         plan = signals.send(_target_of(target), check_signal(name), self._payload(payload))
-        return _is_first(self._tell(plan, connection), f"signal {name!r} to {target!r}")
+        return _is_first(self.database.run(plan, connection), f"signal {name!r} to {target!r}")
 
     async def asignal(
         self,
@@ -72,7 +69,7 @@ class SignalMethods(JobMethods):
     ) -> bool:
         """As :meth:`signal`, awaited."""
         plan = signals.send(_target_of(target), check_signal(name), self._payload(payload))
-        return _is_first(await self._atell(plan, connection), f"signal {name!r} to {target!r}")
+        return _is_first(await self.database.arun(plan, connection), f"signal {name!r} to {target!r}")
 
     def resolve(self, token: str, payload: object = None, *, connection: object = None) -> bool:
         """Send the signal that a token of ``ctx.callback()`` stands for.
@@ -92,19 +89,12 @@ class SignalMethods(JobMethods):
             PayloadTooLarge: its JSON form is over the limit.
         """
         plan = signals.resolve(_checked_token(token), self._payload(payload))
-        return _is_first(self._tell(plan, connection), "the token")
+        return _is_first(self.database.run(plan, connection), "the token")
 
     async def aresolve(self, token: str, payload: object = None, *, connection: object = None) -> bool:
         """As :meth:`resolve`, awaited."""
         plan = signals.resolve(_checked_token(token), self._payload(payload))
-        return _is_first(await self._atell(plan, connection), "the token")
-
-    def _tell(self, plan: Plan[T], connection: object) -> T:
-        """Run a plan that tells of something; a framework's queue overrides it to choose the connection."""
-        return self.database.run(plan, connection)
-
-    async def _atell(self, plan: Plan[T], connection: object) -> T:
-        return await self.database.arun(plan, connection)
+        return _is_first(await self.database.arun(plan, connection), "the token")
 
     def _payload(self, payload: object) -> str | None:
         data = encode_plain(payload, "payload")

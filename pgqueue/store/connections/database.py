@@ -5,9 +5,9 @@ How a DSN is read is decided in :mod:`pgqueue.store.connections.dsn`, and how co
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 from weakref import proxy
 
 import psycopg
@@ -48,6 +48,7 @@ from pgqueue.store.results.ends import EndWaiters
 from pgqueue.store.schema import schema
 from pgqueue.values.queues.defaults import QueueCache
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -65,6 +66,7 @@ class Database:
         known: what this process remembers of queues, for enqueues.
         in_memory: whether it stands in for a database in a test: its jobs run only when the test says so.
         calls_hooks: whether it is a test's: hooks are called at once, in the caller.
+        blocks: whether it is a framework's whose connection blocks: a coroutine enqueues by :meth:`acall`.
     """
 
     dsn_hint: str = (
@@ -75,6 +77,7 @@ class Database:
     migrate_hint: ClassVar[str] = MIGRATE_HINT
     in_memory: ClassVar[bool] = False
     calls_hooks: ClassVar[bool] = False
+    blocks: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -141,10 +144,17 @@ class Database:
         return self
 
     def joins(self, connection: object) -> bool:
-        """Whether a plan would run on the caller's connection or transaction, and not on a connection of ours."""
-        return connection is not OWN_CONNECTION and not (
-            connection is None and open_transaction(self) is None
-        )
+        """Whether jobs would be added on the caller's connection or transaction, and not on a connection of ours."""
+        return connection is not OWN_CONNECTION and (connection is not None or self.in_job_transaction)
+
+    @property
+    def in_job_transaction(self) -> bool:
+        """Whether a job has a transaction open here, which plans join that name no connection."""
+        return open_transaction(self) is not None
+
+    async def acall(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call from a coroutine what blocks on a framework's connection, in the thread that this connection needs."""
+        return await asyncio.to_thread(function, *args, **kwargs)
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan: in a transaction, or in a savepoint of the user's, where the plan says that it needs one.

@@ -52,7 +52,7 @@ class AddedFlow(msgspec.Struct, frozen=True):
     jobs: Sequence[int]
 
 
-@plan(transaction=True)
+@plan(transaction=True, adds=True)
 def add(flow: NewFlow, *, now: datetime | None = None) -> Steps[AddedFlow]:
     """Add a flow and all its jobs.
 

@@ -31,7 +31,7 @@ def add(job: NewJob, *, known: QueueCache | None = None) -> Plan[EnqueueAnswer]:
     return added if job.when_full is None else added.in_transaction()
 
 
-@plan
+@plan(adds=True)
 def enqueue(
     job: NewJob, *, known: QueueCache | None = None, now: datetime | None = None
 ) -> Steps[EnqueueAnswer]:
@@ -71,7 +71,7 @@ def enqueue(
     return EnqueueAnswer(rows[0][0])
 
 
-@plan(transaction=True)
+@plan(transaction=True, adds=True)
 def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Steps[list[EnqueueAnswer]]:
     """Add many jobs, all or none.
 

@@ -88,9 +88,10 @@ class ShardedDatabase(Database):
         """Run a plan as :meth:`run` does, awaited."""
         return cast("T", await adrive(self._route(plan, connection), ShardPlan.arun))
 
-    def joins(self, connection: object) -> bool:
-        """Whether a plan would run on the caller's connection, or in a job's open transaction on any shard."""
-        return connection is not OWN_CONNECTION and not (connection is None and self._joined() is None)
+    @property
+    def in_job_transaction(self) -> bool:
+        """Whether a job has a transaction open here, on any shard."""
+        return self._joined() is not None
 
     def of_job(self, job_id: int) -> Database:
         """The database of a job.
