@@ -1,7 +1,7 @@
 """Middleware: what runs around every attempt of every task of a queue.
 
 The chain is composed once for each task, when the task is registered; a task without middleware is called directly.
-The first middleware is the outermost. A framework's queue puts its own before those of the app.
+The first middleware is the outermost. A framework's queue is made with its own before those of the app.
 
 What an attempt's error means for the job is decided by the worker: :mod:`pgqueue.values.jobs.verdict`.
 """

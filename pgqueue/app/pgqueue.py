@@ -83,6 +83,9 @@ class QueueOptions(NamedTuple):
 class PgQueue(Declarations):
     """A job queue in a PostgreSQL database."""
 
+    _around_hook: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Makes what surrounds each call of a plain hook in a thread. A framework's queue sets it when it is made."""
+
     def __init__(
         self,
         dsn: str | None = None,
@@ -141,7 +144,7 @@ class PgQueue(Declarations):
         super().__init__(self._make_database(dsn, pool_size=pool_size, **where))
         self.database = database_for_tests(self, self.database)
         self.queues, self.history, self.dead, self.history_args, self.max_payload = rules
-        self.middleware = (*self._framework_middleware(), *check_middleware(middleware))
+        self.middleware = check_middleware(middleware)
         self._at_enqueue = at_enqueue(self.middleware)
         if shards is not None:
             self._at_enqueue = (*self._at_enqueue, with_one_home(self))
@@ -166,14 +169,6 @@ class PgQueue(Declarations):
     def keeps_history(self) -> bool:
         """Whether ended jobs are kept at all."""
         return self.history != timedelta(0)
-
-    def _framework_middleware(self) -> Sequence[Middleware]:
-        """Return a framework's middleware around each attempt; it is around the app's own middleware. Here there is none."""
-        return ()
-
-    def _around_hook(self) -> AbstractContextManager[object]:
-        """Return what a framework has around each call of a plain hook; here nothing."""
-        return nullcontext()
 
     def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:  # noqa: D417 - the task's own
         """Enqueue a call of a task: ``task.enqueue(...)`` in other words.

@@ -4,6 +4,7 @@ What can be a task is decided in :mod:`pgqueue.app.naming`; what becomes of its 
 """
 
 import sys
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -33,6 +34,14 @@ R = TypeVar("R")
 I = TypeVar("I")  # noqa: E741 - an item
 
 
+class TaskLoader(Mapping[str, Task[..., Any]]):
+    """The registered tasks of a framework's queue, which registers others when jobs name them."""
+
+    @abstractmethod
+    def load(self, name: str) -> bool:
+        """As :meth:`Registry.load_task`."""
+
+
 class Registry(EnqueueMethods):
     """The tasks of a queue.
 
@@ -41,6 +50,8 @@ class Registry(EnqueueMethods):
     """
 
     middleware: tuple[Middleware, ...]
+    _loader: TaskLoader | None = None
+    """Where tasks are looked for. A framework's queue sets it when it is made; None: only registered tasks are found."""
     _tasks: dict[str, Task[..., Any]]
     _batch_tasks: set[str]
     _limits: dict[str, LimitNumbers]
@@ -48,7 +59,7 @@ class Registry(EnqueueMethods):
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks, by name, and by each former name that one has."""
-        return MappingProxyType(self._tasks)
+        return MappingProxyType(self._tasks) if self._loader is None else self._loader
 
     @property
     def limits(self) -> Mapping[str, LimitNumbers]:
@@ -299,9 +310,9 @@ class Registry(EnqueueMethods):
     def load_task(self, name: str) -> bool:
         """Look further for a task that a job names and that is not registered; whether it is registered now.
 
-        A framework's queue overrides this. A worker calls it in a thread, since it may block. It must not raise.
+        A worker calls it in a thread, since it may block. It must not raise.
         """
-        return name in self._tasks
+        return name in self._tasks if self._loader is None else self._loader.load(name)
 
     def _add_builtin(
         self, name: str, function: Callable[..., Any], options: JobOptions, retry: Retry

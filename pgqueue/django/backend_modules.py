@@ -28,6 +28,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.registry import TaskLoader
 from pgqueue.app.task import Task
 from pgqueue.errors import PgQueueError
 
@@ -49,7 +50,7 @@ _refused: dict[str, float] = {}
 """Refused names, and when they were refused, in seconds of the monotonic clock."""
 
 
-class ImportedTasks(Mapping[str, Task[..., Any]]):
+class ImportedTasks(TaskLoader):
     """The registered tasks by name; a Django task is registered at its first look-up."""
 
     def __init__(self, queue: PgQueue, registered: Mapping[str, Task[..., Any]]) -> None:

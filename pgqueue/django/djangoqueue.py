@@ -9,7 +9,7 @@ The module is not called ``queue``: a package's attribute cannot be both a submo
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,7 +25,6 @@ from psycopg.conninfo import make_conninfo
 
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.task import Task
 from pgqueue.django import conf
 from pgqueue.django.backend_modules import ImportedTasks
 from pgqueue.django.recycling import Recycling, closing_connections
@@ -45,18 +44,27 @@ class DjangoQueue(PgQueue):
 
     _queues_setting = "PGQUEUE['QUEUES'] of the settings"
 
-    def __init__(self, alias: str = conf.DEFAULT_ALIAS, **options: Any) -> None:  # noqa: ANN401 - PgQueue's own
+    def __init__(
+        self,
+        alias: str = conf.DEFAULT_ALIAS,
+        *,
+        middleware: Iterable[Middleware] = (),
+        **options: Any,  # noqa: ANN401 - PgQueue's own
+    ) -> None:
         """Describe the queue. It connects when it runs its first statement.
 
         Args:
             alias: one of ``settings.DATABASES``.
-            options: those of :class:`pgqueue.PgQueue`, without ``dsn``.
+            middleware: what runs around each attempt of each task, within Django's own; the outermost first.
+            options: the others of :class:`pgqueue.PgQueue`, without ``dsn``.
 
         Raises:
             InvalidOption: one of them is out of its range.
         """
         self._alias = alias
-        super().__init__(**options)
+        self._around_hook = closing_connections
+        super().__init__(middleware=(Recycling(), *middleware), **options)
+        self._loader = ImportedTasks(self, self.tasks)
 
     @classmethod
     def from_settings(cls) -> "DjangoQueue":
@@ -69,23 +77,8 @@ class DjangoQueue(PgQueue):
         configured = conf.read()
         return cls(configured.alias, **configured.options)
 
-    @property
-    def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks, by name; a Django task in a loaded module is registered at its first look-up."""
-        return ImportedTasks(self, super().tasks)
-
-    def load_task(self, name: str) -> bool:
-        """Import the module of a Django task, if that is allowed; returns whether the task is registered now."""
-        return ImportedTasks(self, super().tasks).load(name)
-
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401, ARG002 - PgQueue's signature
         return DjangoDatabase(self._alias, **options)
-
-    def _framework_middleware(self) -> Sequence[Middleware]:
-        return [Recycling()]
-
-    def _around_hook(self) -> AbstractContextManager[object]:
-        return closing_connections()
 
 
 _making = threading.Lock()

@@ -7,7 +7,7 @@ was initialised last, if all apps have the same database; otherwise it raises an
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,7 +109,8 @@ class PgQueueFlask(PgQueue):
         self._latest: Flask | None = None
         self._only: Flask | None = None
         self._unbound: Database | None = None
-        super().__init__(middleware=middleware, codec=codec, **_core(self._given))
+        self._around_hook = self._in_app
+        super().__init__(middleware=(_AppContext(self._app), *middleware), codec=codec, **_core(self._given))
         self._unbound = None
         if app is not None:
             self.init_app(app)
@@ -182,10 +183,7 @@ class PgQueueFlask(PgQueue):
         else:
             self._databases[self._places[self._app()]] = database
 
-    def _framework_middleware(self) -> Sequence[Middleware]:
-        return [_AppContext(self._app)]
-
-    def _around_hook(self) -> AbstractContextManager[object]:
+    def _in_app(self) -> AbstractContextManager[object]:
         try:
             return self._app().app_context()
         except ConfigurationError:
@@ -236,6 +234,7 @@ class PgQueueFlask(PgQueue):
 
     def _bind(self, app: Flask) -> None:
         self._only = app
+        self._around_hook = self._in_app
         self._tasks = {name: copy.copy(task) for name, task in self._tasks.items()}
         own = _AppContext(self._app)
         for task in self._tasks.values():
