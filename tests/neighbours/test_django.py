@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 
+import msgspec
 import psycopg
 import pytest
 from asgiref.sync import sync_to_async
@@ -30,7 +31,7 @@ from pgqueue.django.models import DeadJob, Job
 from pgqueue.django.recycling import Recycling
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaMissing
 from pgqueue.store import columns
-from pgqueue.values.jobs.job import JobState
+from pgqueue.values.jobs.job import JobState, NewJob
 from pgqueue.values.payloads.codec import Codec
 
 
@@ -181,6 +182,19 @@ async def test_many_jobs_may_be_drawn_from_a_query_in_a_coroutine_as_well(django
 
     assert _committed(django_dsn) == [handle.id for handle in handles]
     assert len(handles) == 3
+
+
+async def test_what_sees_an_awaited_enqueue_may_use_the_orm(django_dsn: str) -> None:
+    class Counts(Middleware):
+        def enqueuing(self, job: NewJob) -> NewJob:
+            return msgspec.structs.replace(job, meta=b'{"orders": %d}' % Order.objects.count())
+
+    own = DjangoQueue(middleware=[Counts()])
+    task = own.task(name="counts")(print)
+    handles = [await task.aenqueue(), *await own.aenqueue_many([task.call()])]
+
+    assert _committed(django_dsn) == [handle.id for handle in handles]
+    own.close()
 
 
 async def test_the_awaited_way_commits_at_once_outside_of_a_transaction(django_dsn: str) -> None:

@@ -18,6 +18,7 @@ from neighbours.serving import sqlalchemy_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from pgqueue import OWN_CONNECTION, chain, group
+from pgqueue.app.task import Call
 from pgqueue.errors import ConfigurationError, DatabaseError
 from pgqueue.store.schema import schema
 
@@ -82,6 +83,21 @@ def test_many_are_enqueued_in_the_session_too(shop: Shop) -> None:
     shop.db.session.commit()
 
     assert shop.left() == (0, 1000)
+
+
+async def test_many_may_be_drawn_from_the_session(shop: Shop) -> None:
+    shop.db.session.add_all(Order() for _ in range(2501))
+    shop.db.session.commit()
+
+    def calls() -> Iterator[Call[int]]:
+        for number in shop.db.session.scalars(sa.select(Order.id).execution_options(yield_per=100)):
+            yield shop.send.call(number)
+
+    shop.queue.enqueue_many(calls())
+    await shop.queue.aenqueue_many(calls())
+    assert shop.left() == (2501, 0)
+    shop.db.session.commit()
+    assert shop.left() == (2501, 5002)
 
 
 async def test_awaiting_an_enqueue_joins_the_session_as_well(shop: Shop) -> None:

@@ -5,6 +5,7 @@ import unittest
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from django.db import transaction
 from django.test import TestCase, override_settings
@@ -29,6 +30,7 @@ from pgqueue.testing import (
     every_queue,
     failing,
     in_memory,
+    in_transaction,
 )
 from pgqueue.values.jobs.job import JobState
 
@@ -133,6 +135,16 @@ def test_a_project_is_tested_in_memory_too() -> None:
         order.refresh_from_db()
         assert order.note == "confirmed"
     assert queue.insight.search().jobs == ()
+
+
+async def test_awaited_enqueues_of_a_project_run_on_the_tests_own_connection(django_dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(django_dsn) as connection:
+        with in_transaction(queue, connection):
+            await confirm.aenqueue(1)
+            await queue.aenqueue_many([confirm.call(2)])
+            await aassert_enqueued(confirm, count=2)
+        await connection.rollback()
+    assert (await queue.insight.asearch()).jobs == ()
 
 
 def test_djangos_tasks_are_tested_in_memory_too() -> None:

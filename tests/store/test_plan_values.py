@@ -11,9 +11,12 @@ import pytest
 from store.samples import LEASE, NOON, new_job, worker_info
 
 from pgqueue import PgQueue
+from pgqueue.store import signals
+from pgqueue.store.flows import flows
 from pgqueue.store.jobs import claim, enqueue
 from pgqueue.store.plan import Plan, Row, Statement, Step, Steps, arun, plan, run
 from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.flows.flow import NewFlow, NodeGroup, NodeKind
 
 REFUSE_DEAD = """
 create function pgqueue.refuse() returns trigger language plpgsql as $$begin raise 'no'; end$$;
@@ -142,3 +145,21 @@ def test_a_refused_reclaim_changes_nothing_whatever_runs_it(dsn: str) -> None:
             database.run(upkeep.reclaim(now=NOON + 2 * LEASE))
         assert own.execute("select id from pgqueue.workers").fetchall() == [(worker.id,)]
     queue.close()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        enqueue.enqueue(new_job()),
+        enqueue.enqueue(new_job()).in_transaction(),
+        enqueue.enqueue_many([new_job()]),
+        flows.add(NewFlow("chain", "flow", NodeGroup(NodeKind.GROUP, ()))),
+        signals.send("key", "paid"),
+        signals.resolve("token"),
+    ],
+    ids=str,
+)
+def test_what_adds_jobs_or_a_signal_says_so(plan: Plan[Any]) -> None:
+    """A framework's database runs it in the app's transaction, and an eager queue in memory runs jobs after it."""
+    assert plan.kind.adds
+    assert not enqueue.reserve(1).kind.adds

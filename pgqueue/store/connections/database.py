@@ -1,5 +1,6 @@
 """One database as one app sees it: where it is, which schema, and on which connection a plan runs.
 
+A framework's queue is given a database of its own kind, which chooses the connection: nothing of the queue is overridden.
 How a DSN is read is decided in :mod:`pgqueue.store.connections.dsn`, and how connections are kept in :mod:`pgqueue.store.connections.pools`.
 """
 
