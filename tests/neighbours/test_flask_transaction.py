@@ -248,7 +248,10 @@ async def test_an_async_task_has_a_transaction_of_the_queues_own(shop: Shop, run
         async with ctx.transaction() as connection:
             await connection.execute("insert into orders (note) values ('awaited')")
             await shop.send.using(connection=connection).aenqueue(1)
+            await shop.send.aenqueue(2)
+            assert await shop.queue.asignal("order:1", "paid")
 
     job = await outcome(running, shop, body)
 
-    assert (job.state, shop.left()) == (JobState.SUCCEEDED, (1, 2))
+    assert (job.state, shop.left()) == (JobState.SUCCEEDED, (1, 3))
+    assert shop.rows("select target from pgqueue.signals") == [("key:order:1",)]
