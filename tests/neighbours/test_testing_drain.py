@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import freezegun
@@ -25,6 +25,7 @@ from pgqueue import Batch, Context, JobState, Limit, PgQueue, Retry, chain
 from pgqueue.errors import ConfigurationError, InvalidOption, JobError, JobNotDone, TimedOut
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import claim
+from pgqueue.store.plan import Plan
 from pgqueue.store.workers import leases
 from pgqueue.testing import (
     Clock,
@@ -39,6 +40,8 @@ from pgqueue.testing import (
     in_transaction,
 )
 from pgqueue.testing.draining import is_for_tests
+
+T = TypeVar("T")
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 seen: contextvars.ContextVar[str] = contextvars.ContextVar("seen", default="nothing")
@@ -141,16 +144,20 @@ def test_a_tasks_own_transaction_completes_its_job(real_queue: PgQueue) -> None:
     assert (ran.outcome, handle.status()) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
 
 
-def test_a_frameworks_queue_finds_its_own_kind_of_database_at_any_instant(emptied: str) -> None:
+def test_a_frameworks_database_chooses_the_connection_at_any_instant(emptied: str) -> None:
     class Framed(Database):
-        pass
+        def run(self, plan: Plan[T], connection: object = None) -> T:
+            if plan.kind.adds:
+                given.append(connection)
+            return super().run(plan, connection)
 
-    queue, kinds = PgQueue(""), []
+    given: list[object] = []
+    queue = PgQueue("")
     queue.database = Framed(emptied)
 
     @queue.task
     def look() -> None:
-        kinds.append(isinstance(queue.database, Framed))
+        queue.signal("key", "seen")
 
     look.enqueue()
     drain(queue, now=NOON)
@@ -159,7 +166,7 @@ def test_a_frameworks_queue_finds_its_own_kind_of_database_at_any_instant(emptie
         drain(queue)
         connection.rollback()
     queue.close()
-    assert kinds == [True, False]
+    assert given == [None, None, connection, connection]
 
 
 def test_a_refused_verdict_is_what_a_test_sees_and_its_transaction_goes_on(emptied: str) -> None:
