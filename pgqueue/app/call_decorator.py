@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
+from pgqueue.app.adding import aadd
 from pgqueue.app.context import Context
-from pgqueue.app.enqueue_methods import EnqueueMethods
+from pgqueue.app.job_methods import JobMethods
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
@@ -48,7 +49,7 @@ class CallDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> AwaitableTask[P, R]: ...
 
 
-def calls_of(queue: EnqueueMethods, task: Task[P, R]) -> AwaitableTask[P, R]:
+def calls_of(queue: JobMethods, task: Task[P, R]) -> AwaitableTask[P, R]:
     """The function whose calls run as jobs of a task.
 
     Args:
@@ -67,7 +68,7 @@ def calls_of(queue: EnqueueMethods, task: Task[P, R]) -> AwaitableTask[P, R]:
     @wraps(task.function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
         job, _ = task._prepare(args, kwargs)  # noqa: SLF001 - the queue's own side of it
-        (handle,) = await queue._aadd([job], OWN_CONNECTION)  # noqa: SLF001 - the queue's own side of it
+        (handle,) = await aadd(queue, [job], OWN_CONNECTION)
         return cast("R", await handle.aresult())
 
     call.task = task  # type: ignore[attr-defined]  # as Calls says

@@ -18,6 +18,7 @@ from pgqueue.store.results.job_end import EndLook
 from pgqueue.values.insight.why import Why
 from pgqueue.values.jobs.job import EnqueueAnswer, JobState, Outcome
 from pgqueue.values.jobs.note import Progress
+from pgqueue.values.signals import job_target
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the name users see in ``JobHandle[R]``
 
@@ -41,6 +42,10 @@ class JobHandle(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id} {self.outcome}>"
+
+    @property
+    def _signal_target(self) -> str:
+        return job_target(self.id)
 
     @property
     def accepted(self) -> bool:

@@ -1,34 +1,66 @@
-"""What an app asks of one job, by its id: its record, its result, why it does not run, a cancel, a retry."""
+"""What an app asks of one job, by its id: its record, its result, why it does not run, a cancel, a retry; and what it tells jobs.
 
+How a task waits for a signal is in :mod:`pgqueue.app.signals.waits`; how both meet is in :mod:`pgqueue.store.signals`.
+"""
+
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pgqueue.app.flows.flows import Flows
+from pgqueue.app.hooks.hooks import Hooks
+from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.notes import opened_progress
 from pgqueue.app.results import aplace_of, await_until_ended, not_found, place_of, result_of, wait_until_ended
-from pgqueue.errors import InvalidOption, JobNotFound
+from pgqueue.errors import (
+    InvalidCallback,
+    InvalidOption,
+    JobNotFound,
+    PayloadTooLarge,
+    SignalRefused,
+    UnknownQueue,
+)
+from pgqueue.store import signals
 from pgqueue.store.connections.database import Database
 from pgqueue.store.insight import why as store_why
 from pgqueue.store.jobs import control, notes
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.bulk.operation import Retried
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.insight.why import Why
-from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.jobs.job import Job, JobState, NewJob
 from pgqueue.values.jobs.note import Progress
-from pgqueue.values.payloads.codec import Codec, decode_job
+from pgqueue.values.jobs.options import check_text
+from pgqueue.values.payloads.codec import Codec, decode_job, encoded_payload
+from pgqueue.values.payloads.signature import DEFAULT_LIMIT, encode_plain
+from pgqueue.values.signals import SignalTarget, check_signal, job_target, key_target
 
 IDS = range(-(1 << 63), 1 << 63)
+FOREIGN = (
+    "this is no token of a callback of this queue: it is forged, cut off, or of another database or schema"
+)
 
 
 class JobMethods:
-    """What an app asks of one job, by its id: each method runs one plan of the store.
+    """What an app asks of one job, by its id, and the signals that it sends: each method runs one plan of the store.
 
     Attributes:
-        codec: decodes what is stored of jobs; None: it is stored in clear.
+        codec: encodes what is stored of jobs, and decodes it; None: it is stored in clear.
+        queues: the queues there are; None: any.
+        max_payload: the most bytes that a job's arguments, or a signal's payload, may take as JSON.
+        observers: told of the jobs that were added.
+        hooks: the app's functions that are called with events.
     """
 
     codec: Codec | None = None
+    queues: frozenset[str] | None
+    max_payload: int = DEFAULT_LIMIT
+    observers: Observers
+    hooks: Hooks
+    _queues_setting: ClassVar[str] = "PgQueue(queues=...)"
+    """How a message names the place where ``queues`` is declared. A framework's queue overrides it."""
+    _at_enqueue: tuple[Callable[[NewJob], NewJob], ...] = ()
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -42,6 +74,18 @@ class JobMethods:
     def keeps_history(self) -> bool:
         """Whether ended jobs are kept at all."""
         return True
+
+    def require_queue(self, queue: str) -> None:
+        """Refuse a queue that was not declared, where queues are declared.
+
+        Raises:
+            UnknownQueue: it is not one of them; the message lists them.
+        """
+        if self.queues is not None and queue not in self.queues:
+            raise UnknownQueue(
+                f"queue {queue!r} is not one of those declared in {self._queues_setting}: "
+                f"{', '.join(sorted(self.queues))}{did_you_mean(queue, self.queues)}"
+            )
 
     def job(self, job_id: int) -> Job:
         """All that is recorded of a job, live or ended.
@@ -138,6 +182,83 @@ class JobMethods:
         """As :meth:`progress`, awaited."""
         return opened_progress(self.codec, await self.database.arun(notes.progress(_id(job_id))))
 
+    def signal(
+        self,
+        target: SignalTarget | int | str,
+        name: str,
+        payload: object = None,
+        *,
+        connection: object = None,
+    ) -> bool:
+        """Send a signal to a job, or to a key for which jobs wait. Only the first of a name to a target is kept.
+
+        A signal that comes before anything waits for it is kept: to a job until that has ended, to a key for 30 days.
+
+        Args:
+            target: the handle of a job, a chain, a group or a workflow; a job's id; or a key, a text that the tasks name with ``ctx.wait_for(..., key=...)``.
+            name: which signal.
+            payload: what ``ctx.wait_for`` returns: anything that has a JSON form.
+            connection: send on this connection, in its current transaction.
+
+        Returns:
+            False if this signal was sent before: its first payload stays.
+
+        Raises:
+            SignalRefused: the job has ended, or there is none of this id.
+            PayloadNotEncodable: the payload has no JSON form that PostgreSQL can store.
+            PayloadTooLarge: its JSON form is over the limit.
+        """
+        plan = signals.send(_target_of(target), check_signal(name), self._payload(payload))
+        return _is_first(self.database.run(plan, connection), f"signal {name!r} to {target!r}")
+
+    async def asignal(
+        self,
+        target: SignalTarget | int | str,
+        name: str,
+        payload: object = None,
+        *,
+        connection: object = None,
+    ) -> bool:
+        """As :meth:`signal`, awaited."""
+        plan = signals.send(_target_of(target), check_signal(name), self._payload(payload))
+        return _is_first(await self.database.arun(plan, connection), f"signal {name!r} to {target!r}")
+
+    def resolve(self, token: str, payload: object = None, *, connection: object = None) -> bool:
+        """Send the signal that a token of ``ctx.callback()`` stands for.
+
+        Args:
+            token: which.
+            payload: what ``ctx.wait_for`` returns.
+            connection: send on this connection, in its current transaction.
+
+        Returns:
+            False if it was resolved before: its first payload stays.
+
+        Raises:
+            InvalidCallback: this queue did not make the token.
+            SignalRefused: the token has expired, or its job has ended.
+            PayloadNotEncodable: the payload has no JSON form that PostgreSQL can store.
+            PayloadTooLarge: its JSON form is over the limit.
+        """
+        plan = signals.resolve(_checked_token(token), self._payload(payload))
+        return _is_first(self.database.run(plan, connection), "the token")
+
+    async def aresolve(self, token: str, payload: object = None, *, connection: object = None) -> bool:
+        """As :meth:`resolve`, awaited."""
+        plan = signals.resolve(_checked_token(token), self._payload(payload))
+        return _is_first(await self.database.arun(plan, connection), "the token")
+
+    def _payload(self, payload: object) -> str | None:
+        data = encode_plain(payload, "payload")
+        if data is None:
+            return None
+        if len(data) > self.max_payload:
+            raise PayloadTooLarge(
+                f"the payload takes {len(data):,} bytes as JSON, over the limit of {self.max_payload:,}; store it "
+                "elsewhere and send a reference, or raise PgQueue(max_payload=...)"
+            )
+        return encoded_payload(self.codec, data).decode()
+
     def _state(self, job_id: int) -> JobState:
         return self._found(job_id, self.database.run(control.show(job_id).on_primary())).state
 
@@ -156,3 +277,43 @@ def _id(job_id: int) -> int:
     if job_id not in IDS:
         raise JobNotFound(f"no record of job {job_id}: ids go up to {IDS[-1]}")
     return job_id
+
+
+def _target_of(target: object) -> str:
+    match target:
+        case str():
+            return key_target(target)
+        case int() if not isinstance(target, bool) and 0 < target <= IDS[-1]:
+            return job_target(target)
+        case SignalTarget():
+            return target._signal_target  # noqa: SLF001 - of a handle, for this alone
+        case _:
+            raise InvalidOption(
+                f"signal({target!r:.80}): give the handle of a job or a flow, a job's id, or a key"
+            )
+
+
+def _checked_token(token: str) -> str:
+    try:
+        return check_text("token", token)
+    except InvalidOption:
+        raise InvalidCallback(FOREIGN) from None
+
+
+def _is_first(sent: signals.Sent, what: str) -> bool:
+    """Whether a signal was the first of its name.
+
+    Raises:
+        SignalRefused: nothing can wait for it.
+        InvalidCallback: the token is none of this queue's.
+    """
+    match sent:
+        case "invalid":
+            raise InvalidCallback(FOREIGN)
+        case "expired":
+            raise SignalRefused(f"{what} has expired, so nothing waits for it any more")
+        case "gone":
+            raise SignalRefused(
+                f"{what}: the job has ended, or never was (or is not committed); nothing can wait for the signal"
+            )
+    return sent == "first"

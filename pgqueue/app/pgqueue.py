@@ -1,10 +1,9 @@
 """The queue: where jobs are enqueued and taken.
 
-:class:`PgQueue` inherits what asks of one job (:mod:`pgqueue.app.job_methods`), what sends signals
-(:mod:`pgqueue.app.signals.signal_methods`), what adds jobs (:mod:`pgqueue.app.enqueue_methods`), what registers tasks
-(:mod:`pgqueue.app.registry`), and what declares schedules and alerts (:mod:`pgqueue.app.schedules.declarations`), each from the one
-before it. All else are its parts: ``queue.flows``, ``queue.schedules``, ``queue.alerts``, ``queue.workers``, ``queue.shards``; what
-looks at many jobs is ``queue.insight``, and what an operator changes is ``queue.control``.
+:class:`PgQueue` inherits what asks of one job and sends signals (:mod:`pgqueue.app.job_methods`), and what registers tasks
+(:mod:`pgqueue.app.registry`). How jobs are added is in :mod:`pgqueue.app.adding`. All else are its parts, whose modules are imported when
+a program first uses one: ``queue.flows``, ``queue.schedules``, ``queue.alerts``, ``queue.workers``, ``queue.shards``; what looks at many
+jobs is ``queue.insight``, and what an operator changes is ``queue.control``.
 Every public method runs one plan of the store. Methods that touch the database come in pairs; the awaited one has
 Django's ``a`` prefix and the same parameters, which one test checks.
 """
@@ -13,30 +12,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
+from pgqueue.app.adding import aadd, add
 from pgqueue.app.database_for_tests import database_for_tests
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.hooks.observer import Observer, Observers
 from pgqueue.app.middleware import Middleware, at_enqueue, check_middleware
-from pgqueue.app.schedules.declarations import Declarations
+from pgqueue.app.registry import Registry
+from pgqueue.app.schedules.declarations import alert, schedule
 from pgqueue.app.shards import Shards, checked_shard, on_database, sharded_database, with_one_home
 from pgqueue.app.takes.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
-from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
+from pgqueue.errors import Duration, InvalidOption, as_delay, as_limit
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import replica_in_environment
 from pgqueue.store.connections.replica import ReplicatedDatabase
 from pgqueue.store.shards.sharded import ShardedDatabase, require_only_shards
 from pgqueue.values.jobs.event import Event, JobEventName, WorkerEvent, WorkerEventName
 from pgqueue.values.jobs.job import NewJob
-from pgqueue.values.jobs.options import check_number, check_queues
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.payloads.codec import Codec, checked_codec
-from pgqueue.values.payloads.signature import DEFAULT_LIMIT, HIGHEST_LIMIT
+from pgqueue.values.payloads.signature import DEFAULT_LIMIT
+from pgqueue.values.queues.queue_options import QueueOptions
 from pgqueue.values.queues.served_queues import Order, parse_served
 from pgqueue.values.workers.lease import LEASE
+
+if TYPE_CHECKING:
+    from pgqueue.app.alerts import Alerts
+    from pgqueue.app.control import QueueControl
+    from pgqueue.app.insight.insight import Insight
+    from pgqueue.app.schedules.schedules import Schedules
+    from pgqueue.app.workers import Workers
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,43 +52,7 @@ JobHook = TypeVar("JobHook", bound=Callable[[Event], object])
 WorkerHook = TypeVar("WorkerHook", bound=Callable[[WorkerEvent], object])
 
 
-class QueueOptions(NamedTuple):
-    """The options of a queue that are the same wherever its database is; see :class:`PgQueue`."""
-
-    queues: frozenset[str] | None
-    history: timedelta | None
-    dead: timedelta | None
-    history_args: int | None
-    max_payload: int
-
-    @classmethod
-    def checked(
-        cls,
-        *,
-        queues: Iterable[str] | None = None,
-        history: Duration | None = None,
-        dead: Duration | None = None,
-        history_args: int | None = None,
-        max_payload: int = DEFAULT_LIMIT,
-    ) -> Self:
-        """Check them.
-
-        Raises:
-            InvalidOption: one of them is out of its range.
-        """
-        check_number("max_payload", max_payload, range(1, HIGHEST_LIMIT + 1))
-        if history_args is not None:
-            check_number("history_args", history_args, range(2**31))
-        return cls(
-            None if queues is None else frozenset(check_queues(queues)),
-            None if history is None else _retention("history", history),
-            None if dead is None else _retention("dead", dead),
-            history_args,
-            max_payload,
-        )
-
-
-class PgQueue(Declarations):
+class PgQueue(Registry):
     """A job queue in a PostgreSQL database."""
 
     _around_hook: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -165,6 +137,9 @@ class PgQueue(Declarations):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} schema={self.database.catalogue.schema} tasks={len(self._tasks)}>"
 
+    schedule = schedule
+    alert = alert
+
     @property
     def keeps_history(self) -> bool:
         """Whether ended jobs are kept at all."""
@@ -186,12 +161,12 @@ class PgQueue(Declarations):
             DatabaseError: the database cannot be reached, or its schema is missing.
         """
         job, connection = require_task(task, args)._prepare(args, kwargs)  # noqa: SLF001 - the queue's own side of it
-        return self._add([job], connection)[0]
+        return add(self, [job], connection)[0]
 
     async def aenqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """As :meth:`enqueue`, awaited."""
         job, connection = require_task(task, args)._prepare(args, kwargs)  # noqa: SLF001 - the queue's own side of it
-        return (await self._aadd([job], connection))[0]
+        return (await aadd(self, [job], connection))[0]
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: object = None) -> list[JobHandle[R]]:
         """Enqueue many calls at once, all or none.
@@ -203,13 +178,13 @@ class PgQueue(Declarations):
         Returns:
             A handle per call, in order; ``handle.accepted`` is False where a unique key was taken.
         """
-        return self._add(_jobs_of(calls), connection)
+        return add(self, _jobs_of(calls), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[R]], *, connection: object = None
     ) -> list[JobHandle[R]]:
         """As :meth:`enqueue_many`, awaited."""
-        return await self._aadd(_jobs_of(calls), connection)
+        return await aadd(self, _jobs_of(calls), connection)
 
     def take(
         self,
@@ -252,6 +227,41 @@ class PgQueue(Declarations):
     ) -> AsyncTake:
         """As :meth:`take`, for ``async with``."""
         return AsyncTake(self.database, count, **self._take_options(queues, order, timeout, lease))
+
+    @cached_property
+    def alerts(self) -> "Alerts":
+        """The stored alerts: how they stand; silence one."""
+        from pgqueue.app.alerts import Alerts  # noqa: PLC0415 - see the module's docstring
+
+        return Alerts(self, self._declared_alerts)
+
+    @cached_property
+    def control(self) -> "QueueControl":
+        """The queues as operators see them: settings, drain, move, purge."""
+        from pgqueue.app.control import QueueControl  # noqa: PLC0415 - see the module's docstring
+
+        return QueueControl(self)
+
+    @cached_property
+    def insight(self) -> "Insight":
+        """The queue as people look at it: depths, what runs, errors, lag, figures over time."""
+        from pgqueue.app.insight.insight import Insight  # noqa: PLC0415 - see the module's docstring
+
+        return Insight(self)
+
+    @cached_property
+    def schedules(self) -> "Schedules":
+        """The stored schedules: add, find, pause, fire."""
+        from pgqueue.app.schedules.schedules import Schedules  # noqa: PLC0415 - see the module's docstring
+
+        return Schedules(self, self._declared)
+
+    @cached_property
+    def workers(self) -> "Workers":
+        """The workers that are known: look at them, and ask them to do something."""
+        from pgqueue.app.workers import Workers  # noqa: PLC0415 - see the module's docstring
+
+        return Workers(self)
 
     @cached_property
     def shards(self) -> Shards:
@@ -370,16 +380,3 @@ def _call_remedy(given: object) -> str:
         if isinstance(given, Task)
         else "give task.call(...), one for each job"
     )
-
-
-def _retention(name: str, value: Duration) -> timedelta:
-    kept = as_duration(name, value)
-    if kept < timedelta(0):
-        raise InvalidOption(f"{name}={value!r}: use a timedelta of zero or more")
-    # A length between zero and a day is a mistake: the caller meant days.
-    if timedelta(0) < kept < timedelta(days=1):
-        raise InvalidOption(
-            f"{name}={value!r} is {kept}, but jobs are kept by whole days: "
-            "use timedelta(days=...), or 0 to keep none"
-        )
-    return kept

@@ -4,7 +4,6 @@ What can be a task is decided in :mod:`pgqueue.app.naming`; what becomes of its 
 """
 
 import sys
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -14,10 +13,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 from pgqueue.app.batches import BatchTaskDecorator, require_item, require_one_parameter
 from pgqueue.app.call_decorator import AwaitableTask, CallDecorator, calls_of
 from pgqueue.app.context import Context
-from pgqueue.app.enqueue_methods import EnqueueMethods
+from pgqueue.app.job_methods import JobMethods
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.naming import as_aliases, first_name, name_of, place_of, require_function
-from pgqueue.app.task import Task, TaskDecorator
+from pgqueue.app.task import Task, TaskDecorator, TaskLoader
 from pgqueue.errors import DuplicateTask, Duration, InvalidOption, UnknownTask, as_limit
 from pgqueue.values.hints import did_you_mean, suggest_options
 from pgqueue.values.jobs.options import BatchPolicy, JobOptions
@@ -34,15 +33,7 @@ R = TypeVar("R")
 I = TypeVar("I")  # noqa: E741 - an item
 
 
-class TaskLoader(Mapping[str, Task[..., Any]]):
-    """The registered tasks of a framework's queue, which registers others when jobs name them."""
-
-    @abstractmethod
-    def load(self, name: str) -> bool:
-        """As :meth:`Registry.load_task`."""
-
-
-class Registry(EnqueueMethods):
+class Registry(JobMethods):
     """The tasks of a queue.
 
     Attributes:
@@ -55,6 +46,10 @@ class Registry(EnqueueMethods):
     _tasks: dict[str, Task[..., Any]]
     _batch_tasks: set[str]
     _limits: dict[str, LimitNumbers]
+    _declared: dict[
+        str, Any
+    ]  # DeclaredSchedule by its name, and DeclaredAlert: their modules import this one
+    _declared_alerts: dict[str, Any]
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:

@@ -1,11 +1,12 @@
 """A registered function, and the calls of it that can be enqueued.
 
 A task checks and encodes a call's arguments; the queue on which it was registered adds the job
-(:mod:`pgqueue.app.enqueue_methods`). What can be a task at all is decided in :mod:`pgqueue.app.naming`.
+(:mod:`pgqueue.app.adding`). What can be a task at all is decided in :mod:`pgqueue.app.naming`.
 """
 
 import copy
 import inspect
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,9 +15,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 import msgspec
 
+from pgqueue.app.adding import aadd, add, checked_job
 from pgqueue.app.context import Context
-from pgqueue.app.enqueue_methods import EnqueueMethods
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.job_methods import JobMethods
 from pgqueue.app.middleware import Middleware, wrap_in_middleware
 from pgqueue.app.naming import first_name, objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
@@ -41,7 +43,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A call of a task, checked and encoded, not yet enqueued: for ``enqueue_many``, ``chain``, ``group``, ``Workflow``."""
 
     job: NewJob
-    queue: EnqueueMethods
+    queue: JobMethods
 
     def as_part(self) -> NewJob:
         """The job as a part of a chain, a group or a workflow.
@@ -60,7 +62,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
                 f"{job.task}: Limit(when_full={job.when_full[0]!r}) decides at the enqueue, and a job that waits for others is limited "
                 "later; leave it out"
             )
-        return self.queue._check_job(job)  # noqa: SLF001 - the queue's own side of it
+        return checked_job(self.queue, job)
 
 
 @suggest_methods
@@ -85,7 +87,7 @@ class Task(Generic[P, R]):
     def __init__(
         self,
         function: Callable[..., Any],
-        queue: EnqueueMethods,
+        queue: JobMethods,
         *,
         middleware: Sequence[Middleware],
         name: str,
@@ -135,11 +137,11 @@ class Task(Generic[P, R]):
             PayloadTooLarge: their JSON form is over the limit.
             DatabaseError: the database cannot be reached, or its schema is missing.
         """
-        return self._queue._add([self._job(args, kwargs)], self._connection)[0]  # noqa: SLF001 - the queue's own side of it
+        return add(self._queue, [self._job(args, kwargs)], self._connection)[0]
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """As :meth:`enqueue`, awaited."""
-        return (await self._queue._aadd([self._job(args, kwargs)], self._connection))[0]  # noqa: SLF001 - the queue's own side of it
+        return (await aadd(self._queue, [self._job(args, kwargs)], self._connection))[0]
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to ``enqueue_many``; checked now, enqueued there.
@@ -230,7 +232,7 @@ class Task(Generic[P, R]):
         """Whether it enqueues on a connection of the caller's, by ``using(connection=...)``."""
         return self._connection is not None
 
-    def _of_queue(self, queue: EnqueueMethods) -> "Task[P, R]":
+    def _of_queue(self, queue: JobMethods) -> "Task[P, R]":
         """Return the task as one of this queue: a copy, if it is bound to another copy of the queue."""
         if self._queue is queue:
             return self
@@ -343,6 +345,14 @@ def require_task(given: object, args: tuple[object, ...]) -> "Task[Any, Any]":
         remedy = "decorate the function with @queue.task, and give the task and its arguments"
     shown = ", ".join(f"{one!r:.40}" for one in (given, *args))
     raise InvalidOption(f"queue.enqueue({shown}): {given!r:.40} is no task; {remedy}")
+
+
+class TaskLoader(Mapping[str, Task[..., Any]]):
+    """The registered tasks of a framework's queue, which registers others when jobs name them."""
+
+    @abstractmethod
+    def load(self, name: str) -> bool:
+        """As :meth:`Registry.load_task`."""
 
 
 class TaskDecorator(Protocol):

@@ -28,8 +28,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.registry import TaskLoader
-from pgqueue.app.task import Task
+from pgqueue.app.task import Task, TaskLoader
 from pgqueue.errors import PgQueueError
 
 if TYPE_CHECKING:

@@ -19,13 +19,14 @@ from flask.globals import app_ctx
 from pgqueue.app.context import Context
 from pgqueue.app.database_for_tests import database_for_tests
 from pgqueue.app.middleware import Middleware
-from pgqueue.app.pgqueue import PgQueue, QueueOptions
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
 from pgqueue.flask.session import FlaskDatabase, report_lost_jobs
 from pgqueue.store.connections.database import Database
 from pgqueue.values.payloads.codec import Codec
+from pgqueue.values.queues.queue_options import QueueOptions
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -12,7 +12,7 @@ No signal is lost between the attempt that begins to wait and the program that s
   signal after it is committed: :func:`admit_due`. Blocking holds a lock shared, and settling holds it alone, so that each
   blocked job is seen by settling or sees the signal. No sender holds or waits for that lock, however long its transaction is.
 
-What a task calls is in :mod:`pgqueue.app.signals.waits`, what sends in :mod:`pgqueue.app.signals.signal_methods`.
+What a task calls is in :mod:`pgqueue.app.signals.waits`, what sends in :mod:`pgqueue.app.job_methods`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ A *target* is a text: ``job:ID``, ``flow:ID`` or ``key:TEXT``. A job that waits 
 
 from base64 import b64decode
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pgqueue.errors import InvalidOption
 from pgqueue.values.jobs.options import check_name, check_text
@@ -39,6 +39,15 @@ class SignalWait(NamedTuple):
 
     def __str__(self) -> str:
         return spoken_reason(self.reason, self.job_id)
+
+
+@runtime_checkable
+class SignalTarget(Protocol):
+    """What a signal can be sent to: the handle of a job or a flow."""
+
+    @property
+    def _signal_target(self) -> str:
+        """The text that stands for it."""
 
 
 def reason_of(target: str, name: str) -> str:

@@ -20,7 +20,7 @@ from running import Running
 from tenacity import stop_after_attempt
 
 from pgqueue import JobState, Limit, PgQueue, Retry, Task, Unique, Worker, chain
-from pgqueue.app import enqueue_methods
+from pgqueue.app import adding
 from pgqueue.errors import DuplicateTask, InvalidOption, JobNotFound
 from pgqueue.testing import in_memory
 from pgqueue.values.flows.flow import BUILTIN
@@ -353,7 +353,7 @@ async def test_an_id_that_can_be_none_is_refused_in_words(queue: PgQueue) -> Non
 
 @pytest.fixture
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enqueue_methods, "_told", False)
+    monkeypatch.setattr(adding, "_told", False)
 
 
 @pytest.mark.usefixtures("untold")

@@ -43,7 +43,7 @@ def test_a_worker_that_is_killed_runs_a_step_again_only_if_it_was_not_recorded(
     with processes(dsn) as start:
         first = start(concurrency=1, lease=30.0 if dies == "never" else 1.0)
         if dies != "never":
-            assert first.ended() == -9
+            assert first.ended() == -9, first.log()
             start(concurrency=1, lease=30.0)  # a slow machine must not lose this one, too
         wait_until(lambda: not live_jobs(dsn))
         assert ask(dsn, "select attempt from marks order by id") == [(attempt,) for attempt in runs]

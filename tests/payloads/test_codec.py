@@ -25,6 +25,7 @@ from worker.helping import ended
 
 import pgqueue as package
 from pgqueue import Codec, Context, Job, JobPart, JobState, PgQueue, Retry, Unique, Workflow, group
+from pgqueue.app.adding import checked_job
 from pgqueue.errors import InvalidOption, JobFailed, PayloadNotDecodable, PayloadNotEncodable, ResultNotKept
 from pgqueue.moving.adoption import Judge
 from pgqueue.store.adopt import WaitingJob
@@ -592,7 +593,7 @@ def test_an_error_that_gets_too_long_is_not_kept() -> None:
 def test_without_a_codec_nothing_is_looked_at_twice() -> None:
     claim, job = _claim('{"word": "w"}'), NewJob("echo", b"{}", "default", 0, 1)
     queue = PgQueue("")
-    assert queue._check_job(job) is job  # noqa: SLF001 - the hot path itself
+    assert checked_job(queue, job) is job
     assert codecs.args_text(None, claim) is claim.args
     verdicts: list[Any] = []
     assert codecs.with_encoded_errors(None, verdicts) is verdicts

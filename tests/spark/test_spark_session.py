@@ -150,6 +150,7 @@ spark.stop()
 """
 
 
+@pytest.mark.timeout(600)  # it starts a JVM of its own, beside those of the suite
 def test_a_local_session_starts_and_ends_without_a_line_on_stderr(tmp_path: Path) -> None:
     done = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, "-c", QUIET], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -1,16 +1,17 @@
 """Flows: jobs that wait for other jobs, enqueued as a whole; two kinds of them, chains and groups.
 
 The third kind is in :mod:`pgqueue.app.flows.workflow`. What flows are made of is in :mod:`pgqueue.values.flows.flow`, and how the queue
-adds them in :mod:`pgqueue.app.enqueue_methods`.
+adds them in :mod:`pgqueue.app.adding`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, Union
 
-from pgqueue.app.enqueue_methods import EnqueueMethods
+from pgqueue.app.adding import aadd_flow, add_flow
 from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.app.flows.nodes import checked_part
+from pgqueue.app.job_methods import JobMethods
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
 from pgqueue.values.flows.flow import EdgeRule, GroupMember, NewFlow, NodeGroup, NodeKind, check_node_name
@@ -41,13 +42,13 @@ class Flow(ABC):
             FlowRefused: another flow of its key runs, or a live job has the unique key of one of its jobs.
         """
         queue = self._queue()
-        added = queue._add_flow(self._prepare(), connection)  # noqa: SLF001 - the queue's own side of it
+        added = add_flow(queue, self._prepare(), connection)
         return FlowHandle(added.id, queue, added.jobs)
 
     async def aenqueue(self, *, connection: object = None) -> FlowHandle:
         """As :meth:`enqueue`, awaited."""
         queue = self._queue()
-        added = await queue._aadd_flow(self._prepare(), connection)  # noqa: SLF001 - the queue's own side of it
+        added = await aadd_flow(queue, self._prepare(), connection)
         return FlowHandle(added.id, queue, added.jobs)
 
     @abstractmethod
@@ -66,7 +67,7 @@ class Flow(ABC):
             else:
                 yield part
 
-    def _queue(self) -> EnqueueMethods:
+    def _queue(self) -> JobMethods:
         # Each call of queue.shard() makes a copy of the queue, on the same database.
         found = {id(call.queue.database): call.queue for call in self.calls() if call.queue is not None}
         if len(found) != 1:

@@ -18,6 +18,7 @@ from pgqueue.values.jobs.job import EnqueueAnswer
 from pgqueue.values.jobs.verdict import NOT_RETURNED
 from pgqueue.values.payloads.codec import JobPart, opened_value
 from pgqueue.values.payloads.storable import value_of
+from pgqueue.values.signals import flow_target
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 """Seconds between two looks at a flow whose end is waited for."""
@@ -40,6 +41,10 @@ class FlowHandle:
 
     def __repr__(self) -> str:
         return f"<FlowHandle {self.id} of {len(self._job_ids)} jobs>"
+
+    @property
+    def _signal_target(self) -> str:
+        return flow_target(self.id)
 
     @property
     def jobs(self) -> list[JobHandle[Any]]:

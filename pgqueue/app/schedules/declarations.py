@@ -1,12 +1,10 @@
-"""Where schedules and alerts are declared: ``@queue.schedule``, ``@queue.alert``.
+"""Where schedules and alerts are declared: ``@queue.schedule``, ``@queue.alert``. Both are methods of :class:`pgqueue.app.pgqueue.PgQueue`.
 
-:mod:`pgqueue.app.schedules.schedules` and :mod:`pgqueue.app.alerts` store and steer them. Their modules, and those of what operators do to
-queues, are imported when a program first uses one.
+:mod:`pgqueue.app.schedules.schedules` and :mod:`pgqueue.app.alerts` store and steer them, and are imported when a program first uses one.
 """
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from pgqueue.app.registry import Registry
@@ -14,145 +12,100 @@ from pgqueue.app.task import Task
 from pgqueue.errors import Duration, InvalidOption
 
 if TYPE_CHECKING:
-    from pgqueue.app.alerts import Alerts, DeclaredAlert
-    from pgqueue.app.control import QueueControl
-    from pgqueue.app.insight.insight import Insight
-    from pgqueue.app.schedules.declared_schedules import DeclaredSchedule, ScheduleDecorator, TimingOptions
-    from pgqueue.app.schedules.schedules import Schedules
-    from pgqueue.app.workers import Workers
+    from pgqueue.app.schedules.declared_schedules import ScheduleDecorator, TimingOptions
     from pgqueue.values.alerts.alert import Alert, Rule
 
 R = TypeVar("R")
 
 
-class Declarations(Registry):
-    """The schedules and alerts of a queue."""
+def schedule(  # noqa: D417 - a method of the queue
+    self: Registry,
+    cron: str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    **timing: Unpack["TimingOptions"],
+) -> "ScheduleDecorator":
+    """Declare a schedule of a task, or of a function that becomes one; a worker that starts stores it.
 
-    _declared: "dict[str, DeclaredSchedule]"
-    _declared_alerts: "dict[str, DeclaredAlert]"
+    Args:
+        cron: an expression of 5 fields, of 6 with seconds first, or ``@daily`` and its like; or give ``every`` or
+            ``at``.
+        name: what the schedule is called; the task's name by default, or its first alias.
+        arguments: those of each job, by parameter.
 
-    @cached_property
-    def alerts(self) -> "Alerts":
-        """The stored alerts: how they stand; silence one."""
-        from pgqueue.app.alerts import Alerts  # noqa: PLC0415 - see the module's docstring
+    Returns:
+        A decorator, which returns the task.
 
-        return Alerts(self, self._declared_alerts)
+    Raises:
+        InvalidOption: an option makes no sense, or the name is declared already.
+    """
+    from pgqueue.app.schedules.declared_schedules import DeclaredSchedule, timing_of  # noqa: PLC0415 - see the module's docstring
+    from pgqueue.values.schedules.schedule import check_schedule_name  # noqa: PLC0415
 
-    @cached_property
-    def control(self) -> "QueueControl":
-        """The queues as operators see them: settings, drain, move, purge."""
-        from pgqueue.app.control import QueueControl  # noqa: PLC0415 - see the module's docstring
+    when = timing_of(cron, timing)
 
-        return QueueControl(self)
+    def declare(decorated: Any) -> Any:  # noqa: ANN401 - as Declares says
+        task: Task[..., Any] = decorated if isinstance(decorated, Task) else self.task(decorated)
+        chosen = check_schedule_name(task.first_name if name is None else name)
+        if chosen in self._declared:
+            raise InvalidOption(
+                f"schedule {chosen!r} is declared twice, for {self._declared[chosen].task.name} and {task.name}; "
+                "give one of the two another name: schedule(..., name=...)"
+            )
+        self._declared[chosen] = DeclaredSchedule(chosen, task, arguments or {}, when)
+        return task
 
-    @cached_property
-    def insight(self) -> "Insight":
-        """The queue as people look at it: depths, what runs, errors, lag, figures over time."""
-        from pgqueue.app.insight.insight import Insight  # noqa: PLC0415 - see the module's docstring
+    return declare
 
-        return Insight(self)
 
-    @cached_property
-    def schedules(self) -> "Schedules":
-        """The stored schedules: add, find, pause, fire."""
-        from pgqueue.app.schedules.schedules import Schedules  # noqa: PLC0415 - see the module's docstring
+def alert(  # noqa: D417 - a method of the queue
+    self: Registry,
+    name: str,
+    rule: "Rule",
+    /,
+    *,
+    after: Duration = 0,
+    clear_for: Duration = timedelta(minutes=5),
+    repeat_every: Duration | None = None,
+    resolved: bool = False,
+) -> "Callable[[Task[[Alert], R]], Task[[Alert], R]]":
+    """Declare an alert: a job of the task tells that a condition holds. A worker that starts stores it; each looks at it.
 
-        return Schedules(self, self._declared)
+    The task is told once, and again only after the alert is over.
 
-    @cached_property
-    def workers(self) -> "Workers":
-        """The workers that are known: look at them, and ask them to do something."""
-        from pgqueue.app.workers import Workers  # noqa: PLC0415 - see the module's docstring
+    Args:
+        name: what the alert is called.
+        rule: its condition, such as ``OldestReady(queue="mail", over=timedelta(minutes=5))``.
+        after: for how long the condition must hold before; seconds, or a timedelta.
+        clear_for: for how long the condition must not hold before the alert is over.
+        repeat_every: after which time the task is told again while the alert goes on; None: it is not.
+        resolved: whether the task is told when the alert is over.
 
-        return Workers(self)
+    Returns:
+        A decorator of a task whose one argument is an :class:`pgqueue.Alert`; it returns the task.
 
-    def schedule(
-        self,
-        cron: str | None = None,
-        /,
-        *,
-        name: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        **timing: Unpack["TimingOptions"],
-    ) -> "ScheduleDecorator":
-        """Declare a schedule of a task, or of a function that becomes one; a worker that starts stores it.
+    Raises:
+        InvalidOption: an option makes no sense, or the name is declared already.
+    """
+    from pgqueue.app.alerts import DeclaredAlert, checked_name, checked_rule  # noqa: PLC0415 - see the module's docstring
+    from pgqueue.values.alerts.state import Terms  # noqa: PLC0415
 
-        Args:
-            cron: an expression of 5 fields, of 6 with seconds first, or ``@daily`` and its like; or give ``every`` or
-                ``at``.
-            name: what the schedule is called; the task's name by default, or its first alias.
-            arguments: those of each job, by parameter.
+    chosen, condition = checked_name(name), checked_rule(name, rule)
+    terms = Terms.checked(after, clear_for, repeat_every, resolved=resolved)
 
-        Returns:
-            A decorator, which returns the task.
+    def declare(task: "Task[[Alert], R]") -> "Task[[Alert], R]":
+        if not isinstance(task, Task):
+            raise InvalidOption(
+                f"alert {chosen!r}: {task!r:.80} is no task; put @queue.alert above @queue.task"
+            )
+        if chosen in self._declared_alerts:
+            raise InvalidOption(
+                f"alert {chosen!r} is declared twice, for {self._declared_alerts[chosen].task.name} and {task.name}; "
+                "give one of the two another name"
+            )
+        self._declared_alerts[chosen] = DeclaredAlert(chosen, task, condition, terms)
+        return task
 
-        Raises:
-            InvalidOption: an option makes no sense, or the name is declared already.
-        """
-        from pgqueue.app.schedules.declared_schedules import DeclaredSchedule, timing_of  # noqa: PLC0415 - see the module's docstring
-        from pgqueue.values.schedules.schedule import check_schedule_name  # noqa: PLC0415
-
-        when = timing_of(cron, timing)
-
-        def declare(decorated: Any) -> Any:  # noqa: ANN401 - as Declares says
-            task: Task[..., Any] = decorated if isinstance(decorated, Task) else self.task(decorated)
-            chosen = check_schedule_name(task.first_name if name is None else name)
-            if chosen in self._declared:
-                raise InvalidOption(
-                    f"schedule {chosen!r} is declared twice, for {self._declared[chosen].task.name} and {task.name}; "
-                    "give one of the two another name: schedule(..., name=...)"
-                )
-            self._declared[chosen] = DeclaredSchedule(chosen, task, arguments or {}, when)
-            return task
-
-        return declare
-
-    def alert(
-        self,
-        name: str,
-        rule: "Rule",
-        /,
-        *,
-        after: Duration = 0,
-        clear_for: Duration = timedelta(minutes=5),
-        repeat_every: Duration | None = None,
-        resolved: bool = False,
-    ) -> "Callable[[Task[[Alert], R]], Task[[Alert], R]]":
-        """Declare an alert: a job of the task tells that a condition holds. A worker that starts stores it; each looks at it.
-
-        The task is told once, and again only after the alert is over.
-
-        Args:
-            name: what the alert is called.
-            rule: its condition, such as ``OldestReady(queue="mail", over=timedelta(minutes=5))``.
-            after: for how long the condition must hold before; seconds, or a timedelta.
-            clear_for: for how long the condition must not hold before the alert is over.
-            repeat_every: after which time the task is told again while the alert goes on; None: it is not.
-            resolved: whether the task is told when the alert is over.
-
-        Returns:
-            A decorator of a task whose one argument is an :class:`pgqueue.Alert`; it returns the task.
-
-        Raises:
-            InvalidOption: an option makes no sense, or the name is declared already.
-        """
-        from pgqueue.app.alerts import DeclaredAlert, checked_name, checked_rule  # noqa: PLC0415 - see the module's docstring
-        from pgqueue.values.alerts.state import Terms  # noqa: PLC0415
-
-        chosen, condition = checked_name(name), checked_rule(name, rule)
-        terms = Terms.checked(after, clear_for, repeat_every, resolved=resolved)
-
-        def declare(task: "Task[[Alert], R]") -> "Task[[Alert], R]":
-            if not isinstance(task, Task):
-                raise InvalidOption(
-                    f"alert {chosen!r}: {task!r:.80} is no task; put @queue.alert above @queue.task"
-                )
-            if chosen in self._declared_alerts:
-                raise InvalidOption(
-                    f"alert {chosen!r} is declared twice, for {self._declared_alerts[chosen].task.name} and {task.name}; "
-                    "give one of the two another name"
-                )
-            self._declared_alerts[chosen] = DeclaredAlert(chosen, task, condition, terms)
-            return task
-
-        return declare
+    return declare

@@ -7,6 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, ov
 
 from msgspec import structs
 
+from pgqueue.app.adding import checked_job
 from pgqueue.app.context import Context
 from pgqueue.app.registry import Registry
 from pgqueue.app.task import Call, Task
@@ -159,7 +160,7 @@ class ScheduleEncoder:
         return _audited_change(done, new, "schedule put", by)
 
     def _check_job(self, new: NewSchedule) -> NewSchedule:
-        return replace(new, job=self._queue._check_job(new.job))  # noqa: SLF001 - as every enqueue is
+        return replace(new, job=checked_job(self._queue, new.job))
 
     def _same(self, clear: Sequence[NewSchedule]) -> schedules.Same | None:
         """Return what tells whether stored arguments are those of these schedules, which are in clear. None: there is no codec."""
