@@ -5,14 +5,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from pgqueue.app.job_methods import JobMethods
-from pgqueue.app.results import (
-    HasReturnType,
-    aplace_of,
-    await_until_ended,
-    place_of,
-    typed_result_of,
-    wait_until_ended,
-)
+from pgqueue.app.results import HasReturnType, await_until_ended, result_of, wait_until_ended
 from pgqueue.errors import JobNotFound
 from pgqueue.store.results.job_end import EndLook
 from pgqueue.values.insight.why import Why
@@ -108,18 +101,14 @@ class JobHandle(Generic[R]):
             PayloadNotDecodable: the result does not fit the annotation, or the queue's codec cannot decode it.
         """
         queue = self._queue
-        look = wait_until_ended(
-            place_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
-        )
-        return typed_result_of(self._own(look), self._tasks, queue.codec)  # type: ignore[no-any-return]  # as annotated
+        look = wait_until_ended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
+        return result_of(self._own(look), queue.codec, self._tasks)  # type: ignore[no-any-return]  # as annotated
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`result`, awaited."""
         queue = self._queue
-        look = await await_until_ended(
-            await aplace_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
-        )
-        return typed_result_of(self._own(look), self._tasks, queue.codec)  # type: ignore[no-any-return]  # as annotated
+        look = await await_until_ended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
+        return result_of(self._own(look), queue.codec, self._tasks)  # type: ignore[no-any-return]  # as annotated
 
     def _own(self, look: EndLook) -> EndLook:
         """The same, unless the database lost the job in a failover, and gave its id to a job of another task."""

@@ -12,7 +12,7 @@ from pgqueue.app.flows.flows import Flows
 from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.notes import opened_progress
-from pgqueue.app.results import aplace_of, await_until_ended, not_found, place_of, result_of, wait_until_ended
+from pgqueue.app.results import await_until_ended, not_found, result_of, wait_until_ended
 from pgqueue.errors import (
     InvalidCallback,
     InvalidOption,
@@ -155,19 +155,12 @@ class JobMethods:
             ResultNotKept: it has succeeded, and its result was not kept; the message says why.
             PayloadNotDecodable: the queue's codec cannot decode the result.
         """
-        look = wait_until_ended(
-            place_of(self.database, _id(job_id)), _id(job_id), timeout, keeps_history=self.keeps_history
-        )
+        look = wait_until_ended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history)
         return result_of(look, self.codec)
 
     async def aresult(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109
         """As :meth:`result`, awaited."""
-        look = await await_until_ended(
-            await aplace_of(self.database, _id(job_id)),
-            _id(job_id),
-            timeout,
-            keeps_history=self.keeps_history,
-        )
+        look = await await_until_ended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history)
         return result_of(look, self.codec)
 
     def progress(self, job_id: int) -> Progress | None:

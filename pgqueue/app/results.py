@@ -7,6 +7,8 @@ import asyncio
 import math
 import time
 from collections.abc import Generator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
@@ -15,7 +17,6 @@ from pgqueue.errors import (
     JobNotDone,
     JobNotFound,
     PayloadNotDecodable,
-    PgQueueError,
     ResultNotKept,
     as_duration,
 )
@@ -25,7 +26,7 @@ from pgqueue.store.drive import adrive, drive
 from pgqueue.store.insight import why as store_why
 from pgqueue.store.plan import Plan
 from pgqueue.store.results import job_end
-from pgqueue.store.results.ends import End
+from pgqueue.store.results.ends import End, EndWaiters
 from pgqueue.store.results.job_end import EndLook
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.insight.why import NO_RECORD
@@ -39,6 +40,10 @@ from pgqueue.values.workers.lease import duration_text
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 """Seconds between two looks of a caller that has to look itself, growing by half each time."""
+ANSWER_WITHIN = 5.0
+"""Seconds for which a caller whose time is over waits for a sign of life from the database before it looks at last."""
+NO_JOB = 0
+"""An id that no job has. The thread that serves callers learns from the server at once that it is gone."""
 IN_MEMORY = "its queue is in memory for a test, where only pgqueue.testing.drain(queue) runs jobs"
 """Why a job in memory has not ended, besides its state."""
 LONGEST_WAIT = 1e6
@@ -46,19 +51,19 @@ LONGEST_WAIT = 1e6
 
 
 class EndWait(NamedTuple):
-    """Wait until another thread tells that the job has ended.
+    """Wait until another thread tells the end of a job, or raise TimeoutError.
 
     Attributes:
         end: what it tells.
-        within: seconds; then the answer is None.
+        within: seconds.
     """
 
     end: End
     within: float
 
 
-WaitStep: TypeAlias = Plan[Any] | EndWait | timedelta
-"""What a caller that waits does next: runs a plan, waits to be told, or pauses."""
+WaitStep: TypeAlias = Plan[Any] | EndWait
+"""What a caller that waits does next: runs a plan, or waits to be told."""
 
 
 class HasReturnType(Protocol):
@@ -69,16 +74,7 @@ class HasReturnType(Protocol):
         """What it says that it returns."""
 
 
-def place_of(database: Database, job_id: int) -> Database:
-    """The database in which a job's end is waited for: of several shards, the job's."""
-    several = database.itself
-    return several.of_job(job_id) if isinstance(several, ShardedDatabase) else database
-
-
-async def aplace_of(database: Database, job_id: int) -> Database:
-    """As :func:`place_of`, awaited."""
-    several = database.itself
-    return await several.aof_number(shard_of_id(job_id)) if isinstance(several, ShardedDatabase) else database
+NO_TASKS: Mapping[str, HasReturnType] = {}
 
 
 def wait_until_ended(
@@ -87,7 +83,7 @@ def wait_until_ended(
     """Wait until a job has ended, and return it.
 
     Args:
-        database: where it is.
+        database: where it is; of several shards, that of the job is found.
         job_id: which.
         timeout: seconds, or a timedelta; None: as long as it takes, and in memory not at all.
         keeps_history: whether ended jobs are kept.
@@ -97,17 +93,12 @@ def wait_until_ended(
         JobNotFound: there is no record of it.
         ResultNotKept: it has ended, and left no record.
     """
+    if isinstance(several := database.itself, ShardedDatabase):
+        database = several.of_job(job_id)
     apart = _apart(database)
 
     def answer(step: WaitStep) -> object:
-        match step:
-            case Plan():
-                return database.run(step, apart)
-            case EndWait():
-                return _wait_for_end(step)
-            case timedelta():
-                time.sleep(step.total_seconds())
-                return None
+        return step.end.result(step.within) if isinstance(step, EndWait) else database.run(step, apart)
 
     return drive(_until_ended(database, job_id, timeout, keeps_history=keeps_history), answer)
 
@@ -120,44 +111,26 @@ async def await_until_ended(
     keeps_history: bool,
 ) -> EndLook:
     """As :func:`wait_until_ended`, awaited."""
+    if isinstance(several := database.itself, ShardedDatabase):
+        database = await several.aof_number(shard_of_id(job_id))
     apart = _apart(database)
 
     async def answer(step: WaitStep) -> object:
-        match step:
-            case Plan():
-                return await database.arun(step, apart)
-            case EndWait():
-                return await _await_end(step)
-            case timedelta():
-                await asyncio.sleep(step.total_seconds())
-                return None
+        if isinstance(step, EndWait):
+            async with asyncio.timeout(step.within):
+                return await asyncio.wrap_future(step.end)
+        return await database.arun(step, apart)
 
     return await adrive(_until_ended(database, job_id, timeout, keeps_history=keeps_history), answer)
 
 
-def result_of(look: EndLook, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSON
-    """What the task of an ended job returned, as plain JSON values.
-
-    Args:
-        look: the job.
-        codec: the queue's.
-
-    Raises:
-        JobFailed: the job is dead or was cancelled.
-        ResultNotKept: it has succeeded, and its result was not kept.
-        PayloadNotDecodable: the result is encoded, and the codec cannot decode it.
-    """
-    text = _result_text(look, codec)
-    return None if text is None else value_of(text)
-
-
-def typed_result_of(look: EndLook, tasks: Mapping[str, HasReturnType], codec: Codec | None) -> Any:  # noqa: ANN401 - as annotated
+def result_of(look: EndLook, codec: Codec | None, tasks: Mapping[str, HasReturnType] = NO_TASKS) -> Any:  # noqa: ANN401 - as annotated
     """What the task of an ended job returned, as its annotation says; plain JSON values where it says nothing.
 
     Args:
         look: the job.
-        tasks: those that are known here, by name; a result of another one stays plain.
         codec: the queue's.
+        tasks: those that are known here, by name; a result of another one stays plain.
 
     Raises:
         JobFailed: the job is dead or was cancelled.
@@ -211,43 +184,80 @@ def _apart(database: Database) -> object:
 def _until_ended(
     database: Database, job_id: int, timeout: float | timedelta | None, *, keeps_history: bool
 ) -> Generator[WaitStep, Any, EndLook]:
-    """What a caller does until its job has ended: it looks, then waits to be told, then looks again if it was not told.
-
-    The first look is left out while other callers wait: the thread that tells them looks at many jobs at once. Without a
-    history it is not: it tells a job that was there from one that was not.
-    """
-    deadline = _deadline(database, as_duration("timeout", timeout))
-    ends, before, pause = database.ends, None, FIRST_PAUSE
-    asks = not database.in_memory
-    looks = database.in_memory or not keeps_history or not ends.busy
+    """What a caller does until its job has ended: it waits to be told, and looks again and again if it was not told."""
+    limit = as_duration("timeout", timeout)
+    deadline, look, pause = _deadline(database, limit), None, FIRST_PAUSE
+    if not database.in_memory and time.monotonic() < deadline:
+        look = yield from _told(database.ends, job_id, limit, deadline, keeps_history=keeps_history)
+        if look is not None and look.job.state.ended:
+            return look
     while True:
         last = time.monotonic() >= deadline
-        if looks or last:
-            with ends.looking():
-                look = yield job_end.look(job_id)
-            if look is None:
-                raise _no_record_error(job_id, before, keeps_history=keeps_history)
-            if look.job.state.ended:
-                return cast("EndLook", look)
-            before = look
-            if last:
-                if database.in_memory:
-                    why = f"it is {look.job.state}, and {IN_MEMORY}"
-                else:
-                    why = (yield store_why.why(job_id)).sentence
-                raise _not_done(job_id, why, timeout)
-        if asks:
-            end = ends.of(job_id)
-            try:
-                told = yield EndWait(end, min(deadline - time.monotonic(), LONGEST_WAIT))
-            finally:
-                end.cancel()
-            if told is not None:
-                return cast("EndLook", told)
-        else:
-            yield timedelta(seconds=max(0.0, min(pause, deadline - time.monotonic())))
-            pause = min(pause * 1.5, LONGEST_PAUSE)
-        asks, looks = False, True
+        look = yield from _look(job_id, look, keeps_history=keeps_history)
+        if look.job.state.ended:
+            return look
+        if last and database.in_memory:
+            raise _not_done(job_id, limit, f"it is {look.job.state}, and {IN_MEMORY}")
+        if last:
+            raise _not_done(job_id, limit, (yield store_why.why(job_id)).sentence)
+        with suppress(TimeoutError):
+            yield EndWait(Future(), min(pause, deadline - time.monotonic()))  # nobody tells
+        pause = min(pause * 1.5, LONGEST_PAUSE)
+
+
+def _told(
+    ends: EndWaiters, job_id: int, limit: timedelta | None, deadline: float, *, keeps_history: bool
+) -> Generator[WaitStep, Any, EndLook | None]:
+    """What a caller learns until the deadline from the thread that serves all callers; else what it saw itself before.
+
+    The caller does not look itself while others wait: the thread looks at many jobs at once. Without a history it does: the
+    look tells a job that was there from one that was not.
+    """
+    looks, seen = not (keeps_history and ends.waits), None
+    end = ends.enter(job_id)
+    try:
+        if looks:
+            seen = yield from _look(job_id, None, keeps_history=keeps_history)
+            if seen.job.state.ended:
+                return seen
+        ends.ask(job_id)
+        try:
+            told = yield EndWait(end, min(deadline - time.monotonic(), LONGEST_WAIT))
+        except TimeoutError:
+            yield from _require_answer(ends, job_id, limit)
+            return seen
+        return cast("EndLook | None", told) or seen
+    finally:
+        ends.leave(job_id, end)
+
+
+def _require_answer(ends: EndWaiters, job_id: int, limit: timedelta | None) -> Generator[WaitStep, Any, None]:
+    """Raise JobNotDone if the server does not answer the thread: it would not answer the caller's last look, either."""
+    answer = ends.enter(NO_JOB)
+    ends.ask(NO_JOB)
+    try:
+        yield EndWait(answer, ANSWER_WITHIN)
+    except TimeoutError:
+        raise _not_done(job_id, limit, f"the database has not answered for {ANSWER_WITHIN:g} s") from None
+    finally:
+        ends.leave(NO_JOB, answer)
+
+
+def _look(job_id: int, before: EndLook | None, *, keeps_history: bool) -> Generator[WaitStep, Any, EndLook]:
+    """The job now; ``before``: at an earlier look.
+
+    Raises:
+        JobNotFound: it has no record.
+        ResultNotKept: it has none any more.
+    """
+    look = yield job_end.look(job_id)
+    if look is not None:
+        return cast("EndLook", look)
+    if before is None or keeps_history:
+        raise not_found(job_id, keeps_history=keeps_history)
+    raise _not_kept(
+        before.job, "its queue keeps no history (history=0), so nothing is left of ended jobs", "ended"
+    )
 
 
 def _deadline(database: Database, limit: timedelta | None) -> float:
@@ -258,35 +268,7 @@ def _deadline(database: Database, limit: timedelta | None) -> float:
     return time.monotonic() if database.in_memory else math.inf
 
 
-def _wait_for_end(step: EndWait) -> EndLook | None:
-    try:
-        return step.end.result(step.within)
-    except TimeoutError:
-        return None
-
-
-async def _await_end(step: EndWait) -> EndLook | None:
-    try:
-        async with asyncio.timeout(step.within):
-            return await asyncio.wrap_future(step.end)
-    except TimeoutError:
-        return None
-
-
-def _no_record_error(job_id: int, before: EndLook | None, *, keeps_history: bool) -> PgQueueError:
-    """Return the error for a job without a record any more, or yet.
-
-    ``before``: the job at an earlier look; None: it had no record.
-    """
-    if before is None or keeps_history:
-        return not_found(job_id, keeps_history=keeps_history)
-    return _not_kept(
-        before.job, "its queue keeps no history (history=0), so nothing is left of ended jobs", "ended"
-    )
-
-
-def _not_done(job_id: int, why: str, timeout: float | timedelta | None) -> JobNotDone:
-    limit = as_duration("timeout", timeout)
+def _not_done(job_id: int, limit: timedelta | None, why: str) -> JobNotDone:
     within = "" if limit is None else f" within {duration_text(limit.total_seconds())}"
     return JobNotDone(f"job {job_id} has not ended{within}: {why}")
 

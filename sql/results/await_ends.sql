@@ -4,9 +4,12 @@
 -- run by: JobHandle.result, PgQueue.result and their awaited twins
 -- why: a claim skips a row that this statement holds locked, and an idle worker that found nothing would look again only
 --      when it polls: it is notified after the lock is gone
-with found as materialized (
+with seen as materialized (
+    select id, coalesce(flags, 0::smallint) & 1::smallint = 1 as is_marked from pgqueue.jobs where id = any(%(ids)s::bigint[])
+),
+found as materialized (
     select id, status from pgqueue.jobs
-    where id = any(%(ids)s::bigint[]) and coalesce(flags, 0::smallint) & 1::smallint = 0
+    where id = any(array(select id from seen where not is_marked)) and coalesce(flags, 0::smallint) & 1::smallint = 0
     order by id
     for no key update skip locked
 ),
@@ -20,4 +23,4 @@ told as (
 )
 select id from found left join told on true
 union all
-select id from pgqueue.jobs where id = any(%(ids)s::bigint[]) and flags & 1::smallint = 1
+select id from seen where is_marked

@@ -112,12 +112,12 @@ async def test_a_caller_that_is_cancelled_leaves_the_job(queue: PgQueue) -> None
         return 1
 
     call = asyncio.create_task(slow())
-    await until(lambda: queue.database.ends.busy)
+    await until(lambda: queue.database.ends.waits)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     assert [job.state for job in queue.insight.search().jobs] == [JobState.READY]
-    assert not queue.database.ends.busy
+    assert not queue.database.ends.waits
     await queue.aclose()
 
 

@@ -1,14 +1,13 @@
-"""Callers that wait for jobs: told by notification, on one connection, and found by checks where a notification is lost."""
+"""Callers that wait for jobs: told by notification, on one connection, and found by polls where a notification is lost."""
 
 import asyncio
 import os
 import signal
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -17,10 +16,11 @@ from looking import GUARD, ask, until, wait_until
 from running import Running
 
 from pgqueue import JobState, PgQueue
+from pgqueue.app import results
 from pgqueue.errors import ConnectionFailed, JobFailed, JobNotDone, JobNotFound
 from pgqueue.store.connections.session import POOLED
 from pgqueue.store.plan import run
-from pgqueue.store.results import endwatch, job_end, waker_and_watchdog
+from pgqueue.store.results import ends, job_end
 from pgqueue.testing import in_memory
 
 HOUR = 3600.0
@@ -28,7 +28,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def told(queue: PgQueue, caplog: pytest.LogCaptureFixture) -> Iterator[PgQueue]:
-    """A queue whose waiting callers learn nothing by checks and looks of their own: only notifications tell them."""
+    """A queue whose waiting callers learn nothing by polls and looks of their own: only notifications tell them."""
     queue.database.ends.poll = HOUR
     yield queue
     assert not looked_by_themselves(caplog)
@@ -91,16 +91,12 @@ def waits(queue: PgQueue, *jobs: Any) -> None:
     )
 
 
-def checks(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set as soon as the thread of callers checks whether jobs are still there."""
-    checked, check = threading.Event(), job_end.live_ids
-
-    def checking(job_ids: Any) -> Any:
-        checked.set()
-        return check(job_ids)
-
-    monkeypatch.setattr(job_end, "live_ids", checking)
-    return checked
+END_ONE_IN_SILENCE: LiteralString = (
+    "with gone as (delete from pgqueue.jobs where id = %s returning *) insert into pgqueue.job_history (id, run_at, "
+    "created_at, finished_at, collisions, priority, attempts, max_attempts, outcome, queue, task, args) select id, run_at, "
+    "created_at, now(), 0, 0, 1, 1, 'succeeded', queue, task, args from gone"
+)
+"""A job's end of which nobody is told."""
 
 
 async def test_ten_thousand_callers_wait_on_one_connection(dsn: str, running: Running) -> None:
@@ -123,7 +119,7 @@ async def test_ten_thousand_callers_wait_on_one_connection(dsn: str, running: Ru
     await mine.aclose()
 
 
-async def test_the_end_of_a_job_wakes_its_caller_without_a_check(
+async def test_the_end_of_a_job_wakes_its_caller_without_a_poll(
     told: PgQueue, note: Any, running: Running
 ) -> None:
     jobs = [note.enqueue(n) for n in range(3)]
@@ -171,14 +167,24 @@ def test_a_job_that_has_ended_costs_one_look_and_no_connection(told: PgQueue, no
     assert not told.database.ends.connected
 
 
-def test_a_lost_notification_is_made_up_for_by_a_check(
+def test_a_lost_notification_is_made_up_for_by_a_poll(
     queue: PgQueue, note: Any, threads: ThreadPoolExecutor
 ) -> None:
     queue.database.ends.poll = 0.05
     job = note.enqueue()
     found = threads.submit(job.result, GUARD)
     waits(queue, job)
+    ask(queue, END_ONE_IN_SILENCE, job.id)
+    assert found.result(GUARD) is None
+
+
+def test_a_lost_mark_is_made_again(queue: PgQueue, note: Any, threads: ThreadPoolExecutor) -> None:
+    queue.database.ends.poll = 0.05
+    job = note.enqueue()
+    found = threads.submit(job.result, GUARD)
+    waits(queue, job)
     ask(queue, "update pgqueue.jobs set flags = null")
+    waits(queue, job)
     end_one(queue)
     assert found.result(GUARD) is None
 
@@ -186,7 +192,7 @@ def test_a_lost_notification_is_made_up_for_by_a_check(
 def test_a_caller_is_told_though_its_connection_is_closed_by_the_server(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, pids: list[int]
 ) -> None:
-    monkeypatch.setattr(endwatch, "AGAIN", 0.01)
+    monkeypatch.setattr(ends, "AGAIN", 0.01)
     ended, later = note.enqueue(), note.enqueue()
     found = [threads.submit(job.result, GUARD) for job in (ended, later)]
     waits(told, ended, later)
@@ -204,7 +210,7 @@ def test_an_end_that_comes_while_the_caller_is_disconnected_is_found(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, pids: list[int]
 ) -> None:
     ended = threading.Event()
-    monkeypatch.setattr(endwatch, "sleep", lambda _: ended.wait(GUARD))
+    monkeypatch.setattr(ends, "sleep", lambda _: ended.wait(GUARD))
     job = note.enqueue()
     found = threads.submit(job.result, GUARD)
     waits(told, job)
@@ -217,51 +223,69 @@ def test_an_end_that_comes_while_the_caller_is_disconnected_is_found(
 def test_a_connection_that_goes_silent_is_replaced(
     dsn: str, queue: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waker_and_watchdog, "ANSWER_WITHIN", 0.2)
-    monkeypatch.setattr(endwatch, "AGAIN", 0.01)
-    checked = checks(monkeypatch)
-    job = note.enqueue()
+    monkeypatch.setattr(ends, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(ends, "AGAIN", 0.01)
+    first, job = note.enqueue(), note.enqueue()
     with way_to(dsn) as way:
         distant = PgQueue(way.dsn)
         distant.database.ends.poll = 0.05
-        found: Future[Any] = threads.submit(distant.result, job.id, timeout=GUARD)
-        waits(queue, job)
-        assert checked.wait(GUARD), "the connection has served; one that never did is not opened again"
+        found = [threads.submit(distant.result, one.id, timeout=GUARD) for one in (first, job)]
+        waits(queue, first, job)
+        end_one(queue)
+        assert found[0].result(GUARD) is None
+        opened = way.opened
         way.silence()
         end_one(queue)
-        assert found.result(GUARD) is None
+        assert found[1].result(GUARD) is None
+        assert way.opened == opened + 1, (
+            "the thread has connected again, and the caller has not looked itself"
+        )
         distant.close()
 
 
-def test_where_notifications_cannot_arrive_a_caller_finds_the_end_by_checks(
+def test_a_caller_returns_in_time_though_the_server_is_silent(
+    dsn: str, queue: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "ANSWER_WITHIN", 0.2)
+    job = note.enqueue()
+    with way_to(dsn) as way:
+        distant = PgQueue(way.dsn)
+        found: list[Future[Any]] = [threads.submit(distant.result, job.id, timeout=3)]
+        waits(queue, job)
+        found.append(threads.submit(asyncio.run, distant.aresult(job.id, timeout=3)))
+        way.silence()
+        for one in found:
+            with pytest.raises(
+                JobNotDone, match=r"has not ended within 3 s: the database has not answered for 0.2 s"
+            ):
+                one.result(GUARD)
+        distant.close()
+
+
+def test_where_notifications_cannot_arrive_a_caller_finds_the_end_by_polls(
     queue: PgQueue,
     note: Any,
     threads: ThreadPoolExecutor,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    pids: list[int],
 ) -> None:
-    checked = checks(monkeypatch)
-    pooled = PgQueue(queue.database.dsn, behind_pooler=True)
-    pooled.database.ends.poll = 0.05
+    queue.database.behind_pooler = True
     job = note.enqueue()
-    found: Future[Any] = threads.submit(pooled.result, job.id, timeout=GUARD)
-    wait_until(lambda: pooled.database.ends.waits)
-    assert checked.wait(GUARD)
+    found: Future[Any] = threads.submit(job.result, timeout=GUARD)
+    wait_until(lambda: pids)
     assert marked(queue) == 0
     end_one(queue)
     assert found.result(GUARD) is None
     assert not looked_by_themselves(caplog)
-    pooled.close()
 
 
-def test_a_role_that_may_only_read_waits_by_checks(
+def test_a_role_that_may_only_read_waits_by_polls(
     dsn: str, queue: PgQueue, note: Any, threads: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     reading = PgQueue(f"{dsn}&options=-c%20default_transaction_read_only%3Don")
-    reading.database.ends.poll = 0.05
     job = note.enqueue()
     found: Future[Any] = threads.submit(reading.result, job.id, timeout=GUARD)
-    wait_until(lambda: reading.database.ends.waits)
+    wait_until(lambda: reading.database.ends.connected)
     end_one(queue)
     assert found.result(GUARD) is None
     assert ask(queue, "select count(*) from pgqueue.jobs where flags is not null") == [(0,)]
@@ -292,11 +316,7 @@ def test_an_end_that_is_not_committed_yet_is_found_when_it_is(
 ) -> None:
     """The end came first: it knows of no caller, and the mark finds the row locked until it is gone."""
     job = note.enqueue()
-    connection.execute(
-        "with gone as (delete from pgqueue.jobs returning *) insert into pgqueue.job_history (id, run_at, created_at, "
-        "finished_at, collisions, priority, attempts, max_attempts, outcome, queue, task, args) select id, run_at, "
-        "created_at, now(), 0, 0, 1, 1, 'succeeded', queue, task, args from gone"
-    )
+    connection.execute(END_ONE_IN_SILENCE, [job.id])
     found = threads.submit(job.result, GUARD)
     wait_until(lambda: told.database.ends.waits)
     wait_until(lambda: pids)
@@ -341,7 +361,7 @@ def test_an_end_that_is_notified_while_other_jobs_are_being_marked_is_not_missed
 ) -> None:
     """The thread marks job after job, and looks then at those of which it has heard."""
     first, second = note.enqueue(), note.enqueue()
-    await_ends, ends = job_end.await_ends, told.database.ends
+    await_ends, waiters = job_end.await_ends, told.database.ends
     with psycopg.connect(dsn, autocommit=True) as ear:
         ear.execute('listen "pgqueue.ended"')
 
@@ -352,8 +372,9 @@ def test_an_end_that_is_notified_while_other_jobs_are_being_marked_is_not_missed
             return await_ends(job_ids)
 
         monkeypatch.setattr(job_end, "await_ends", after_an_end)
-        monkeypatch.setattr(endwatch, "MARKED_AT_ONCE", 1)
-        found = [ends.of(job.id) for job in (first, second)]  # both before the thread has connected
+        monkeypatch.setattr(ends, "ASKED_AT_ONCE", 1)
+        found = [waiters.enter(job.id) for job in (first, second)]
+        waiters.ask(first.id)  # it has both when it connects
         assert found[0].result(GUARD) is not None
         end_one(told)
         assert found[1].result(GUARD) is not None
@@ -456,11 +477,11 @@ def test_what_is_said_on_the_channel_is_no_order(
 
 
 def test_a_caller_that_waits_no_longer_leaves_nothing_behind(told: PgQueue, note: Any) -> None:
-    told.database.ends.linger = 0.01
+    told.database.ends.linger, told.database.ends.poll = 0.01, 0.05
     job = note.enqueue()
     with pytest.raises(JobNotDone, match=f"job {job.id} has not ended within 0.1 s: it is ready"):
         job.result(timeout=0.1)
-    assert not told.database.ends.busy
+    assert not told.database.ends.waits
     wait_until(lambda: not told.database.ends.connected)
 
 
@@ -471,7 +492,7 @@ async def test_a_cancelled_wait_leaves_the_job_and_nothing_else(told: PgQueue, n
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
-    assert not told.database.ends.busy
+    assert not told.database.ends.waits
     assert await job.astatus() is JobState.READY
     await told.aclose()
 
@@ -583,6 +604,24 @@ def test_the_connection_is_closed_when_no_caller_has_waited_for_some_time(
     wait_until(lambda: not ask(told, "select from pg_stat_activity where pid = any(%s)", pids))
 
 
+def test_the_thread_rests_while_a_caller_has_not_asked_it_yet(
+    told: PgQueue, note: Any, threads: ThreadPoolExecutor
+) -> None:
+    """As a caller that looks at its job first."""
+    first, second = note.enqueue(), note.enqueue()
+    found, waiters = threads.submit(first.result, GUARD), told.database.ends
+    waits(told, first)
+    end = waiters.enter(second.id)
+    end_one(told)
+    assert found.result(GUARD) is None
+    waiters.close()  # this wakes the thread
+    waiters.ask(second.id)
+    waits(told, second)
+    end_one(told)
+    assert end.result(GUARD) is not None
+    waiters.leave(second.id, end)
+
+
 def test_close_ends_the_thread_and_leaves_callers_what_they_wait_for(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor
 ) -> None:
@@ -603,7 +642,7 @@ def test_a_failure_of_the_thread_leaves_callers_to_look_themselves(
     def broken(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(endwatch.EndWatch, "_serve", broken)
+    monkeypatch.setattr(ends.EndThread, "_tell_ends", broken)
     job = note.enqueue()
     found = threads.submit(job.result, GUARD)
     wait_until(lambda: "each looks by itself" in caplog.text)
@@ -634,14 +673,3 @@ def test_in_memory_no_thread_waits(queue: PgQueue, note: Any, caplog: pytest.Log
             note.enqueue().result(timeout=0.2)
         assert not memory.ends.connected
     assert not looked_by_themselves(caplog)
-
-
-def test_due_jobs_are_taken_out_once_and_in_time() -> None:
-    due = endwatch.CheckTimes()
-    assert due.next == float("inf")
-    for job_id, at in ((1, 5.0), (2, 3.0), (1, 4.0), (3, 9.0)):
-        due.put(job_id, at, 0.5)
-    assert due.next == 3.0
-    assert due.until(5.0) == {2: 0.5, 1: 0.5}
-    assert due.until(5.0) == {}
-    assert (due.until(time.monotonic() + HOUR), due.next) == ({3: 0.5}, float("inf"))

@@ -243,12 +243,19 @@ class Database:
             finally:
                 await connection.clean()
 
-    def connect(self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS) -> OwnConnection:
+    def connect(
+        self,
+        dsn: str | None = None,
+        *,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        kind: type[OwnConnection] = OwnConnection,
+    ) -> OwnConnection:
         """A new blocking connection, in autocommit mode.
 
         Args:
             dsn: where to, if not to this database's own DSN.
             settings: to start with; see :mod:`pgqueue.store.connections.session`. None are made behind a pooler.
+            kind: of what class.
 
         Raises:
             ConnectionFailed: there is none to be had; the message says where it was tried, and why not.
@@ -258,7 +265,7 @@ class Database:
             left_out = self._unknown_settings
             try:
                 with connection_errors(dsn, self.dsn_settings):
-                    return OwnConnection.connect(dsn, **self.connect_options(dsn, settings))
+                    return kind.connect(dsn, **self.connect_options(dsn, settings))
             except ConnectionFailed as error:
                 if not self._learns_unknown(error, settings, left_out):
                     raise

@@ -150,7 +150,13 @@ class ShardedDatabase(Database):
         if len(failures) == len(self.databases):
             raise failures[0]
 
-    def connect(self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS) -> OwnConnection:
+    def connect(
+        self,
+        dsn: str | None = None,
+        *,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        kind: type[OwnConnection] = OwnConnection,
+    ) -> OwnConnection:
         """Refuse: a connection leads to one shard.
 
         Raises:
@@ -158,7 +164,7 @@ class ShardedDatabase(Database):
         """
         if dsn is None:
             raise _one_shard()
-        return super().connect(dsn, settings=settings)
+        return super().connect(dsn, settings=settings, kind=kind)
 
     async def aconnect(
         self,
