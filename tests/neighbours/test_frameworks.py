@@ -202,10 +202,10 @@ async def test_callers_are_told_on_a_connection_by_djangos_settings(
     monkeypatch.setattr(project_queue.database.ends, "poll", HOUR)
     order = await Order.objects.acreate()
     jobs = [await confirm.aenqueue(order.pk), await aconfirm.aenqueue(order.pk)]
-    results = asyncio.gather(*(job.aresult(timeout=GUARD) for job in jobs))
+    results = asyncio.gather(*(job.aresult(timeout=2 * GUARD) for job in jobs))
     await until(lambda: marked(django_dsn) == 2)
     async with running(project_queue):
-        assert await results == [f"confirmed {order.pk}"] * 2
+        assert await asyncio.wait_for(results, GUARD) == [f"confirmed {order.pk}"] * 2
 
 
 async def test_a_call_inside_of_atomic_is_committed_at_once(django_dsn: str, running: Running) -> None:
@@ -252,7 +252,7 @@ def test_callers_in_a_flask_app_are_told(dsn: str) -> None:
         with app.app_context():
             job = note.enqueue()
             shop.db.session.commit()
-        found = threads.submit(job.result, GUARD)
+        found = threads.submit(job.result, 2 * GUARD)
         wait_until(lambda: marked(dsn))
         with shop.queue.take(1, timeout=20):
             pass

@@ -24,6 +24,8 @@ from pgqueue.store.results import ends, job_end
 from pgqueue.testing import in_memory
 
 HOUR = 3600.0
+LONG = 3 * GUARD
+"""Seconds for which callers wait. At the end of its time a caller would look itself, and a test would miss that it was not told."""
 
 
 @pytest.fixture
@@ -109,12 +111,12 @@ async def test_ten_thousand_callers_wait_on_one_connection(dsn: str, running: Ru
     theirs.task(name="double")(double)
     task = mine.task(name="double")(double)
     handles = await mine.aenqueue_many(task.call(n) for n in range(10_000))
-    results = asyncio.gather(*(handle.aresult(timeout=GUARD) for handle in handles))
+    results = asyncio.gather(*(handle.aresult(LONG) for handle in handles))
     await until(lambda: marked(theirs) == 10_000)
     open_now = ask(theirs, "select count(*) from pg_stat_activity where application_name = 'mine'")
     assert open_now == [(2,)], "one of the pool, which enqueued, and the one that waits"
     async with running(theirs):
-        assert await results == [2 * n for n in range(10_000)]
+        assert await asyncio.wait_for(results, GUARD) == [2 * n for n in range(10_000)]
     theirs.close()
     await mine.aclose()
 
@@ -123,17 +125,17 @@ async def test_the_end_of_a_job_wakes_its_caller_without_a_poll(
     told: PgQueue, note: Any, running: Running
 ) -> None:
     jobs = [note.enqueue(n) for n in range(3)]
-    waiting_for = asyncio.gather(*(job.aresult(timeout=GUARD) for job in jobs))
+    waiting_for = asyncio.gather(*(job.aresult(LONG) for job in jobs))
     await until(lambda: marked(told) == 3)
     async with running(told):
-        assert await waiting_for == [0, 1, 2]
+        assert await asyncio.wait_for(waiting_for, GUARD) == [0, 1, 2]
 
 
 def test_threads_and_several_callers_of_one_job_are_woken(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor, pids: list[int]
 ) -> None:
     jobs = [note.enqueue(n) for n in range(20)]
-    found = [threads.submit(job.result, GUARD) for job in jobs for _ in range(3)]
+    found = [threads.submit(job.result, LONG) for job in jobs for _ in range(3)]
     waits(told, *jobs)
     assert len(pids) == 1
     with told.take(20, timeout=20) as taken:
@@ -145,7 +147,7 @@ def test_a_job_that_no_caller_waits_for_is_not_marked_and_its_end_is_not_notifie
     told: PgQueue, note: Any, threads: ThreadPoolExecutor, dsn: str
 ) -> None:
     awaited, other = note.enqueue(), note.enqueue()
-    found = threads.submit(awaited.result, GUARD)
+    found = threads.submit(awaited.result, LONG)
     waits(told, awaited)
     assert ask(told, "select id from pgqueue.jobs where flags is not null") == [(awaited.id,)]
     with psycopg.connect(dsn, autocommit=True) as ear:
@@ -172,7 +174,7 @@ def test_a_lost_notification_is_made_up_for_by_a_poll(
 ) -> None:
     queue.database.ends.poll = 0.05
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     waits(queue, job)
     ask(queue, END_ONE_IN_SILENCE, job.id)
     assert found.result(GUARD) is None
@@ -181,7 +183,7 @@ def test_a_lost_notification_is_made_up_for_by_a_poll(
 def test_a_lost_mark_is_made_again(queue: PgQueue, note: Any, threads: ThreadPoolExecutor) -> None:
     queue.database.ends.poll = 0.05
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     waits(queue, job)
     ask(queue, "update pgqueue.jobs set flags = null")
     waits(queue, job)
@@ -194,7 +196,7 @@ def test_a_caller_is_told_though_its_connection_is_closed_by_the_server(
 ) -> None:
     monkeypatch.setattr(ends, "AGAIN", 0.01)
     ended, later = note.enqueue(), note.enqueue()
-    found = [threads.submit(job.result, GUARD) for job in (ended, later)]
+    found = [threads.submit(job.result, LONG) for job in (ended, later)]
     waits(told, ended, later)
     ask(told, "select pg_terminate_backend(%s)", pids[0])
     wait_until(lambda: len(pids) == 2)
@@ -212,7 +214,7 @@ def test_an_end_that_comes_while_the_caller_is_disconnected_is_found(
     ended = threading.Event()
     monkeypatch.setattr(ends, "sleep", lambda _: ended.wait(GUARD))
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     waits(told, job)
     ask(told, "select pg_terminate_backend(%s)", pids[0])
     end_one(told)
@@ -229,7 +231,7 @@ def test_a_connection_that_goes_silent_is_replaced(
     with way_to(dsn) as way:
         distant = PgQueue(way.dsn)
         distant.database.ends.poll = 0.05
-        found = [threads.submit(distant.result, one.id, timeout=GUARD) for one in (first, job)]
+        found = [threads.submit(distant.result, one.id, timeout=LONG) for one in (first, job)]
         waits(queue, first, job)
         end_one(queue)
         assert found[0].result(GUARD) is None
@@ -271,7 +273,7 @@ def test_where_notifications_cannot_arrive_a_caller_finds_the_end_by_polls(
 ) -> None:
     queue.database.behind_pooler = True
     job = note.enqueue()
-    found: Future[Any] = threads.submit(job.result, timeout=GUARD)
+    found: Future[Any] = threads.submit(job.result, LONG)
     wait_until(lambda: pids)
     assert marked(queue) == 0
     end_one(queue)
@@ -284,7 +286,7 @@ def test_a_role_that_may_only_read_waits_by_polls(
 ) -> None:
     reading = PgQueue(f"{dsn}&options=-c%20default_transaction_read_only%3Don")
     job = note.enqueue()
-    found: Future[Any] = threads.submit(reading.result, job.id, timeout=GUARD)
+    found: Future[Any] = threads.submit(reading.result, job.id, timeout=LONG)
     wait_until(lambda: reading.database.ends.connected)
     end_one(queue)
     assert found.result(GUARD) is None
@@ -298,7 +300,7 @@ def test_a_row_that_another_transaction_has_locked_holds_no_caller_up(
 ) -> None:
     locked, free = note.enqueue(), note.enqueue()
     connection.execute("select from pgqueue.jobs where id = %s for update", [locked.id])
-    found = [threads.submit(job.result, GUARD) for job in (locked, free)]
+    found = [threads.submit(job.result, LONG) for job in (locked, free)]
     waits(told, free)
     connection.rollback()
     waits(told, locked)
@@ -317,7 +319,7 @@ def test_an_end_that_is_not_committed_yet_is_found_when_it_is(
     """The end came first: it knows of no caller, and the mark finds the row locked until it is gone."""
     job = note.enqueue()
     connection.execute(END_ONE_IN_SILENCE, [job.id])
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     wait_until(lambda: told.database.ends.waits)
     wait_until(lambda: pids)
     connection.commit()
@@ -408,11 +410,11 @@ async def test_a_caller_is_told_of_a_job_that_dies_and_of_one_that_is_cancelled(
         raise ValueError("no such customer")
 
     dies, cancelled = fail.enqueue(), fail.using(delay=60).enqueue()
-    waiting_for = asyncio.gather(*(job.aresult(GUARD) for job in (dies, cancelled)), return_exceptions=True)
+    waiting_for = asyncio.gather(*(job.aresult(LONG) for job in (dies, cancelled)), return_exceptions=True)
     await until(lambda: marked(told) == 2)
     cancelled.cancel()
     async with running(told):
-        found = await waiting_for
+        found = await asyncio.wait_for(waiting_for, GUARD)
     assert [type(one) for one in found] == [JobFailed, JobFailed]
     assert ["is dead" in str(found[0]), "is cancelled" in str(found[1])] == [True, True]
 
@@ -422,7 +424,7 @@ def test_a_caller_of_a_job_of_which_nothing_is_left_is_told_so(
 ) -> None:
     queue.database.ends.poll = 0.05
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     waits(queue, job)
     ask(queue, "delete from pgqueue.jobs")
     with pytest.raises(JobNotFound):
@@ -433,12 +435,12 @@ def test_a_dead_job_that_lives_again_is_waited_for_and_keeps_its_mark(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor
 ) -> None:
     job, other = note.enqueue(), note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     waits(told, job)
     ask(
         told, "select pg_notify('pgqueue.ended', %s)", f"{job.id}"
     )  # it died, and was retried before this came
-    others = threads.submit(other.result, GUARD)
+    others = threads.submit(other.result, LONG)
     waits(told, other)
     assert not found.done()
     ask(told, "update pgqueue.jobs set max_attempts = 1 where id = %s", job.id)
@@ -449,7 +451,7 @@ def test_a_dead_job_that_lives_again_is_waited_for_and_keeps_its_mark(
         found.result(GUARD)
     assert told.retry(job.id)
     assert ask(told, "select flags from pgqueue.jobs where id = %s", job.id) == [(1,)]
-    again = threads.submit(job.result, GUARD)
+    again = threads.submit(job.result, LONG)
     wait_until(lambda: job.id in told.database.ends.awaited())
     with told.take(2, timeout=20) as jobs:
         assert len(jobs) == 2
@@ -460,7 +462,7 @@ def test_what_is_said_on_the_channel_is_no_order(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor
 ) -> None:
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     waits(told, job)
     for payload in (
         "",
@@ -501,13 +503,13 @@ async def test_callers_in_other_threads_are_told_while_an_event_loop_is_blocked(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor
 ) -> None:
     first, second = note.enqueue(), note.enqueue()
-    mine = asyncio.create_task(first.aresult(GUARD))
-    others = threads.submit(second.result, GUARD)
+    mine = asyncio.create_task(first.aresult(LONG))
+    others = threads.submit(second.result, LONG)
     await until(lambda: marked(told) == 2)
     with told.take(2, timeout=20) as jobs:
         assert len(jobs) == 2
     assert others.result(GUARD) is None  # this blocks the loop
-    assert await mine is None
+    assert await asyncio.wait_for(mine, GUARD) is None
     await told.aclose()
 
 
@@ -515,7 +517,7 @@ async def test_a_closed_event_loop_with_a_caller_in_it_holds_no_other_up(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor
 ) -> None:
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     await until(lambda: marked(told))
 
     def abandon() -> None:
@@ -536,7 +538,7 @@ def test_a_job_in_an_open_transaction_is_not_found_though_others_wait(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor, connection: psycopg.Connection[Any]
 ) -> None:
     other = note.enqueue()
-    found = threads.submit(other.result, GUARD)
+    found = threads.submit(other.result, LONG)
     waits(told, other)
     hidden = note.using(connection=connection).enqueue()
     with pytest.raises(JobNotFound):
@@ -572,7 +574,7 @@ def test_a_forked_child_waits_on_a_connection_of_its_own(
     told: PgQueue, note: Any, threads: ThreadPoolExecutor
 ) -> None:
     mine, theirs = note.enqueue(), note.using(priority=1).enqueue()
-    found = threads.submit(mine.result, GUARD)
+    found = threads.submit(mine.result, LONG)
     waits(told, mine)
 
     def end_theirs() -> None:
@@ -596,7 +598,7 @@ def test_the_connection_is_closed_when_no_caller_has_waited_for_some_time(
 ) -> None:
     told.database.ends.linger = 0.01
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     waits(told, job)
     end_one(told)
     assert found.result(GUARD) is None
@@ -604,22 +606,21 @@ def test_the_connection_is_closed_when_no_caller_has_waited_for_some_time(
     wait_until(lambda: not ask(told, "select from pg_stat_activity where pid = any(%s)", pids))
 
 
-def test_the_thread_rests_while_a_caller_has_not_asked_it_yet(
-    told: PgQueue, note: Any, threads: ThreadPoolExecutor
-) -> None:
-    """As a caller that looks at its job first."""
-    first, second = note.enqueue(), note.enqueue()
-    found, waiters = threads.submit(first.result, GUARD), told.database.ends
-    waits(told, first)
-    end = waiters.enter(second.id)
-    end_one(told)
-    assert found.result(GUARD) is None
+def test_the_thread_rests_while_a_caller_has_not_asked_it_yet(told: PgQueue, note: Any) -> None:
+    """As a caller that looks at its job first, while the thread has nothing else to ask for."""
+    job, waiters = note.enqueue(), told.database.ends
+    nothing = waiters.enter(0)
+    waiters.ask(0)
+    assert nothing.result(GUARD) is None
+    end = waiters.enter(job.id)
     waiters.close()  # this wakes the thread
-    waiters.ask(second.id)
-    waits(told, second)
+    with pytest.raises(TimeoutError):
+        end.result(0.2)
+    waiters.ask(job.id)
+    waits(told, job)
     end_one(told)
     assert end.result(GUARD) is not None
-    waiters.leave(second.id, end)
+    waiters.leave(job.id, end)
 
 
 def test_close_ends_the_thread_and_leaves_callers_what_they_wait_for(
@@ -627,7 +628,7 @@ def test_close_ends_the_thread_and_leaves_callers_what_they_wait_for(
 ) -> None:
     told.database.ends.linger = HOUR
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     waits(told, job)
     told.close()
     end_one(told)
@@ -644,7 +645,7 @@ def test_a_failure_of_the_thread_leaves_callers_to_look_themselves(
 
     monkeypatch.setattr(ends.EndThread, "_tell_ends", broken)
     job = note.enqueue()
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     wait_until(lambda: "each looks by itself" in caplog.text)
     end_one(queue)
     assert found.result(GUARD) is None
@@ -660,7 +661,7 @@ def test_where_no_connection_can_be_made_each_caller_looks_itself(
 
     job = note.enqueue()
     monkeypatch.setattr(queue.database, "connect", refused)
-    found = threads.submit(job.result, GUARD)
+    found = threads.submit(job.result, LONG)
     wait_until(lambda: "each looks by itself: too many connections" in caplog.text)
     monkeypatch.undo()
     end_one(queue)
