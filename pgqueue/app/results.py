@@ -43,7 +43,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 ANSWER_WITHIN = 5.0
 """Seconds for which a caller whose time is over waits for a sign of life from the database before it looks at last."""
 NO_JOB = 0
-"""An id that no job has. The thread that serves callers learns from the server at once that it is gone."""
+"""An id that no job has: the thread that serves callers learns so from the server, at once if the server answers."""
 IN_MEMORY = "its queue is in memory for a test, where only pgqueue.testing.drain(queue) runs jobs"
 """Why a job in memory has not ended, besides its state."""
 LONGEST_WAIT = 1e6
