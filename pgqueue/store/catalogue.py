@@ -1,13 +1,15 @@
 """The statements of ``sql/``, by name, for one schema.
 
 A statement is named ``folder/name``, as its file. A folder is read when one of its statements is first asked for, since
-most processes need few of them.
+most processes need few of them. Lists of columns that a file names in braces are written out then
+(:mod:`pgqueue.store.column_lists`).
 """
 
 import re
 from functools import cache
 
 from pgqueue.errors import InvalidOption
+from pgqueue.store.column_lists import with_lists
 from pgqueue.store.shipped import shipped
 
 WRITTEN_FOR = "pgqueue."
@@ -109,7 +111,7 @@ class _Texts(dict[str, bytes]):
 def _read_folder(folder: str) -> dict[str, str]:
     where = shipped("sql").joinpath(folder)
     return {
-        f"{folder}/{file.name.removesuffix('.sql')}": _body(file.read_text(encoding="utf-8"))
+        f"{folder}/{file.name.removesuffix('.sql')}": with_lists(_body(file.read_text(encoding="utf-8")))
         for file in where.iterdir()
         if file.name.endswith(".sql")
     }

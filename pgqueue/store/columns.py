@@ -1,11 +1,11 @@
 """A job's columns: which the tables of live, ended and dead jobs have, and the view of all jobs.
 
-The database's own truth is ``sql/schema/``. This is the one description of it in Python: :mod:`pgqueue.tables` and the
-tables that Spark reads are made from it. ``tests/schema/test_columns.py`` compares it with the database, the statements,
-Django's models and the values, and lists the files that a new column touches.
+The database's own truth is ``sql/schema/``. This is the one description of it in Python: :mod:`pgqueue.tables`, the tables
+that Spark reads, and the lists in statements (:mod:`pgqueue.store.column_lists`) are made from it.
+``tests/schema/test_columns.py`` compares it with the database and with the values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -34,6 +34,9 @@ class Column(NamedTuple):
 
 Columns = Sequence[Column]
 
+SENT = (Column("meta", Type.JSONB, nullable=True),)
+"""What an enqueuer sends along with a job, in any table. No statement decides by it: it only passes through."""
+
 
 def _columns(status: str, times: Columns, *own: Column, marks: Columns = ()) -> tuple[Column, ...]:
     """Return the columns that all tables of jobs have, around those that only some have.
@@ -59,7 +62,7 @@ def _columns(status: str, times: Columns, *own: Column, marks: Columns = ()) -> 
         Column("args", Type.JSON),
         Column("errors", Type.JSONB, nullable=True),
         *own,
-        Column("meta", Type.JSONB, nullable=True),
+        *SENT,
     )
 
 
@@ -89,11 +92,36 @@ JOBS = _columns(
         Column("cancel_requested", Type.BOOLEAN),
     ),
 )
+NOT_READ = frozenset({"unknown_since", "flags", "expires_at", "lane", "cost", "in_lane", "place_at"})
+"""Columns that only workers need: Spark does not read them."""
+
+KEPT = (FLAGS, *LIMITED)
+"""What a dead job keeps for its revival, and an ended one does not."""
+
 HISTORY = _columns("outcome", (_STARTED, Column("finished_at", Type.TIMESTAMP)), _RESULT, ENDED_IN)
-DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), ENDED_IN, FLAGS, *LIMITED)
+DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), ENDED_IN, *KEPT)
 ALL_JOBS = _columns(
     "state",
     (_STARTED, Column("ended_at", Type.TIMESTAMP, nullable=True)),
     Column("reason", Type.TEXT, nullable=True),
     _RESULT,
 )
+
+
+def _of_jobs(*names: str) -> tuple[Column, ...]:
+    return tuple(column for column in JOBS if column.name in names)
+
+
+CARRIED = (*_of_jobs("created_at", "collisions", "priority", "max_attempts", "queue", "task"), *SENT)
+"""What stays as it is when a job moves to another table: it ends, dies or is revived."""
+
+
+def _ended() -> Iterator[Column]:
+    for column in HISTORY:
+        yield column._replace(name="ended_at") if column.name == "finished_at" else column
+        if column.name == "outcome":
+            yield Column("reason", Type.TEXT, nullable=True)
+
+
+ENDED = tuple(_ended())
+"""Ended jobs and dead ones in one shape: the lake's."""

@@ -5,10 +5,10 @@
 -- why: a job that was cancelled before its first attempt keeps its time; a later one is that of an attempt that failed.
 --      The history does not know the lanes of jobs whose tasks have limits: they get them again
 with renewed as (
-    insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, unique_key, meta, flags)
+    insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, unique_key, flags, {sent})
     select given.new_id, ended.queue, ended.task, ended.args, ended.priority,
            case when given.status = 'ready' and due.at > clock.now then 'scheduled' else given.status end, due.at,
-           ended.max_attempts, ended.unique_key, ended.meta, given.flags
+           ended.max_attempts, ended.unique_key, given.flags, {sent: ended.NAME}
     from (select coalesce(%(now)s::timestamptz, now()) as now) as clock,
          unnest(%(ids)s::bigint[], %(new_ids)s::bigint[], %(statuses)s::text[], %(flags)s::smallint[])
              as given (id, new_id, status, flags)

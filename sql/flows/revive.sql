@@ -9,11 +9,10 @@ dead as materialized (
     select * from pgqueue.dead_jobs where id = any(%(ids)s::bigint[]) order by id for update
 ),
 revived as (
-    insert into pgqueue.jobs (id, run_at, created_at, collisions, priority, max_attempts, status,
-                              queue, task, unique_key, args, errors, meta, flags, lane, cost, in_lane)
-    select id, coalesce(%(now)s::timestamptz, now()), created_at, collisions, priority, max_attempts,
+    insert into pgqueue.jobs ({carried}, {kept}, id, run_at, status, unique_key, args, errors, in_lane)
+    select {carried}, {kept}, id, coalesce(%(now)s::timestamptz, now()),
            case when given.status = 'ready' and lane is not null then 'blocked' else given.status end,
-           queue, task, unique_key, args, errors, meta, flags, lane, cost, given.status = 'ready' and lane is not null
+           unique_key, args, errors, given.status = 'ready' and lane is not null
     from dead join given using (id)
     order by unique_key collate "C"
     on conflict do nothing

@@ -12,15 +12,15 @@ with done as (
     returning *, pg_catalog.width_bucket(id, %(ids)s::bigint[]) as place
 ),
 kept as (
-    insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
-                                     attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result, meta)
-    select id, run_at, created_at, clock.now - pg_catalog.make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
-           worker_id, collisions, priority, attempts, max_attempts, 'succeeded', queue, task, unique_key,
+    insert into pgqueue.job_history ({carried}, id, run_at, started_at, finished_at,
+                                     worker_id, attempts, outcome, unique_key, args, errors, result)
+    select {carried}, id, run_at, clock.now - pg_catalog.make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
+           worker_id, attempts, 'succeeded', unique_key,
            case when pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) or flags & 2 = 2 then args
                 else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
            case when (%(errors)s::text[])[place] is null then errors  -- else why the result is not kept
                 else pgqueue.with_error(errors, (%(errors)s::text[])[place]::jsonb, clock.now) end,
-           (%(results)s::text[])[place]::json, meta
+           (%(results)s::text[])[place]::json
     from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
     where (%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or flags & 2 = 2
 )

@@ -25,27 +25,27 @@ judged as (
     from done cross join (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
 ),
 kept as (
-    insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
-                                     attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result, meta)
-    select id, run_at, created_at, coalesce(started_at, claimed_at), now, %(worker)s::uuid, collisions, priority,
-           attempts, max_attempts, outcome, queue, task, unique_key,
+    insert into pgqueue.job_history ({carried}, id, run_at, started_at, finished_at, worker_id,
+                                     attempts, outcome, unique_key, args, errors, result)
+    select {carried}, id, run_at, coalesce(started_at, claimed_at), now, %(worker)s::uuid,
+           attempts, outcome, unique_key,
            case when outcome = 'cancelled' or flags & 2 = 2
                      or pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) then args
                 else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
            case when error is null then errors else pgqueue.with_error(errors, error, now) end,
-           (%(results)s::text[])[place]::json, meta
+           (%(results)s::text[])[place]::json
     from judged
     where outcome = 'cancelled' or (outcome = 'succeeded'
               and ((%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or flags & 2 = 2))
 ),
 dead as (
-    insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
-                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, flags, lane, cost)
-    select case when taken then pgqueue.free_id() else id end, run_at, created_at, started_at, now, %(worker)s::uuid,
-           collisions, priority, attempts - case when (%(reasons)s::text[])[place] = 'expired' and %(worker)s::uuid is not null
-                                            then 1 else 0 end, max_attempts, (%(reasons)s::text[])[place], queue, task, unique_key,
+    insert into pgqueue.dead_jobs ({carried}, {kept}, id, run_at, started_at, died_at, worker_id,
+                                   attempts, reason, unique_key, args, errors)
+    select {carried}, {kept}, case when taken then pgqueue.free_id() else id end, run_at, started_at, now, %(worker)s::uuid,
+           attempts - case when (%(reasons)s::text[])[place] = 'expired' and %(worker)s::uuid is not null then 1 else 0 end,
+           (%(reasons)s::text[])[place], unique_key,
            args, pgqueue.with_error(errors, error || case when taken then pg_catalog.jsonb_build_object('former_id', id)
-                                                    else '{}' end, now), meta, flags, lane, cost
+                                                    else '{}' end, now)
     from judged
     cross join lateral (select exists (select from pgqueue.dead_jobs as other where other.id = judged.id) as taken) as found
     where outcome = 'dead'

@@ -3,9 +3,7 @@
 -- locks: none
 -- run by: pgqueue.testing
 -- rights: reader
-select id, state, queue, task, args::text, priority, pgqueue.as_datetime(run_at), pgqueue.as_datetime(created_at),
-       pgqueue.as_datetime(started_at), pgqueue.as_datetime(ended_at),
-       attempts, max_attempts, unique_key, collisions, worker_id, errors::text, reason, result::text, meta::text
+select {shown}
 from pgqueue.all_jobs
 order by id desc
 limit %(limit)s::integer

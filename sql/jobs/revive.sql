@@ -11,10 +11,9 @@ with dead as materialized (
     for update
 ),
 revived as (
-    insert into pgqueue.jobs (id, run_at, created_at, collisions, priority, max_attempts, status,
-                              queue, task, unique_key, args, errors, meta, flags, lane, cost, in_lane)
-    select id, coalesce(%(now)s::timestamptz, now()), created_at, collisions, priority, max_attempts, case when lane is null then 'ready' else 'blocked' end,
-           queue, task, case when not %(without_key)s::boolean then unique_key end, args, errors, meta, flags, lane, cost, lane is not null
+    insert into pgqueue.jobs ({carried}, {kept}, id, run_at, status, unique_key, args, errors, in_lane)
+    select {carried}, {kept}, id, coalesce(%(now)s::timestamptz, now()), case when lane is null then 'ready' else 'blocked' end,
+           case when not %(without_key)s::boolean then unique_key end, args, errors, lane is not null
     from dead
     order by unique_key collate "C"
     on conflict do nothing

@@ -8,59 +8,34 @@
 --      in microseconds since 1970. Up to 2040 a double gives them exactly, as its error is below 0.4 µs (2^-53 of less than 2^51,
 --      and half of its spacing there); numeric takes longer
 with ended as (
-    select 'history' as source, hash_record_extended(row(xmin, ctid), 0) as version, id, queue, task, outcome,
-           null::text as reason, priority, run_at, created_at, started_at, finished_at as ended_at, worker_id, attempts,
-           max_attempts, collisions, unique_key, args::text as args, errors::text as errors, result::text as result, ended_in,
-           meta::text as meta
+    select 'history' as source, hash_record_extended(row(xmin, ctid), 0) as version, {history as ended}
     from pgqueue.job_history
     where finished_at >= %(day)s::date::timestamp at time zone 'UTC'
       and finished_at < (%(day)s::date + 1)::timestamp at time zone 'UTC'
       and ended_in >= %(since)s::bigint and ended_in < %(below)s::bigint
     union all
-    select 'dead', 0, id, queue, task, 'dead', reason, priority, run_at, created_at, started_at,
-           died_at, worker_id, attempts, max_attempts, collisions, unique_key, args::text, errors::text, null, ended_in,
-           meta::text
+    select 'dead', 0, {dead as ended}
     from pgqueue.dead_jobs
     where died_at >= %(day)s::date::timestamp at time zone 'UTC'
       and died_at < (%(day)s::date + 1)::timestamp at time zone 'UTC'
       and ended_in >= %(dead_from)s::bigint and ended_in <= %(dead_to)s::bigint and ended_in < %(below)s::bigint
 ),
 in_the_lake as (
-    select source, version, id, queue, task, outcome, reason, priority, run_at, created_at, started_at, ended_at, worker_id,
-           attempts, max_attempts, collisions, ended_in,
+    select source, version, {others of ended},
+           {instants of ended: case when NAME between '1970-01-01 00:00+00' and '2040-01-01 00:00+00'
+                then (date_part('epoch', NAME) * 1000000)::bigint else (extract(epoch from NAME) * 1000000)::bigint end as NAME},
            case when 'unique_key' = any(%(left_out)s::text[]) then null
                 when 'unique_key' = any(%(hashed)s::text[])
                 then encode(sha256(convert_to(%(key)s::text || unique_key, 'UTF8')), 'hex')
                 else unique_key end as unique_key,
-           case when 'args' = any(%(left_out)s::text[]) then null
-                when 'args' = any(%(hashed)s::text[])
-                then '"' || encode(sha256(convert_to(%(key)s::text || args, 'UTF8')), 'hex') || '"'
-                else args end as args,
-           case when 'errors' = any(%(left_out)s::text[]) then null else errors end as errors,
-           case when 'result' = any(%(left_out)s::text[]) then null
-                when 'result' = any(%(hashed)s::text[])
-                then '"' || encode(sha256(convert_to(%(key)s::text || result, 'UTF8')), 'hex') || '"'
-                else result end as result,
-           case when 'meta' = any(%(left_out)s::text[]) then null
-                when 'meta' = any(%(hashed)s::text[])
-                then '"' || encode(sha256(convert_to(%(key)s::text || meta, 'UTF8')), 'hex') || '"'
-                else meta end as meta
+           {documents of ended: case when 'NAME' = any(%(left_out)s::text[]) then null
+                when 'NAME' = any(%(hashed)s::text[])
+                then '"' || encode(sha256(convert_to(%(key)s::text || NAME, 'UTF8')), 'hex') || '"'
+                else NAME end as NAME}
     from ended
 ),
 spelled as (
-    select source, version, concat_ws(
-        e'\x1f', id, queue, task, outcome, coalesce(reason, e'\x1e'), priority,
-        case when run_at between '1970-01-01 00:00+00' and '2040-01-01 00:00+00'
-             then (date_part('epoch', run_at) * 1000000)::bigint else (extract(epoch from run_at) * 1000000)::bigint end,
-        case when created_at between '1970-01-01 00:00+00' and '2040-01-01 00:00+00'
-             then (date_part('epoch', created_at) * 1000000)::bigint else (extract(epoch from created_at) * 1000000)::bigint end,
-        coalesce(case when started_at between '1970-01-01 00:00+00' and '2040-01-01 00:00+00'
-             then (date_part('epoch', started_at) * 1000000)::bigint else (extract(epoch from started_at) * 1000000)::bigint end::text, e'\x1e'),
-        case when ended_at between '1970-01-01 00:00+00' and '2040-01-01 00:00+00'
-             then (date_part('epoch', ended_at) * 1000000)::bigint else (extract(epoch from ended_at) * 1000000)::bigint end,
-        coalesce(worker_id::text, e'\x1e'), attempts, max_attempts,
-        collisions, coalesce(unique_key, e'\x1e'), coalesce(args, e'\x1e'), coalesce(errors, e'\x1e'),
-        coalesce(result, e'\x1e'), ended_in, coalesce(meta, e'\x1e')) as words
+    select source, version, concat_ws(e'\x1f', {ended: coalesce(NAME::text, e'\x1e')}) as words
     from in_the_lake
 )
 select source, count(*), sum(('x' || substr(md5(convert_to(words, 'UTF8')), 1, 15))::bit(60)::bigint)::text,

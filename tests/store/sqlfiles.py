@@ -1,6 +1,8 @@
-"""The text of every file of ``sql/`` and of its folders, by the name that plans use."""
+"""The text of every file of ``sql/`` and of its folders, by the name that plans use, with its lists of columns written out."""
 
 from importlib.resources import files
+
+from pgqueue.store.column_lists import with_lists
 
 FOLDERS = sorted(
     folder.name
@@ -8,7 +10,7 @@ FOLDERS = sorted(
     if folder.is_dir() and not folder.name.startswith("_")
 )
 SQL = {
-    f"{folder}/{file.name.removesuffix('.sql')}": file.read_text(encoding="utf-8")
+    f"{folder}/{file.name.removesuffix('.sql')}": with_lists(file.read_text(encoding="utf-8"))
     for folder in FOLDERS
     if folder != "schema"
     for file in files("pgqueue.sql").joinpath(folder).iterdir()

@@ -62,12 +62,10 @@ KINDS: Mapping[Type, ColumnKind] = {
     Type.JSONB: ColumnKind.JSON,
     Type.TIMESTAMP: ColumnKind.TIMESTAMP,
 }
-NOT_READ = {"unknown_since", "flags", "expires_at", "lane", "cost", "in_lane", "place_at"}
 
 
-def _kinds(described: columns.Columns, **renamed: str) -> dict[str, ColumnKind]:
-    """Return the kinds of the columns. ``renamed``: the name of a column here, by its name in the database."""
-    return {renamed.get(name, name): KINDS[kind] for name, kind, _ in described if name not in NOT_READ}
+def _kinds(described: columns.Columns) -> dict[str, ColumnKind]:
+    return {name: KINDS[kind] for name, kind, _ in described if name not in columns.NOT_READ}
 
 
 def _insert_columns(kinds: Mapping[str, ColumnKind], after: str, **more: ColumnKind) -> dict[str, ColumnKind]:
@@ -102,10 +100,7 @@ TABLES: Mapping[str, SparkTable] = {
         HISTORY,
         DEAD,
         ended="ended_at",
-        has=_insert_columns(
-            _kinds(columns.HISTORY, finished_at="ended_at"), "outcome", reason=ColumnKind.TEXT
-        )
-        | {"day": ColumnKind.DATE},
+        has=_kinds(columns.ENDED) | {"day": ColumnKind.DATE},
     ),
     "workers": _table(
         "pipeline/extract_workers",
