@@ -28,6 +28,10 @@ def _others(described: Columns, *types: Type) -> tuple[Column, ...]:
 
 LISTS: Mapping[str, Columns] = {
     "sent": columns.SENT,
+    "given": columns.GIVEN,
+    "new": columns.NEW,
+    "key": columns.KEY,
+    "limited": columns.LIMITED,
     "carried": columns.CARRIED,
     "kept": columns.KEPT,
     "ended": columns.ENDED,
@@ -94,7 +98,8 @@ def _written(found: re.Match[str]) -> str:
     if name in PROJECTIONS and pattern is None:
         return PROJECTIONS[name]
     return ", ".join(
-        (pattern or "NAME").replace("NAME", column.name).replace("TYPE", column.type) for column in LISTS[name]
+        (pattern or "NAME").replace("NAME", column.name).replace("TYPE", column.type)
+        for column in LISTS[name]
     )
 
 

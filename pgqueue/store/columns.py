@@ -109,8 +109,17 @@ ALL_JOBS = _columns(
 
 
 def _of_jobs(*names: str) -> tuple[Column, ...]:
-    return tuple(column for column in JOBS if column.name in names)
+    of = {column.name: column for column in JOBS}
+    return tuple(of[name] for name in names)
 
+
+GIVEN = (*_of_jobs("queue", "task", "args"), *SENT)
+"""What an enqueuer says of a job, and is stored as it was said."""
+
+NEW = (*_of_jobs("run_at", "queue", "task", "args", "priority", "max_attempts", "expires_at"), *SENT)
+"""The columns that an enqueue computes or is given, but for the limits, in the order in which COPY sends them."""
+
+KEY = _of_jobs("unique_key", "unique_until_started")
 
 CARRIED = (*_of_jobs("created_at", "collisions", "priority", "max_attempts", "queue", "task"), *SENT)
 """What stays as it is when a job moves to another table: it ends, dies or is revived."""

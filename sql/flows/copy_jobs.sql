@@ -3,4 +3,4 @@
 -- locks: none beyond the new rows
 -- run by: the plan that enqueues flows
 -- rights: producer --also flows
-copy pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, meta, flags, expires_at) from stdin with (encoding 'utf8')
+copy pgqueue.jobs (id, status, {new}, flags) from stdin with (encoding 'utf8')

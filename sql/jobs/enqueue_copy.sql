@@ -2,4 +2,4 @@
 -- index: none
 -- locks: none beyond the new rows
 -- run by: PgQueue.enqueue_many
-copy pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, meta, expires_at) from stdin with (encoding 'utf8')
+copy pgqueue.jobs (id, status, {new}) from stdin with (encoding 'utf8')

@@ -3,7 +3,7 @@
 -- locks: with a period, the key's row in unique_holds; then that job's row
 -- run by: Task.enqueue with Unique(collision="replace"), Debounce or Throttle(trailing=True)
 -- rights: producer --also unique
--- why: keeps_time: the job runs when it would have run, and stays ready even if this transaction began before it was added. most: it runs at most that
+-- why: trailing: the job runs when it would have run, and stays ready even if this transaction began before it was added. most: it runs at most that
 --      long after its first enqueue, and a transaction that began earlier does not bring it forward. held: as count_collision
 with held as materialized (
     select from pgqueue.unique_holds where %(period)s::interval is not null and unique_key = %(unique_key)s::text
@@ -12,14 +12,14 @@ with held as materialized (
 update pgqueue.jobs as job
 set queue = %(queue)s::text, task = %(task)s::text, args = %(args)s::json, priority = coalesce(%(priority)s::smallint, (select priority from pgqueue.queues where name = %(queue)s::text), 0),
     max_attempts = coalesce(%(max_attempts)s::smallint, (select max_attempts from pgqueue.queues where name = %(queue)s::text), 25),
-    meta = %(meta)s::jsonb, unique_until_started = %(unique_until_started)s::boolean, collisions = collisions + 1,
+    ({sent}) = row ({sent: %(NAME)s::TYPE}), unique_until_started = %(unique_until_started)s::boolean, collisions = collisions + 1,
     lane = coalesce(%(lane)s::text, job.lane), cost = case when %(lane)s::text is null then job.cost else %(cost)s::integer end,
     (run_at, status, expires_at) = (
         select at.run_at, case when job.status = 'blocked' and job.in_lane is not true then 'blocked'
-                               when %(keeps_time)s::boolean then job.status
+                               when %(trailing)s::boolean then job.status
                                when at.run_at > due.now then 'scheduled' else 'ready' end,
                coalesce(%(expires_at)s::timestamptz, at.run_at + %(expires_in)s::interval)
-        from (select case when %(keeps_time)s::boolean then job.run_at
+        from (select case when %(trailing)s::boolean then job.run_at
                           when %(most)s::interval is null then due.run_at
                           else least(greatest(due.run_at, job.run_at), job.created_at + %(most)s::interval)
                      end as run_at) as at)

@@ -3,4 +3,4 @@
 -- locks: none beyond the new rows
 -- run by: PgQueue.enqueue_many
 -- why: a COPY of its own, so that the rows of jobs without a lane are as short as before
-copy pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, meta, expires_at, lane, in_lane, cost) from stdin with (encoding 'utf8')
+copy pgqueue.jobs (id, status, {new}, {limited}, in_lane) from stdin with (encoding 'utf8')

@@ -8,14 +8,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 import msgspec
 
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.flows import flow_progress
 from pgqueue.store.flows.flow_progress import reason
-from pgqueue.store.jobs.copying import ROWS_PER_CHUNK, copied_names, due_at, expires_at
+from pgqueue.store.jobs.copying import (
+    NULL,
+    ROWS_PER_CHUNK,
+    copied_names,
+    copied_sent,
+    copied_text,
+    due_at,
+    expires_at,
+    new_by_each,
+)
 from pgqueue.store.jobs.enqueue import queue_defaults, reserve
 from pgqueue.store.limits.lanes import put
 from pgqueue.store.plan import Copy, Statement, Steps, plan
@@ -36,8 +44,6 @@ from pgqueue.values.flows.flow import (
 )
 from pgqueue.values.jobs.job import JobState, NewJob
 from pgqueue.values.queues.defaults import QueueDefaults
-
-NULL = b"\\N"
 
 
 class AddedFlow(msgspec.Struct, frozen=True):
@@ -210,21 +216,10 @@ def _write_keyed_jobs(new: NewNodes) -> Steps[None]:
         return
     places = [at for _, at in keyed]
     jobs = [_job(new.nodes[at]) for at in places]
-    said = [new.defaults.of(job) for job in jobs]
-    params: dict[str, Any] = {
-        "ids": [new.jobs[at] for at in places],
-        "queues": [job.queue for job in jobs],
-        "tasks": [job.task for job in jobs],
-        "args": [job.args.decode() for job in jobs],
-        "priorities": [priority for priority, _ in said],
-        "statuses": [str(new.status(at, _job(new.nodes[at]))) for at in places],
-        "run_ats": [due_at(job, new.clock) for job in jobs],
-        "max_attempts": [attempts for _, attempts in said],
-        "unique_keys": [job.unique_key for job in jobs],
-        "unique_until_started": [job.unique.until == "started" for job in jobs],
-        "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
+    params = new_by_each(jobs, new.clock, new.defaults) | {
+        "id": [new.jobs[at] for at in places],
+        "status": [str(new.status(at, _job(new.nodes[at]))) for at in places],
         "flags": [flags_of(new.nodes[at], new.nodes) for at in places],
-        "expires_ats": [expires_at(job, new.clock) for job in jobs],
     }
     added = {row[0] for row in (yield Statement("flows/add_keyed_jobs", params))}
     for at, job in zip(places, jobs, strict=True):
@@ -241,17 +236,17 @@ def _job_row(new: NewNodes, at: int) -> bytes:
     node = new.nodes[at]
     job = _job(node)
     priority, max_attempts = new.defaults.of(job)
-    return b"%d\t%b\t%b\t%d\t%b\t%b\t%d\t%b\t%d\t%b\n" % (
+    return b"%d\t%b\t%b\t%b\t%b\t%d\t%d\t%b\t%b\t%d\n" % (
         new.jobs[at],
+        new.status(at, job).encode(),
+        due_at(job, new.clock).isoformat().encode(),
         copied_names(job.queue, job.task),
         job.args.replace(b"\\", b"\\\\"),
         priority,
-        new.status(at, job).encode(),
-        due_at(job, new.clock).isoformat().encode(),
         max_attempts,
-        NULL if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
-        flags_of(node, new.nodes),
         NULL if (until := expires_at(job, new.clock)) is None else until.isoformat().encode(),
+        copied_sent([job])[0],
+        flags_of(node, new.nodes),
     )
 
 
@@ -262,13 +257,13 @@ def _node_row(new: NewNodes, at: int) -> bytes:
         new.flow,
         NULL if node.parent is None else b"%d" % new.ids[node.parent],
         node.place,
-        _text(node.name),
+        copied_text(node.name),
         node.kind.encode(),
         (NodeState.RELEASED if new.released[at] else NodeState.WAITING).encode(),
         len(node.after) + len(new.before.get(at, ())),
-        _text(None if node.job is None else node.job.task),
+        copied_text(None if node.job is None else node.job.task),
         b"%d" % new.jobs[at] if at in new.jobs else NULL,
-        NULL if (spec := spec_of(node)) is None else _text(spec_text(spec)),
+        NULL if (spec := spec_of(node)) is None else copied_text(spec_text(spec)),
     )
 
 
@@ -288,14 +283,6 @@ def edge_row(before: int, node: int, rule: EdgeRule) -> bytes:
 
 def _wait_row(new: NewNodes, at: int) -> bytes:
     return b"%b\t%d\n" % (new.waits_for(at).encode(), new.jobs[at])
-
-
-def _text(value: str | None) -> bytes:
-    if value is None:
-        return NULL
-    for plain, escaped in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
-        value = value.replace(plain, escaped)
-    return value.encode()
 
 
 def _chunks(rows: Iterable[bytes]) -> Iterator[bytes]:

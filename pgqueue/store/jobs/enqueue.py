@@ -10,8 +10,9 @@ from pgqueue.store.jobs.copying import (
     copied_with_lanes,
     copy_rows,
     delay_of,
-    due_at,
-    expires_at,
+    new_by_each,
+    sends,
+    sent,
 )
 from pgqueue.store.limits.lanes import require_place
 from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
@@ -129,7 +130,7 @@ def _enqueue_unnumbered(
     plain = [at for at, job in enumerate(jobs) if job.unique_key is None and job.when_full is None]
     for start in range(0, len(plain), ROWS_PER_BLOCK):
         block = plain[start : start + ROWS_PER_BLOCK]
-        params = _columns([jobs[at] for at in block], clock, defaults) | {"now": now}
+        params = new_by_each([jobs[at] for at in block], clock, defaults) | {"now": now}
         rows = yield Statement("jobs/enqueue_rows", params)
         for at, (job_id,) in zip(block, rows, strict=True):
             answers[at] = EnqueueAnswer(job_id)
@@ -265,7 +266,7 @@ def _insert(unique: Unique, params: dict[str, object]) -> Steps[int | None]:
     if unique.period is None:
         rows = yield Statement("jobs/enqueue_unique", params)
         return rows[0][0] if rows else None
-    rows = yield Statement("jobs/enqueue_trailing" if unique.trailing else "jobs/enqueue_for_period", params)
+    rows = yield Statement("jobs/enqueue_for_period", params)
     if not rows:
         return None
     job_id, added = rows[0]
@@ -298,8 +299,8 @@ def _enqueue_keyed(
     numbered.sort(
         key=lambda pair: pair[1].unique_key or ""
     )  # two batches lock keys in one order: no deadlock
-    params = _columns([job for _, job in numbered], clock, defaults)
-    params |= {"ids": [job_id for job_id, _ in numbered], "now": now}
+    params = new_by_each([job for _, job in numbered], clock, defaults)
+    params |= {"id": [job_id for job_id, _ in numbered], "now": now}
     accepted = {row[0] for row in (yield Statement("jobs/enqueue_batch", params))}
     refused = [(job_id, job) for job_id, job in numbered if job_id not in accepted]
     if not refused:
@@ -321,7 +322,7 @@ def _is_basic(job: NewJob) -> bool:
     return (
         job.run_at is None
         and job.delay is None
-        and job.meta is None
+        and not sends(job)
         and job.expires_at is None
         and job.expires_in is None
         and job.lane is None
@@ -343,7 +344,7 @@ def _params(job: NewJob, now: datetime | None, known: QueueCache | None) -> dict
         "room": known is not None and known.has_room(job.queue),
         "run_at": job.run_at,
         "delay": delay_of(job),
-        "meta": None if job.meta is None else job.meta.decode(),
+        **sent(job),
         "expires_at": job.expires_at,
         "expires_in": job.expires_in,
         "lane": job.lane,
@@ -364,23 +365,5 @@ def _unique_params(job: NewJob) -> dict[str, object]:
         "period": job.unique.period,
         "most": job.unique.most,
         "rejects": job.unique.collision == "reject",
-        "keeps_time": job.unique.trailing,
-    }
-
-
-def _columns(jobs: Sequence[NewJob], clock: datetime, defaults: QueueDefaults) -> dict[str, object]:
-    said = [defaults.of(job) for job in jobs]
-    return {
-        "queues": [job.queue for job in jobs],
-        "tasks": [job.task for job in jobs],
-        "args": [job.args.decode() for job in jobs],
-        "priorities": [priority for priority, _ in said],
-        "run_ats": [due_at(job, clock) for job in jobs],
-        "max_attempts": [attempts for _, attempts in said],
-        "unique_keys": [job.unique_key for job in jobs],
-        "unique_until_started": [job.unique.until == "started" for job in jobs],
-        "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
-        "expires_ats": [expires_at(job, clock) for job in jobs],
-        "lanes": [job.lane for job in jobs],
-        "costs": [job.cost for job in jobs],
+        "trailing": job.unique.trailing,
     }

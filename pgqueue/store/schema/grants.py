@@ -83,8 +83,8 @@ _ALL_ROWS = (
 )
 _SQL_ALONE = (_calling("producer"),)
 _WRITTEN = (
-    "queue, task, args, priority, status, run_at, created_at, max_attempts, unique_key, unique_until_started, meta, expires_at, "
-    "lane, in_lane, cost"
+    "queue, task, args, priority, status, run_at, created_at, max_attempts, unique_key, unique_until_started, "
+    f"{', '.join(one.name for one in columns.SENT)}, expires_at, lane, in_lane, cost"
 )
 """The columns that an enqueue writes. Not ``id``: a row whose id the sequence has not reached makes a later enqueue fail."""
 _STATE = "select on pgqueue.alembic_version, pgqueue.compatibility"
