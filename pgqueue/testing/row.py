@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from pgqueue.store.jobs.control import read_sent
 from pgqueue.values.jobs.job import AttemptError, Claim, Job, JobState, NewJob
 from pgqueue.values.payloads.storable import object_of, value_of
 from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
@@ -93,7 +94,7 @@ class JobRow:
             errors=self.errors,
             reason=self.reason,
             result=None if self.result is None else value_of(self.result),
-            meta=None if self.new.meta is None else object_of(self.new.meta),
+            **read_sent(self.new),
         )
 
     def claimed(self, worker: UUID, now: datetime) -> Claim:

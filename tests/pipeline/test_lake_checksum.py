@@ -1,10 +1,10 @@
 """How the checksum of a day writes instants: as a double where that is exact, else as numeric."""
 
 import re
-from importlib.resources import files
 
 import pytest
 from looking import ask
+from store.sqlfiles import SQL
 
 from pgqueue import PgQueue
 
@@ -29,8 +29,9 @@ COLUMNS = ["run_at", "created_at", "started_at", "ended_at"]
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_instant_is_written_exactly(queue: PgQueue, column: str) -> None:
-    statement = files("pgqueue.sql").joinpath("pipeline/lake_checksum.sql").read_text(encoding="utf-8")
-    (written,) = re.findall(rf"case when {column} between .*?\bend\b", statement, re.DOTALL)
+    (written,) = re.findall(
+        rf"case when {column} between .*?\bend\b", SQL["pipeline/lake_checksum"], re.DOTALL
+    )
     exact = f"(extract(epoch from {column}) * 1000000)::bigint"
     counts = f"select count(*), count(*) filter (where {written} is distinct from {exact})"
     ((count, differing),) = ask(queue, f"{counts} from ({INSTANTS}) as instants ({column})")

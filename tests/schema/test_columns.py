@@ -1,15 +1,18 @@
 """A job's columns are described once: the database, the statements, the models and the values agree with it."""
 
 import re
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from store.sqlfiles import SQL
+from store.sqlfiles import SQL, WRITTEN
 
 from pgqueue.store import columns
-from pgqueue.store.pipeline.extract_where import NOT_READ, TABLES
-from pgqueue.values.jobs.job import Job
+from pgqueue.store.column_lists import LISTS, PROJECTIONS, with_lists
+from pgqueue.store.pipeline.extract_where import TABLES
+from pgqueue.values.jobs.job import Job, NewJob
 
 TABLES_OF_JOBS = {
     "jobs": columns.JOBS,
@@ -22,6 +25,22 @@ select attname, format_type(coalesce(nullif(typbasetype, 0), atttypid), null), n
 from pg_attribute join pg_type on pg_type.oid = atttypid
 where attrelid = %s::regclass and attnum > 0 and not attisdropped
 """
+SOURCES = {
+    path: path.read_text(encoding="utf-8")
+    for package in ("pgqueue", "pgqueue.sql", "pgqueue.migrations")
+    for path in Path(str(files(package))).rglob("*.*")
+    if path.suffix in {".py", ".sql", ".html"}
+}
+MOST_FILES = {"collisions": 20} | dict.fromkeys(
+    ["expires_at", "unique_until_started", "cancel_requested", "claimed_at", "place_at", "unknown_since"], 30
+)
+"""In how many files a column may be named: one that only passes through once its value is there, and those that workers use.
+Other columns have words for names, which say other things, too; and users give ``meta`` a meaning."""
+SCHEMA = {
+    file.name: file.read_text(encoding="utf-8")
+    for file in files("pgqueue.sql").joinpath("schema").iterdir()
+    if file.name.endswith(".up.sql")
+}
 ENDS = re.compile(r"insert into pgqueue\.(job_history|dead_jobs) \((.*?)\)", re.DOTALL)
 
 
@@ -40,20 +59,42 @@ def test_a_table_has_the_columns_that_are_described(table: str, connection: psyc
 def test_every_statement_that_ends_jobs_names_all_their_columns() -> None:
     found = {
         (name, table, frozenset(re.findall(r"\w+", names)))
-        for name, text in SQL.items()
+        for name, text in (SQL | SCHEMA).items()
         for table, names in ENDS.findall(text)
     }
-    assert found
+    assert len(found) > 3
     for name, table, names in found:
         assert names >= _names(TABLES_OF_JOBS[table]) - {columns.ENDED_IN.name, "result"}, name
 
 
-def test_a_job_has_the_columns_of_the_view_and_the_statements_read_them_in_its_order() -> None:
+def test_a_job_has_the_columns_of_the_view() -> None:
     assert set(Job.__struct_fields__) == _names(columns.ALL_JOBS)
-    for name in ("jobs/show", "jobs/newest"):
-        select = SQL[name].partition("\nselect ")[2].partition("\nfrom ")[0]
-        read = re.sub(r"pgqueue\.as_datetime\((\w+)\)|::\w+", r"\1", select)
-        assert tuple(re.findall(r"\w+", read)) == Job.__struct_fields__
+
+
+def test_what_passes_through_is_what_an_enqueuer_says_and_is_in_every_table() -> None:
+    assert set(NewJob.__struct_fields__) >= _names(columns.SENT)
+    for described in TABLES_OF_JOBS.values():
+        assert _names(described) >= _names(columns.CARRIED)
+
+
+def test_a_statement_names_a_list_and_a_pattern_for_each_of_its_columns() -> None:
+    assert with_lists("({kept}) '{}'") == "(flags, lane, cost) '{}'"
+    assert with_lists("{limited: %(NAME)s::TYPE[]}") == "%(lane)s::text[], %(cost)s::integer[]"
+    with pytest.raises(KeyError, match="no such list"):
+        with_lists("select {no such list}")
+    with pytest.raises(KeyError, match="shown"):  # a select list is text already
+        with_lists("{shown: NAME}")
+
+
+def test_every_list_is_named_by_a_statement() -> None:
+    named = {name for text in WRITTEN.values() for name in re.findall(r"\{([a-z ]+)[:}]", text)}
+    assert named == LISTS.keys() | PROJECTIONS.keys()
+
+
+@pytest.mark.parametrize("column", MOST_FILES)
+def test_a_column_is_named_in_few_files(column: str) -> None:
+    found = [path for path, text in SOURCES.items() if re.search(rf"\b{column}\b", text)]
+    assert len(found) <= MOST_FILES[column], sorted(found)
 
 
 @pytest.mark.parametrize("table", ["history", "dead", "jobs", "ended"])
@@ -64,8 +105,3 @@ def test_sparks_statements_give_the_columns_that_spark_reads(
     assert cursor.description is not None
     given = {column.name for column in cursor.description} - {"part", "place", "source"}
     assert given == TABLES[table].columns.keys()
-
-
-def test_spark_reads_every_column_of_jobs_but_those_that_only_workers_need() -> None:
-    assert _names(columns.JOBS) >= NOT_READ
-    assert TABLES["jobs"].columns.keys() == _names(columns.JOBS) - NOT_READ

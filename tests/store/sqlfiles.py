@@ -1,4 +1,4 @@
-"""The text of every file of ``sql/`` and of its folders, by the name that plans use, with its lists of columns written out."""
+"""The text of every file of ``sql/`` and of its folders, by the name that plans use."""
 
 from importlib.resources import files
 
@@ -9,10 +9,13 @@ FOLDERS = sorted(
     for folder in files("pgqueue.sql").iterdir()
     if folder.is_dir() and not folder.name.startswith("_")
 )
-SQL = {
-    f"{folder}/{file.name.removesuffix('.sql')}": with_lists(file.read_text(encoding="utf-8"))
+WRITTEN = {
+    f"{folder}/{file.name.removesuffix('.sql')}": file.read_text(encoding="utf-8")
     for folder in FOLDERS
     if folder != "schema"
     for file in files("pgqueue.sql").joinpath(folder).iterdir()
     if file.name.endswith(".sql")
 }
+"""As they are written."""
+SQL = {name: with_lists(text) for name, text in WRITTEN.items()}
+"""As they are sent: with their lists of columns written out."""

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 
 from pgqueue.store.arrays import numbers
+from pgqueue.store.columns import SENT, Type
 from pgqueue.store.flows import flow_control
 from pgqueue.store.jobs import admission
 from pgqueue.store.jobs.finish import cancel_waiting
 from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.bulk.operation import BlockedRetry, Retried
-from pgqueue.values.jobs.job import Job, JobState, QueueCount
+from pgqueue.values.jobs.job import Job, JobState, NewJob, QueueCount
 from pgqueue.values.payloads.storable import errors_of, object_of, value_of
 from pgqueue.values.queues.standing import UnknownTaskJobs
 from pgqueue.values.workers.health import BlockedLoop, WorkerProblem
@@ -236,10 +237,19 @@ def job_of(row: Row) -> Job:
     return Job(**values)
 
 
+def read_sent(new: NewJob) -> dict[str, Any]:
+    """What a record shows of the columns that only pass through with a job."""
+    values = {column.name: getattr(new, column.name) for column in SENT}
+    return {
+        name: _READ[name](value) if value is not None and name in _READ else value
+        for name, value in values.items()
+    }
+
+
 _READ: Mapping[str, Callable[[str], Any]] = {
     "args": object_of,
     "errors": errors_of,
     "result": value_of,
-    "meta": object_of,
+    **{column.name: object_of for column in SENT if column.type is Type.JSONB},
 }
 """How the JSON of a column is read; it comes as text."""
