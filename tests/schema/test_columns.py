@@ -41,6 +41,9 @@ SCHEMA = {
     for file in files("pgqueue.sql").joinpath("schema").iterdir()
     if file.name.endswith(".up.sql")
 }
+WRITES = re.compile(r"(?:insert into|copy) pgqueue\.(?:jobs|job_history|dead_jobs) \((.*?)\)", re.DOTALL)
+SEND_NOTHING = {"jobs/enqueue_now", "pipeline/sink_add", "pipeline/sink_add_unique"}
+"""Statements for jobs with which nothing is sent along."""
 ENDS = re.compile(r"insert into pgqueue\.(job_history|dead_jobs) \((.*?)\)", re.DOTALL)
 
 
@@ -65,6 +68,14 @@ def test_every_statement_that_ends_jobs_names_all_their_columns() -> None:
     assert len(found) > 3
     for name, table, names in found:
         assert names >= _names(TABLES_OF_JOBS[table]) - {columns.ENDED_IN.name, "result"}, name
+
+
+def test_what_passes_through_is_in_every_statement_that_writes_jobs_by_the_name_of_a_list() -> None:
+    for name, text in SQL.items():
+        for names, written in zip(WRITES.findall(text), WRITES.findall(WRITTEN[name]), strict=True):
+            found = set(re.findall(r"\w+", names)) & _names(columns.SENT)
+            assert found == (set() if name in SEND_NOTHING else _names(columns.SENT)), name
+            assert not found & set(re.findall(r"\w+", written)), name
 
 
 def test_a_job_has_the_columns_of_the_view() -> None:
