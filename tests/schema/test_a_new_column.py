@@ -59,8 +59,8 @@ EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
     ],
     "pgqueue/django/models.py": [
         (
-            "    meta = ValueField(null=True)\n",
-            "    meta = ValueField(null=True)\n    note_text = models.TextField(null=True)\n",
+            "    errors = ValueField(null=True)\n",
+            '    errors = ValueField(null=True)\n    note_text: "models.TextField[str | None, str | None]" = models.TextField(null=True)\n',
         )
     ],
 }
