@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
+from pgqueue.store.column_lists import with_lists
 from pgqueue.values.jobs.job import BEGINNINGS, TRANSITIONS, JobState
 
 Transition = tuple[str, str]
@@ -215,7 +216,7 @@ def _key(statement: str) -> str:
 def _own_statements() -> dict[str, str]:
     found = {}
     for path in sorted(SQL.rglob("*.sql")):
-        text = re.sub(r"\A(--.*\n)+", "", path.read_text(encoding="utf-8"))
+        text = with_lists(re.sub(r"\A(--.*\n)+", "", path.read_text(encoding="utf-8")))
         found[_key(text)] = str(path.relative_to(SQL.parent))
     return found
 

@@ -114,7 +114,7 @@ def _of_jobs(*names: str) -> tuple[Column, ...]:
 
 
 GIVEN = (*_of_jobs("queue", "task", "args"), *SENT)
-"""What an enqueuer says of a job, and is stored as it was said."""
+"""What is stored of a job as its enqueuer gives it."""
 
 NEW = (*_of_jobs("run_at", "queue", "task", "args", "priority", "max_attempts", "expires_at"), *SENT)
 """The columns that an enqueue computes or is given, but for the limits, in the order in which COPY sends them."""

@@ -2,7 +2,7 @@
 
 ``next/`` is what a next release might be: the files of its revision, which do each kind of thing that a revision may do, and those
 of its statements that differ from this release's. ``former/NNNN/`` holds, of each release that there was, only the statements that
-differ from this release's. There was none yet.
+differ from this release's, as they are sent: with the lists of columns that the release had written out. There was none yet.
 """
 
 import asyncio

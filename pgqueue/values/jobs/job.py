@@ -231,7 +231,7 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """All that is recorded of a job: the fields of ``sql/jobs/show.sql``, in its order."""
+    """All that is recorded of a job. Statements that list jobs select these fields, in this order."""
 
     id: int
     state: JobState
