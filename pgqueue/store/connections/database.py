@@ -279,10 +279,7 @@ class Database:
     ) -> OwnAsyncConnection:
         """An awaitable connection as :meth:`connect` makes it.
 
-        Args:
-            dsn: as there.
-            settings: as there.
-            within: for how many seconds the caller waits: of several hosts in the DSN, none may take the time of the others.
+        ``within``: for how many seconds the caller waits. Of several hosts in the DSN, none may take the time of the others.
         """
         dsn = dsn or self.dsn
         patience = patience_per_host(dsn, within)
