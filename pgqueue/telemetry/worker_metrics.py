@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from pgqueue.app.hooks.observer import Observer, claimed_parts, ended_parts
 from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
-from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
+from pgqueue.values.jobs.verdict import Died, Verdict
 from pgqueue.values.workers.health import Vitals, not_live, not_ready
 
 V = TypeVar("V")
@@ -31,15 +31,6 @@ SECONDS: Final = (
 JOBS: Final = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0)
 Labels: TypeAlias = tuple[str, ...]
 NAMES = ("queue", "task")
-OUTCOMES: dict[type[Verdict], str] = {
-    Succeeded: "succeeded",
-    Again: "retried",
-    Died: "dead",
-    Cancelled: "cancelled",
-    Returned: "returned",
-    Unknown: "unknown",
-    Waits: "waiting",
-}
 ADDED = (Outcome.ADDED, Outcome.REPLACED)
 
 
@@ -80,7 +71,7 @@ class JobMetrics(Observer, Collector):
             if len(succeeded) == len(some):  # most often
                 outcomes["succeeded"] += len(some)
             else:
-                outcomes.update(OUTCOMES[type(one)] for one in some)
+                outcomes.update(one.label for one in some)
                 died = (one.seconds for one in some if isinstance(one, Died))
                 runs.add(sorted(one for one in died if one is not None))
 

@@ -277,10 +277,7 @@ class Database:
         settings: Mapping[str, str] = NO_SETTINGS,
         within: float | None = None,
     ) -> OwnAsyncConnection:
-        """An awaitable connection as :meth:`connect` makes it.
-
-        ``within``: for how many seconds the caller waits. Of several hosts in the DSN, none may take the time of the others.
-        """
+        """As :meth:`connect`, awaited. ``within``: for how many seconds the caller waits, each host of the DSN for its part of it."""
         dsn = dsn or self.dsn
         patience = patience_per_host(dsn, within)
         while True:

@@ -8,7 +8,7 @@ in :mod:`pgqueue.store.jobs.finish`.
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,7 @@ NOT_RETURNED: Final = b"null"
 class Succeeded(msgspec.Struct, frozen=True, gc=False):
     """The attempt returned; ``result`` is its value as JSON, None, or ``NOT_RETURNED``; ``error`` says why that is not kept."""
 
+    label: ClassVar = "succeeded"
     claim: Claim
     seconds: float
     result: bytes | None = None
@@ -40,6 +41,7 @@ class Succeeded(msgspec.Struct, frozen=True, gc=False):
 class Again(msgspec.Struct, frozen=True):
     """The attempt failed; the job runs again after ``delay``, or with the ``run_at`` that it has if that is None."""
 
+    label: ClassVar = "retried"
     claim: Claim
     delay: timedelta | None
     error: AttemptError
@@ -48,6 +50,7 @@ class Again(msgspec.Struct, frozen=True):
 class Died(msgspec.Struct, frozen=True):
     """The attempt failed for good. ``seconds``: how long it ran, None: it did not."""
 
+    label: ClassVar = "dead"
     claim: Claim
     seconds: float | None
     reason: Reason
@@ -57,6 +60,7 @@ class Died(msgspec.Struct, frozen=True):
 class Returned(msgspec.Struct, frozen=True):
     """The job goes back, its attempt not counted: after ``delay``, or with the ``run_at`` that it has if that is None."""
 
+    label: ClassVar = "returned"
     claim: Claim
     delay: timedelta | None = None
 
@@ -67,6 +71,7 @@ class Unknown(msgspec.Struct, frozen=True):
     Once workers have not known it for ``after``, the job is dead, unless a worker that is alive may know it.
     """
 
+    label: ClassVar = "unknown"
     claim: Claim
     delay: timedelta
     after: timedelta
@@ -75,6 +80,7 @@ class Unknown(msgspec.Struct, frozen=True):
 class Waits(msgspec.Struct, frozen=True):
     """The job is blocked until what it waits for has happened, or its deadline has passed; its attempt is not counted."""
 
+    label: ClassVar = "waiting"
     claim: Claim
     awaited: SignalWait
 
@@ -82,12 +88,14 @@ class Waits(msgspec.Struct, frozen=True):
 class Cancelled(msgspec.Struct, frozen=True):
     """The job was asked to cancel, and its attempt was stopped; or, ``skipped``, a condition of its flow kept it from running."""
 
+    label: ClassVar = "cancelled"
     claim: Claim
     error: AttemptError | None = None
     skipped: bool = False
 
 
 Verdict: TypeAlias = Succeeded | Again | Died | Returned | Unknown | Waits | Cancelled
+"""Each has a ``label``, by which metrics count it."""
 
 
 def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -> Verdict:
