@@ -38,6 +38,7 @@ class Claims:
         taken: slots of runners, including a runner that is on its way.
         coming: whether a runner is on its way. Only one is at a time.
         ended: how many attempts have ended, in all.
+        ran: for how many seconds these ran, all together.
         given_up: attempts that were given up, and whose function has not returned: each has a thread or an asyncio task, and no
             slot.
         replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
@@ -63,6 +64,7 @@ class Claims:
         self.taken = 0
         self.coming = False
         self.ended = 0
+        self.ran = 0.0
         self.given_up: set[Attempt] = set()
         self._tasks = tasks
         self._batch_tasks = batch_tasks
@@ -197,6 +199,7 @@ class Claims:
                 return isinstance(attempt, BatchAttempt) and self._settle_batch(attempt)
             del self.running[attempt.claim.id]  # not _end: that is one more call for every job
             self.ended += 1
+            self.ran += attempt.context.seconds
             if verdict is not None:
                 self.verdicts.append(verdict)
             return True
@@ -313,6 +316,7 @@ class Claims:
             del running[one.claim.id]
         self.verdicts += [one.verdict for one in ended if one.verdict is not None]
         self.ended += len(ended)
+        self.ran += sum(one.context.seconds for one in ended)
         self._beside_running -= max(whole.left - 1, 0)
         whole.left = 0
         return bool(ended)
@@ -324,6 +328,7 @@ class Claims:
     def _end(self, attempt: Attempt, verdict: Verdict | None) -> None:
         del self.running[attempt.claim.id]
         self.ended += 1
+        self.ran += attempt.context.seconds
         if isinstance(attempt, BatchMember):
             attempt.whole.left -= 1
             self._beside_running -= attempt.whole.left > 0

@@ -1,7 +1,7 @@
 """Claims jobs: enough that no slot waits, and no more than will start soon.
 
-How many claims to hold beyond the running ones follows from how fast attempts end (Little's law: rate times horizon). A
-worker of long jobs prefetches next to nothing, a worker of short jobs as many as a batch should have.
+How many claims to hold beyond the running ones is decided in :mod:`pgqueue.worker.pace`: a worker of long jobs holds none, a worker
+of short jobs as many as a batch should have.
 
 When no queue has a ready job, the worker is set *idle* in the database, and an enqueuer notifies it. While jobs trickle
 in it stays idle. After 0.1 s of unbroken work it is set busy, because each notifying commit of the database waits for
@@ -32,7 +32,7 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LOCKED, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.measures import EndRate
+from pgqueue.worker.pace import Pace
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.ready_and_lanes import MOST, MOST_QUEUES, CombinedDivision
 from pgqueue.worker.runners import Runners
@@ -43,7 +43,6 @@ T = TypeVar("T")
 
 log = worker_log()
 
-LARGEST_PREFETCH = 1_000
 LARGEST_CLAIM = 500
 LARGEST_BACKLOG = 4_000
 BUSY_AFTER = 0.1
@@ -51,8 +50,6 @@ PAUSE = 0.01
 """Seconds. Work is unbroken while the worker never waits longer than this for a job."""
 GATHER_FOR = 0.01
 """Seconds. A busy worker that found few jobs waits this long before it looks again: fewer and larger claims."""
-HORIZON = 0.1
-"""Seconds. As many claims are held as would start within this."""
 
 PASSES_OVER = "the database refuses to have a job claimed: this worker passes it over for a minute"
 LANES_LOCKED_FOR = 5.0
@@ -94,7 +91,7 @@ class Fetcher:
         self._lanes_unfinished = False
         self._lanes_locked_until = 0.0
         self._signals = signals
-        self._rate = EndRate()
+        self._pace = Pace()
         self._portions = Portions()
         self._most = LARGEST_CLAIM
         self.asks = 0
@@ -329,7 +326,7 @@ class Fetcher:
 
     def _room(self) -> int:
         """Return how many to claim now; 0 while enough claims wait. Then ``signals.room_at`` says when to look again."""
-        prefetch = min(LARGEST_PREFETCH, int(self._rate.at(self._claims.ended) * HORIZON))
+        prefetch = self._pace.ahead(self._claims.size, self._claims.ended, self._claims.ran)
         room = 0
         if self._claims.queued <= prefetch // 2 and self._completer.backlog <= LARGEST_BACKLOG:
             room = min(LARGEST_CLAIM, self._most, self._portions.most, self._claims.room(prefetch))

@@ -1,4 +1,4 @@
-"""What a worker measures of its jobs: for the time series, and how fast its attempts end, for the fetcher.
+"""What a worker measures of its jobs, for the time series.
 
 It is told of batches, as observers are, and counts batch by batch: most are of one queue and one task
 (:mod:`pgqueue.app.hooks.observer`). A minute is one of the database's clock, whose offset from this process's the worker asks for.
@@ -6,12 +6,11 @@ What is gathered is written by :class:`pgqueue.worker.series.SeriesWriter` when 
 its last minute.
 """
 
-import math
 import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, assert_never
 
@@ -208,29 +207,3 @@ def _add(tally: MinuteTally, other: MinuteTally) -> None:
     tally.counts.update(other.counts)
     merge(tally.waits, other.waits, other.waits.values())
     merge(tally.runs, other.runs, other.runs.values())
-
-
-FADING = 0.1
-"""Seconds in which a former rate fades to 1/e."""
-SHORTEST_SAMPLE = 0.01
-"""Seconds. Samples closer than this are ignored: jobs that end in one batch would look like a high rate."""
-
-
-class EndRate:
-    """How many attempts end each second: quick to rise, slow to fall, so that a pause of some milliseconds is ignored."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._count = 0
-        self._at = clock()
-        self._rate = 0.0
-
-    def at(self, count: int) -> float:
-        """The rate per second, now that ``count`` attempts have ended in all."""
-        now = self._clock()
-        elapsed = now - self._at
-        if elapsed >= SHORTEST_SAMPLE:
-            faded = self._rate * math.exp(-elapsed / FADING)
-            self._rate = max((count - self._count) / elapsed, faded)
-            self._count, self._at = count, now
-        return self._rate

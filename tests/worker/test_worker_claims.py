@@ -24,9 +24,9 @@ from worker.helping import (
 )
 
 from pgqueue import JobHandle, JobState, PgQueue
-from pgqueue.worker import fetcher as fetching
+from pgqueue.worker import pace
 from pgqueue.worker import upkeep as upkeeping
-from pgqueue.worker.fetcher import HORIZON
+from pgqueue.worker.pace import HORIZON
 from pgqueue.worker.worker import Worker
 
 SOON = timedelta(seconds=0.01)
@@ -77,6 +77,27 @@ async def test_two_workers_run_what_one_alone_could_not(queue: PgQueue, running:
     assert {workers.count(one.id), workers.count(other.id)} == {2}
 
 
+async def test_a_worker_of_long_jobs_claims_no_more_than_it_has_slots_though_they_end_together(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "LONG", 0.0)  # every job is a long one
+    gates = [asyncio.Event() for _ in range(8)]
+    started: list[int] = []
+
+    @queue.task
+    async def work(number: int) -> None:
+        started.append(number)
+        await gates[number // 5].wait()
+
+    queue.enqueue_many(work.call(number) for number in range(40))
+    async with running(queue, concurrency=5):
+        for number, gate in enumerate(gates):
+            await until(lambda: len(started) == 5 * (number + 1))  # noqa: B023 - called within this turn
+            assert ask(queue, "select count(*) from pgqueue.jobs where status = 'running'") == [(5,)]
+            gate.set()
+        await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])
+
+
 async def test_two_workers_share_a_queue_of_short_jobs(queue: PgQueue, running: Running) -> None:
     """Neither is ahead by more than two claims of what it may hold: its slots, and a tenth of a second of work."""
 
@@ -95,7 +116,7 @@ async def test_two_workers_share_a_queue_of_short_jobs(queue: PgQueue, running: 
     assert abs(served[one.id] - served[other.id]) <= 2 * (5 + fastest)
 
 
-async def test_once_the_hand_is_closed_a_runner_takes_nothing_more_from_it(queue: PgQueue) -> None:
+async def test_once_claims_are_closed_a_runner_takes_nothing_more(queue: PgQueue) -> None:
     release = asyncio.Event()
     first, second = holding(queue, release)(2)
     async with taken_apart(queue, concurrency=1) as worker:
@@ -170,7 +191,7 @@ async def test_queues_are_served_in_equal_shares(queue: PgQueue) -> None:
 async def test_a_worker_with_less_room_than_queues_serves_each_in_turn(
     queue: PgQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "HORIZON", 0.0)  # no prefetch: one job at a time
+    monkeypatch.setattr(pace, "HORIZON", 0.0)  # no prefetch: one job at a time
     order: list[str] = []
 
     @queue.task

@@ -15,7 +15,7 @@ from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
 from pgqueue.values.queues.served_queues import parse_served
-from pgqueue.worker.measures import FADING, SHORTEST_SAMPLE, EndRate
+from pgqueue.worker.pace import FADING, HORIZON, LARGEST_PREFETCH, LONG, REMEMBERED, SHORTEST_SAMPLE, Pace
 from pgqueue.worker.queues import FORGET_AFTER, LONGEST, LOOK_AROUND_AFTER, SHARE, Marks, Queues
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
 from pgqueue.worker.worker import Worker
@@ -62,22 +62,41 @@ def test_the_first_activity_ends_the_idleness_and_tells_once() -> None:
 
 def test_the_rate_rises_at_once_and_fades() -> None:
     clock = Clock()
-    rate = EndRate(clock)
+    pace = Pace(clock)
     clock.now += 0.01
-    assert round(rate.at(50)) == 5_000
+    assert round(pace.rate(50, 0.0)) == 5_000
     clock.now += FADING
-    assert 1_800 < rate.at(50) < 1_900  # 5,000 / e
+    assert 1_800 < pace.rate(50, 0.0) < 1_900  # 5,000 / e
     clock.now += 10
-    assert rate.at(50) < 1
+    assert pace.rate(50, 0.0) < 1
 
 
 def test_two_looks_in_one_moment_are_no_standstill() -> None:
     clock = Clock()
-    rate = EndRate(clock)
+    pace = Pace(clock)
     clock.now += 0.01
-    before = rate.at(50)
+    before = pace.rate(50, 0.0)
     clock.now += SHORTEST_SAMPLE / 2
-    assert rate.at(50) == before
+    assert pace.rate(50, 0.0) == before
+
+
+def test_attempts_that_end_together_have_no_more_claims_held_than_the_slots_can_start() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    clock.now += 4.0
+    assert pace.ahead(50, 50, 50 * LONG) == 0  # 5,000 ends in a second, it seems
+    clock.now += 0.01
+    after = pace.ahead(50, 50 + REMEMBERED, 50 * LONG + REMEMBERED * 0.2)
+    assert after == 50 * HORIZON / 0.2
+
+
+def test_of_jobs_that_take_no_time_as_many_are_held_as_end_within_the_horizon() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    clock.now += 0.01
+    assert pace.ahead(20, 50, 50 * 0.000_02) == 5_000 * HORIZON
+    clock.now += 0.01
+    assert pace.ahead(20, 1_050, 1_050 * 0.000_02) == LARGEST_PREFETCH
 
 
 def test_a_queue_is_found_kept_and_forgotten() -> None:

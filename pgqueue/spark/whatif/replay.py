@@ -22,8 +22,8 @@ from pgqueue.spark.report import words
 from pgqueue.spark.whatif.jobs import EPOCH, NONE, SECOND, Numbers
 from pgqueue.values.jobs.options import LAST_TIME
 from pgqueue.values.queues.shares import Shares, in_turn
-from pgqueue.worker.fetcher import HORIZON, LARGEST_CLAIM, LARGEST_PREFETCH
-from pgqueue.worker.measures import EndRate
+from pgqueue.worker.fetcher import LARGEST_CLAIM
+from pgqueue.worker.pace import LARGEST_PREFETCH, Pace
 
 END = (LAST_TIME - EPOCH) // timedelta(microseconds=1)
 
@@ -80,8 +80,8 @@ class _Replay:
         self._starts = [0] * len(self._lasts)
         self._lanes_first = False
         self._now = self._ready_at[0] if self._ready_at else 0
-        self._ended = 0
-        self._rate = EndRate(lambda: self._now / SECOND)
+        self._ended = self._ran = 0
+        self._pace = Pace(lambda: self._now / SECOND)
 
     def run(self) -> Numbers:
         arrivals, ready_at = self._arrivals.tolist(), self._ready_at
@@ -115,6 +115,7 @@ class _Replay:
 
     def _end(self, job: int) -> None:
         self._ended += 1
+        self._ran += self._lasts[job]
         if self._lane[job] != NONE:
             self._lanes.end(self._lane[job])
 
@@ -128,7 +129,7 @@ class _Replay:
         """Claim as many jobs as there is room for; return False if none was claimed."""
         if not (self._queues.waiting or self._lanes.waiting):
             return False
-        ahead = min(self._most_ahead, int(self._rate.at(self._ended) * HORIZON))
+        ahead = self._pace.ahead(self._slots, self._ended, self._ran / SECOND, most=self._most_ahead)
         if len(self._claimed) > ahead // 2:
             return False
         before = len(self._claimed)
