@@ -224,7 +224,7 @@ class ClaimBook:
                 row.reason = reason
                 row.attempts -= reason == "expired"
             case Again(delay=delay) | Returned(delay=delay) | Unknown(delay=delay):
-                place, row.run_at = row.run_at, row.run_at if delay is None else now + delay
+                place, row.run_at = row.run_at, now + delay if delay else row.run_at
                 row.wait(JobState.SCHEDULED if delay else JobState.READY)
                 limiting = self._limiting().get(row.new.task)
                 if row.new.lane is not None and limiting is not None and limiting.ordered:

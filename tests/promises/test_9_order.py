@@ -12,11 +12,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from looking import ask
+from looking import ask, until
 from promises.asking import SET_PLANNER, do, explain, registered, run_on
 from running import Running
+from tenacity import wait_none
+from worker.helping import ended
 
-from pgqueue import PgQueue
+from pgqueue import PgQueue, Retry, RetryLater, Snooze
+from pgqueue.app.takes import base
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim
@@ -70,6 +73,51 @@ def read(nodes: list[dict[str, Any]], index: str) -> list[int]:
         for node in nodes
         if node.get("Index Name") == index and node["Actual Loops"]
     ]
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError(), RetryLater(0), Snooze(0), None], ids=["wait_none", "RetryLater", "Snooze", "fail"]
+)
+async def test_a_job_that_comes_back_at_once_keeps_its_place(
+    queue: PgQueue, running: Running, error: Exception | None
+) -> None:
+    order: list[int] = []
+
+    @queue.task(retry=Retry(wait=wait_none()))
+    def note(number: int) -> None:
+        order.append(number)
+        if order == [0] and error is not None:
+            raise error
+
+    jobs = [note.enqueue(number) for number in range(3)]
+    if error is None:
+        with queue.take(1) as (first,):
+            order.append(first.args["number"])
+            first.fail("again", delay=0)
+    async with running(queue, concurrency=1):
+        await ended(queue, *jobs)
+    assert order == [0, 0, 1, 2]
+
+
+async def test_a_blocked_take_is_told_of_a_job_that_comes_back(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "POLL", timedelta(hours=1))
+
+    @queue.task
+    def note() -> None: ...
+
+    note.enqueue()
+    async with asyncio.timeout(20), queue.atake(1) as (held,):
+        waiting = asyncio.create_task(_taken(queue))
+        await until(lambda: ask(queue, "select count(*) from pgqueue.workers where idle") == [(2,)])
+        await held.afail("again", delay=0)
+        assert await waiting == held.id
+
+
+async def _taken(queue: PgQueue) -> int:
+    async with queue.atake(1, lease=timedelta(hours=10)) as (job,):
+        return job.id
 
 
 def test_claims_come_in_order_of_priority_time_and_id(dsn: str, queue: PgQueue) -> None:
