@@ -6,7 +6,7 @@
 
 import logging
 from asyncio import _get_running_loop
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -30,13 +30,19 @@ def add(queue: JobMethods, jobs: Iterable[NewJob], connection: object = None) ->
     """Add jobs on the caller's connection; None: on the one that the database chooses."""
     _warn_of_blocked_loop()
     jobs = _jobs_after_middleware(queue, jobs)
+    done: list[EnqueueAnswer] | None
     match jobs:
         case [job]:
             added = enqueue.add(checked_job(queue, job), known=queue.database.known)
             done = [queue.database.run(added, connection)]
         case _:
-            plan = enqueue.enqueue_many(_materialise(queue, jobs, connection))
-            done = queue.database.run(plan, connection)
+            first, rest = _first_jobs(queue, jobs)
+            done = (
+                queue.database.run(enqueue.enqueue_few(first), connection) if first and rest is None else None
+            )
+            if done is None:
+                plan = enqueue.enqueue_many(_materialise(queue, first, rest, connection))
+                done = queue.database.run(plan, connection)
     handles = _handles(queue, jobs, done)
     if queue.observers.enqueued:
         queue.hooks.flush()
@@ -48,13 +54,21 @@ async def aadd(queue: JobMethods, jobs: Iterable[NewJob], connection: object = N
     if queue.database.blocks and connection is None and not queue.database.in_job_transaction:
         return await queue.database.acall(partial(add, queue), jobs)
     jobs = _jobs_after_middleware(queue, jobs)
+    done: list[EnqueueAnswer] | None
     match jobs:
         case [job]:
             added = enqueue.add(checked_job(queue, job), known=queue.database.known)
             done = [await queue.database.arun(added, connection)]
         case _:
-            plan = enqueue.enqueue_many(_materialise(queue, jobs, connection))
-            done = await queue.database.arun(plan, connection)
+            first, rest = _first_jobs(queue, jobs)
+            done = (
+                await queue.database.arun(enqueue.enqueue_few(first), connection)
+                if first and rest is None
+                else None
+            )
+            if done is None:
+                plan = enqueue.enqueue_many(_materialise(queue, first, rest, connection))
+                done = await queue.database.arun(plan, connection)
     handles = _handles(queue, jobs, done)
     if queue.observers.enqueued:
         await queue.hooks.aflush()
@@ -111,12 +125,23 @@ def _handles(
     return [JobHandle(one, queue) for one in results]
 
 
-def _materialise(queue: JobMethods, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:
+def _first_jobs(queue: JobMethods, jobs: Iterable[NewJob]) -> tuple[list[NewJob], Iterator[NewJob] | None]:
+    """Draw the first block; and what draws the others, None: there are none, and one statement can add these.
+
+    A mistake in the first block needs no database to be found.
+    """
     checked = map(partial(checked_job, queue), jobs)
-    if queue.database.joins(connection):
-        return list(checked)  # making a job may use the same connection
-    # A mistake in the first block needs no database to be found.
-    return chain(list(islice(checked, enqueue.ROWS_PER_BLOCK)), checked)
+    first = list(islice(checked, enqueue.ROWS_PER_BLOCK))
+    return first, None if enqueue.are_few(first) else checked
+
+
+def _materialise(
+    queue: JobMethods, first: list[NewJob], rest: Iterator[NewJob] | None, connection: object
+) -> Iterable[NewJob]:
+    jobs = first if rest is None else chain(first, rest)
+    return (
+        list(jobs) if queue.database.joins(connection) else jobs
+    )  # making a job may use the same connection
 
 
 def checked_job(queue: JobMethods, job: NewJob) -> NewJob:

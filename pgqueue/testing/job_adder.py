@@ -40,6 +40,10 @@ class JobAdder:
         self._queues.defaults().of(job)  # refuses a drained queue
         return self._enqueued(job, now)
 
+    def enqueue_few(self, jobs: Iterable[NewJob], *, now: datetime) -> list[EnqueueAnswer]:
+        """Add jobs, as :meth:`enqueue_many` does."""
+        return self.enqueue_many(jobs, now=now)
+
     def enqueue_many(self, jobs: Iterable[NewJob], *, now: datetime) -> list[EnqueueAnswer]:
         """Add jobs, all or none."""
         jobs = list(jobs)

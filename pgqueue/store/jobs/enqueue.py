@@ -10,6 +10,7 @@ from pgqueue.store.jobs.copying import (
     copied_with_lanes,
     copy_rows,
     delay_of,
+    few_by_each,
     new_by_each,
     sends,
     sent,
@@ -23,6 +24,8 @@ from pgqueue.values.queues.defaults import JobDefaults, QueueCache, QueueDefault
 from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
 
 TRIES = 10
+FEW = 250
+"""Up to as many jobs are added by one statement. With more, COPY gains more than its messages cost."""
 ROWS_PER_BLOCK = 2_500
 
 
@@ -70,6 +73,26 @@ def enqueue(
     if known is not None:
         known.learn(job, *rows[0][1:])
     return EnqueueAnswer(rows[0][0])
+
+
+def are_few(jobs: Sequence[NewJob]) -> bool:
+    """Whether :func:`enqueue_few` can add these jobs."""
+    return len(jobs) <= FEW and all(job.unique_key is None and job.when_full is None for job in jobs)
+
+
+@plan(adds=True)
+def enqueue_few(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Steps[list[EnqueueAnswer] | None]:
+    """Add some jobs, all or none, in one statement.
+
+    Args:
+        jobs: what to add, as :func:`are_few` says.
+        now: as for :func:`enqueue`.
+
+    Returns:
+        One answer per job, in their order. None: a queue is drained or has a bound, and :func:`enqueue_many` decides.
+    """
+    rows = yield Statement("jobs/enqueue_few", few_by_each(jobs) | {"now": now})
+    return [EnqueueAnswer(job_id) for (job_id,) in rows] or None
 
 
 @plan(transaction=True, adds=True)
