@@ -40,8 +40,8 @@ LATER = ("08", "25006", "25P03", "25P04", "40", "55", "57", "53", "58")
 """SQLSTATEs after which the same statement may succeed later: connection, read-only server, our transaction timed out,
 serialization, object in use, operator intervention, out of resources, system error. Not so 54, a limit of the program:
 a value that is too large stays too large."""
-LONGEST_PAUSE = 5.0
-"""Seconds between two tries."""
+LONGEST_PAUSE = 2.0
+"""Seconds between two tries: a worker works again within 3 s of the server's return."""
 LONG_READ = 600.0
 """The deadline, in seconds, of a plan that reads the jobs from end to end (0.1 s for a million, when in memory)."""
 UNCONFIRMED: Mapping[str, str] = {"synchronous_commit": "off"}
