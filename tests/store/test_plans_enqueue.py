@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from store.drivers import Ask, every_driver, one_database
 from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown
 
@@ -13,9 +14,11 @@ from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import control, copying, enqueue
 from pgqueue.store.plan import run
+from pgqueue.store.queues import queues
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import EnqueueAnswer, JobState, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.queues.settings import QueueSettings
 
 ask, database = every_driver, one_database
 
@@ -144,3 +147,48 @@ def test_a_batch_arrives_unharmed_over_a_connection_of_another_encoding(dsn: str
     with psycopg.connect(dsn) as connection:
         found = [run(shown(answer.id), StepRunner(connection, catalogue)).args for answer in answers]
     assert found == [{"text": "é"}, {"text": "ü"}]
+
+
+VARIED = (
+    new_job(),
+    new_job(priority=None, max_attempts=None),
+    new_job(queue="mail", priority=None, max_attempts=None),
+    new_job(queue="mail", priority=3, max_attempts=2),
+    new_job(delay=MINUTE),
+    new_job(run_at=NOON - MINUTE),
+    new_job(run_at=NOON + MINUTE, expires_in=SECOND),
+    new_job(expires_at=NOON + MINUTE),
+    new_job(args=json.dumps({"text": NASTY}).encode(), meta=b'{"trace": "a\\"b"}'),
+    new_job("back\\slash", queue='que"ue'),
+)
+
+
+async def test_a_few_jobs_in_one_statement_are_what_they_are_as_many(ask: Ask) -> None:
+    await ask(queues.change("mail", QueueSettings(priority=7, max_attempts=9)))
+    assert enqueue.are_few(VARIED)
+
+    few = await ask(enqueue.enqueue_few(VARIED, now=NOON))
+    many = await ask(enqueue.enqueue_many(VARIED, now=NOON))
+
+    assert few is not None
+    assert [one.id for one in few] == sorted(one.id for one in few)
+    for one, other in zip(few, many, strict=True):
+        found, wanted = await ask(shown(one.id)), await ask(shown(other.id))
+        assert replace(found, id=0, created_at=NOON) == replace(wanted, id=0, created_at=NOON)
+
+
+@pytest.mark.parametrize("how", ["drained", "bounded"])
+async def test_a_few_jobs_are_all_left_to_be_refused_where_one_of_their_queues_may_refuse_them(
+    ask: Ask, how: str
+) -> None:
+    if how == "drained":
+        await ask(queues.drain("mail"))
+    else:
+        await ask(queues.change("mail", QueueSettings(backlog=5)))
+    assert await ask(enqueue.enqueue_few([new_job(), new_job(queue="mail")], now=NOON)) is None
+    assert await ask(control.newest()) == []
+
+
+def test_jobs_with_keys_and_more_than_a_few_are_many() -> None:
+    assert not enqueue.are_few([new_job(), new_job(unique_key="key")])
+    assert not enqueue.are_few([new_job()] * (enqueue.FEW + 1))
