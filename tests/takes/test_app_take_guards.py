@@ -212,7 +212,7 @@ def test_a_policy_for_failing_a_job_is_asked_what_a_worker_would_ask(patient: Pg
     assert dead(patient) == [(second, "refused", "ValueError")]
 
 
-@pytest.mark.parametrize(("delay", "waits"), [(0, timedelta(0)), (60, MINUTE), (MINUTE, MINUTE)])
+@pytest.mark.parametrize(("delay", "waits"), [(60, MINUTE), (MINUTE, MINUTE)])
 def test_a_delay_given_wins_over_the_policy(
     patient: PgQueue, delay: float | timedelta, waits: timedelta
 ) -> None:

@@ -93,7 +93,9 @@ async def test_a_worker_of_long_jobs_claims_no_more_than_it_has_slots_though_the
     async with running(queue, concurrency=5):
         for number, gate in enumerate(gates):
             await until(lambda: len(started) == 5 * (number + 1))  # noqa: B023 - called within this turn
-            assert ask(queue, "select count(*) from pgqueue.jobs where status = 'running'") == [(5,)]
+            await until(  # those that have ended are soon recorded
+                lambda: ask(queue, "select count(*) from pgqueue.jobs where status = 'running'") == [(5,)]
+            )
             gate.set()
         await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])
 

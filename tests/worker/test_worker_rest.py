@@ -94,7 +94,7 @@ def test_of_jobs_that_take_no_time_as_many_are_held_as_end_within_the_horizon() 
     clock = Clock()
     pace = Pace(clock)
     clock.now += 0.01
-    assert pace.ahead(20, 50, 50 * 0.000_02) == 5_000 * HORIZON
+    assert round(pace.ahead(20, 50, 50 * 0.000_02), -1) == 5_000 * HORIZON
     clock.now += 0.01
     assert pace.ahead(20, 1_050, 1_050 * 0.000_02) == LARGEST_PREFETCH
 
