@@ -1,5 +1,5 @@
 -- jobs/enqueue_few: add some jobs without unique keys, all or none, with what their queues say where the jobs do not; the ids, in the order of the jobs; nothing: a queue is drained or has a bound.
--- index: queues_pkey
+-- index: none: reads the queues that have settings, which are few
 -- locks: none beyond the new rows
 -- run by: PgQueue.enqueue_many
 -- rights: producer

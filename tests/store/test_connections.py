@@ -32,6 +32,7 @@ from pgqueue.errors import ConnectionFailed, JobNotDone, SchemaMissing, Unsuppor
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.session import OWN, settings_after
+from pgqueue.store.jobs.enqueue import FEW
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.testing.standin import StandIn
@@ -148,7 +149,7 @@ def test_texts_of_all_languages_can_be_sent_whatever_the_client_is_set_to(
         assert queue.job(note.enqueue("日本").id).args == {"text": "日本"}
 
 
-def test_several_jobs_in_pipeline_mode_are_refused_with_what_to_do(
+def test_many_jobs_in_pipeline_mode_are_refused_with_what_to_do(
     queue: PgQueue, connection: psycopg.Connection[Any]
 ) -> None:
     @queue.task
@@ -156,8 +157,9 @@ def test_several_jobs_in_pipeline_mode_are_refused_with_what_to_do(
 
     with connection.pipeline():
         note.using(connection=connection).enqueue()
+        queue.enqueue_many([note.call(), note.call()], connection=connection)
         with pytest.raises(UnsupportedConnection, match=r"leave connection.pipeline\(\)"):
-            queue.enqueue_many([note.call(), note.call()], connection=connection)
+            queue.enqueue_many([note.call()] * (FEW + 1), connection=connection)
 
 
 def test_loops_that_have_ended_leave_no_connection_open(queue: PgQueue, opened: list[Any]) -> None:

@@ -344,7 +344,7 @@ def _require_no_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConn
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
         raise UnsupportedConnection(
             "the connection is in psycopg's pipeline mode, in which the server takes no COPY: "
-            "leave connection.pipeline() before you enqueue several jobs at once"
+            "leave connection.pipeline() before you enqueue many jobs at once"
         )
 
 
