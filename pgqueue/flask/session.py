@@ -136,7 +136,9 @@ class FlaskDatabase(Database):
 
     def _run_in(self, session: "Session", plan: Plan[T]) -> T:
         answer = super().run(plan, session)
-        if jobs := _added_by(plan):
+        if answer is not None and (
+            jobs := _added_by(plan)
+        ):  # None: it has added nothing, and another plan follows
             watch(session, _ids_in(answer), Counter(job.task for job in jobs))
         return answer
 

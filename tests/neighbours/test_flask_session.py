@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from pgqueue import OWN_CONNECTION, chain, group
 from pgqueue.app.task import Call
-from pgqueue.errors import ConfigurationError, DatabaseError
+from pgqueue.errors import ConfigurationError, DatabaseError, QueueDrained
 from pgqueue.store.schema import schema
 
 __all__ = ["shop_and_app"]  # a fixture
@@ -83,6 +83,19 @@ def test_many_are_enqueued_in_the_session_too(shop: Shop) -> None:
     shop.db.session.commit()
 
     assert shop.left() == (0, 1000)
+
+
+def test_a_few_are_enqueued_in_the_session_or_refused_by_their_queue(shop: Shop) -> None:
+    handles = shop.queue.enqueue_many(shop.send.call(number) for number in range(3))
+    assert shop.left()[1] == 0
+    shop.db.session.commit()
+    assert shop.left()[1] == len(handles) == 3
+
+    shop.queue.control.drain("default")
+    with pytest.raises(QueueDrained):
+        shop.queue.enqueue_many(shop.send.call(number) for number in range(3))
+    shop.db.session.commit()
+    assert shop.left()[1] == 3
 
 
 async def test_many_may_be_drawn_from_the_session(shop: Shop) -> None:

@@ -189,6 +189,8 @@ async def test_a_few_jobs_are_all_left_to_be_refused_where_one_of_their_queues_m
     assert await ask(control.newest()) == []
 
 
-def test_jobs_with_keys_and_more_than_a_few_are_many() -> None:
+def test_jobs_with_keys_with_long_arguments_and_more_than_a_few_are_many() -> None:
     assert not enqueue.are_few([new_job(), new_job(unique_key="key")])
     assert not enqueue.are_few([new_job()] * (enqueue.FEW + 1))
+    assert not enqueue.are_few([new_job(args=b" " * enqueue.FEW_BYTES + b"{}")])
+    assert enqueue.are_few([new_job()] * enqueue.FEW)

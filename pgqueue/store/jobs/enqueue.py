@@ -26,6 +26,8 @@ from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
 TRIES = 10
 FEW = 250
 """Up to as many jobs are added by one statement. With more, COPY gains more than its messages cost."""
+FEW_BYTES = 1_000_000
+"""Of the arguments of these jobs: a statement is kept in memory as a whole, and COPY is not."""
 ROWS_PER_BLOCK = 2_500
 
 
@@ -77,7 +79,9 @@ def enqueue(
 
 def are_few(jobs: Sequence[NewJob]) -> bool:
     """Whether :func:`enqueue_few` can add these jobs."""
-    return len(jobs) <= FEW and all(job.unique_key is None and job.when_full is None for job in jobs)
+    if len(jobs) > FEW or any(job.unique_key is not None or job.when_full is not None for job in jobs):
+        return False
+    return sum(len(job.args) + len(job.meta or b"") for job in jobs) <= FEW_BYTES
 
 
 @plan(adds=True)
