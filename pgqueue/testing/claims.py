@@ -229,7 +229,7 @@ class ClaimBook:
                 limiting = self._limiting().get(row.new.task)
                 if row.new.lane is not None and limiting is not None and limiting.ordered:
                     row.place_at, row.run_at = (place, row.run_at) if delay else (None, place)
-                row.attempts -= isinstance(verdict, Returned | Unknown)
+                row.attempts -= not verdict.spends
             case _:
                 assert_never(verdict)
 

@@ -113,7 +113,7 @@ class Measures(Observer):
                     count_times(tally.runs, succeeded)
                 else:
                     _count(tally, some)
-                    back = [one.claim for one in some if isinstance(one, Returned | Unknown | Waits)]
+                    back = [one.claim for one in some if not one.spends]
                     first = [claim.created_at_epoch for claim in back if claim.attempt == 1]
                     self._count_enqueued(first, minute, queue, task, -1)  # the next claim is its first again
 

@@ -17,7 +17,7 @@ import asyncio
 from pgqueue.store.jobs import claim
 from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Returned, Unknown, Verdict, Waits, failed_verdict, lost_verdict
+from pgqueue.values.jobs.verdict import Returned, Verdict, failed_verdict, lost_verdict
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LONG_READ, Connections
 from pgqueue.worker.heartbeat import Heartbeat
@@ -57,7 +57,7 @@ class Reconciler:
     def _doubtful(self) -> bool:
         """Whether verdicts of this worker were refused or changed nothing; it notes which of their attempts ran."""
         ours = [one for one in self._completer.take_doubts() if one.claim.worker_id == self._heartbeat.id]
-        self._ran.update(one.claim.id for one in ours if not isinstance(one, Returned | Unknown | Waits))
+        self._ran.update(one.claim.id for one in ours if one.spends)
         return bool(ours)
 
     async def _compare(self, failure: BaseException | None) -> None:

@@ -20,7 +20,7 @@ from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.listener import ASKED, CANCEL, FLOW, listen
 from pgqueue.store.connections.session import OWN
 from pgqueue.store.jobs.finish import any_in_flow
-from pgqueue.values.jobs.verdict import Again, Returned, Unknown, Verdict, Waits
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict
 from pgqueue.worker.connection import passes
 
 LISTEN_AGAIN = 1.0
@@ -28,7 +28,8 @@ LISTEN_AGAIN = 1.0
 IDLE_AFTER = 10.0
 """Seconds. A transaction that began before the worker was set idle notifies no one of its jobs. The worker looks every
 ``poll`` for this long after the last activity, to find such jobs soon."""
-REQUEUED = frozenset({Again, Returned, Unknown, Waits})
+ENDS = frozenset({Succeeded, Died, Cancelled})
+"""A job with another verdict may be due again, sooner than the poll knows."""
 
 
 class Signals:
@@ -121,9 +122,7 @@ class Signals:
             or (self.in_lanes and any(one.claim.lane is not None for one in verdicts))
         ):  # what follows in a flow may be ready
             self.look.set()
-        if REQUEUED.isdisjoint(
-            map(type, verdicts)
-        ):  # most often; this takes no step of Python for each verdict
+        if ENDS.issuperset(map(type, verdicts)):  # most often; this takes no step of Python for each verdict
             return
         self.poll.set()
         if any(isinstance(one, Again | Returned | Unknown) and not one.delay for one in verdicts):

@@ -244,8 +244,8 @@ MUTANTS = [
     ),
     Mutant(
         "pgqueue/store/jobs/finish.py",
-        "int(not isinstance(one, Again))",
-        "int(isinstance(one, Again))",
+        "int(not one.spends)",
+        "int(one.spends)",
         "refunds are given to the wrong verdicts",
     ),
     Mutant(

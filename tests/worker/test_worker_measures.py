@@ -16,7 +16,8 @@ from pgqueue import Dead, PgQueue
 from pgqueue.store.insight import series
 from pgqueue.values.insight.series import Figures
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
+from pgqueue.values.signals import SignalWait
 from pgqueue.worker import measures as measuring
 from pgqueue.worker.measures import Measures
 from pgqueue.worker.series import SeriesWriter
@@ -118,8 +119,14 @@ def test_each_verdict_is_counted_as_what_it_is(measured: Measures) -> None:
 def test_a_job_is_counted_as_enqueued_once_in_the_minute_of_its_enqueue(measured: Measures) -> None:
     earlier = a_claim(created_at=NOON - 3 * MINUTE)
     measured.claimed([earlier, a_claim(2, created_at=NOON), a_claim(3, attempt=2)])
-    measured.ended([Returned(earlier)])
-    measured.claimed([earlier])
+    unspent: list[Verdict] = [
+        Returned(earlier),
+        Unknown(earlier, MINUTE, MINUTE),
+        Waits(earlier, SignalWait(1, "go", "job:1", None)),
+    ]
+    for verdict in unspent:
+        measured.ended([verdict])
+        measured.claimed([earlier])
 
     enqueued = {row["at"]: row["enqueued"] for row in rows(measured)}
     assert enqueued == {(NOON - 3 * MINUTE).isoformat(): 1, NOON.isoformat(): 1}

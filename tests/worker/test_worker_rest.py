@@ -4,7 +4,7 @@ Where claims start: at the head while that is quick, behind the last claim while
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from unittest.mock import AsyncMock, Mock
 from uuid import UUID
 
@@ -13,14 +13,17 @@ import pytest
 from pgqueue import PgQueue
 from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.store.workers import upkeep
-from pgqueue.values.jobs.job import HEAD, Claim, Mark
+from pgqueue.values.jobs.job import HEAD, AttemptError, Claim, Mark
+from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Waits
 from pgqueue.values.queues.served_queues import parse_served
+from pgqueue.values.signals import SignalWait
 from pgqueue.worker.pace import FADING, HORIZON, LARGEST_PREFETCH, LONG, REMEMBERED, SHORTEST_SAMPLE, Pace
 from pgqueue.worker.queues import FORGET_AFTER, LONGEST, LOOK_AROUND_AFTER, SHARE, Marks, Queues
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
 from pgqueue.worker.worker import Worker
 
 WORKER = UUID(int=1)
+DELAY = timedelta(minutes=1)
 
 
 class Clock:
@@ -182,6 +185,19 @@ async def test_a_fetcher_that_waits_for_room_looks_when_verdicts_were_recorded(
     signals.room_at = room_at
     signals.recorded([])
     assert signals.look.is_set() is looks
+
+
+def test_a_worker_asks_when_jobs_are_due_after_each_verdict_that_does_not_end_its_job() -> None:
+    (one,) = claims(1)
+    error = AttemptError(1, "ValueError", "no")
+    signals = Signals()
+    signals.recorded([Succeeded(one, 0.0), Died(one, 0.0, "asked", error), Cancelled(one)])
+    assert not signals.poll.is_set()
+    waits = Waits(one, SignalWait(one.id, "go", "job:1", None))
+    for verdict in (Again(one, DELAY, error), Returned(one, DELAY), Unknown(one, DELAY, DELAY), waits):
+        signals.poll.clear()
+        signals.recorded([Succeeded(one, 0.0), verdict])
+        assert (signals.poll.is_set(), signals.look.is_set()) == (True, False)
 
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -210,7 +210,7 @@ def _requeue(
         {
             **_fenced_parameters(worker, verdicts, now),
             "delays": _spans(one.delay or None for one in verdicts),  # without a delay it keeps its place
-            "refunds": numbers([int(not isinstance(one, Again)) for one in verdicts]),
+            "refunds": numbers([int(not one.spends) for one in verdicts]),
             "errors": _errors(verdicts),
             "unknown_afters": _spans(afters) if any(afters) else None,
         },

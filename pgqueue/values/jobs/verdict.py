@@ -32,6 +32,7 @@ class Succeeded(msgspec.Struct, frozen=True, gc=False):
     """The attempt returned; ``result`` is its value as JSON, None, or ``NOT_RETURNED``; ``error`` says why that is not kept."""
 
     label: ClassVar = "succeeded"
+    spends: ClassVar = True
     claim: Claim
     seconds: float
     result: bytes | None = None
@@ -42,6 +43,7 @@ class Again(msgspec.Struct, frozen=True):
     """The attempt failed; the job runs again after ``delay``, or with the ``run_at`` that it has if that is None."""
 
     label: ClassVar = "retried"
+    spends: ClassVar = True
     claim: Claim
     delay: timedelta | None
     error: AttemptError
@@ -51,6 +53,7 @@ class Died(msgspec.Struct, frozen=True):
     """The attempt failed for good. ``seconds``: how long it ran, None: it did not."""
 
     label: ClassVar = "dead"
+    spends: ClassVar = True
     claim: Claim
     seconds: float | None
     reason: Reason
@@ -61,6 +64,7 @@ class Returned(msgspec.Struct, frozen=True):
     """The job goes back, its attempt not counted: after ``delay``, or with the ``run_at`` that it has if that is None."""
 
     label: ClassVar = "returned"
+    spends: ClassVar = False
     claim: Claim
     delay: timedelta | None = None
 
@@ -72,6 +76,7 @@ class Unknown(msgspec.Struct, frozen=True):
     """
 
     label: ClassVar = "unknown"
+    spends: ClassVar = False
     claim: Claim
     delay: timedelta
     after: timedelta
@@ -81,6 +86,7 @@ class Waits(msgspec.Struct, frozen=True):
     """The job is blocked until what it waits for has happened, or its deadline has passed; its attempt is not counted."""
 
     label: ClassVar = "waiting"
+    spends: ClassVar = False
     claim: Claim
     awaited: SignalWait
 
@@ -89,13 +95,14 @@ class Cancelled(msgspec.Struct, frozen=True):
     """The job was asked to cancel, and its attempt was stopped; or, ``skipped``, a condition of its flow kept it from running."""
 
     label: ClassVar = "cancelled"
+    spends: ClassVar = True
     claim: Claim
     error: AttemptError | None = None
     skipped: bool = False
 
 
 Verdict: TypeAlias = Succeeded | Again | Died | Returned | Unknown | Waits | Cancelled
-"""Each has a ``label``, by which metrics count it."""
+"""Each has a ``label``, by which metrics count it, and says whether it ``spends`` the attempt."""
 
 
 def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -> Verdict:
