@@ -357,6 +357,10 @@ class Dead(JobControl):
         super().__init__(reason)
 
 
+NO_FAILURES = (Snooze, Waiting, Superseded)
+"""What ends an attempt that has not failed: traces and Sentry record no error."""
+
+
 @overload
 def as_duration(what: str, value: None) -> None: ...
 @overload

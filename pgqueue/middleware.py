@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pgqueue.app.context import Context
 from pgqueue.app.middleware import Middleware
-from pgqueue.errors import ConfigurationError, Duration, InvalidOption, Snooze, Superseded, Waiting, as_limit
+from pgqueue.errors import NO_FAILURES, ConfigurationError, Duration, InvalidOption, as_limit
 
 __all__ = ["LoggingContext", "Sentry", "SlowJobs"]
 
@@ -221,7 +221,7 @@ class Sentry(Middleware):
                 raise
 
     def _wants(self, ctx: Context, error: BaseException) -> bool:
-        if ctx.completed or isinstance(error, Snooze | Waiting | Superseded):
+        if ctx.completed or isinstance(error, NO_FAILURES):
             return False
         if ctx.cancelled and isinstance(error, asyncio.CancelledError):
             return False

@@ -19,7 +19,7 @@ import msgspec
 
 from pgqueue.app.context import Context
 from pgqueue.app.middleware import Middleware
-from pgqueue.errors import ConfigurationError, InvalidOption, Snooze, Superseded, Waiting
+from pgqueue.errors import NO_FAILURES, ConfigurationError, InvalidOption
 from pgqueue.values.jobs.job import Claim, NewJob
 from pgqueue.values.payloads.storable import encode_meta, object_of
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 SYSTEM: Final = "pgqueue"
 KEPT: Final = 10_000
 """The last attempts of a process whose spans are remembered: for links of retries, and for log records of their ends."""
-NO_FAILURES = (Snooze, Waiting, Superseded, CancelledError)
 
 _attempts: "OrderedDict[int, SpanContext]" = OrderedDict()
 _lock = Lock()
@@ -122,7 +121,7 @@ class Tracing(Middleware):
                 raise
 
     def _record_failure(self, ctx: Context, span: "Span", error: BaseException) -> None:
-        if ctx.completed or isinstance(error, NO_FAILURES):
+        if ctx.completed or isinstance(error, (*NO_FAILURES, CancelledError)):
             span.set_attribute("pgqueue.outcome", type(error).__name__)
             return
         span.record_exception(error)
