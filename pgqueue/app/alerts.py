@@ -19,7 +19,7 @@ from pgqueue.app.task import Task
 from pgqueue.errors import Duration, InvalidOption, PayloadError, as_limit
 from pgqueue.store.alerts import alerts
 from pgqueue.store.plan import Plan
-from pgqueue.values.alerts.alert import Alert, AlertCondition, Rule
+from pgqueue.values.alerts.alert import Alert, Rule
 from pgqueue.values.alerts.state import AlertStatus, NewAlert, Terms
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.schedules.schedule import LONGEST_NAME, Applied
@@ -180,13 +180,13 @@ def checked_name(name: str) -> str:
     return check_text("name", name)
 
 
-def checked_rule(name: str, rule: object) -> Any:  # noqa: ANN401 - a Rule
+def checked_rule(name: str, rule: object) -> Rule:
     """Check that this is a condition, and return it.
 
     Raises:
         InvalidOption: it is none.
     """
-    if not isinstance(rule, AlertCondition) or type(rule) is AlertCondition:
+    if not isinstance(rule, Rule):
         raise InvalidOption(
             f"alert {name!r}: {rule!r:.80} is no condition; give one such as OldestReady(queue='mail', over=300)"
         )

@@ -21,6 +21,7 @@ from pgqueue import (
 )
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.testing import Clock, drain
+from pgqueue.values.alerts.alert import AlertCondition
 from pgqueue.values.schedules.schedule import Applied
 
 queue, clock, emptied, database = each_database, a_clock, a_database, one_database
@@ -67,6 +68,12 @@ def look(queue: PgQueue, clock: Clock) -> Callable[[timedelta], None]:
 
 
 Look = Callable[[timedelta], None]
+
+
+class OneOfTheApp(AlertCondition, frozen=True):
+    """A condition that is none of pgqueue's."""
+
+
 SLOW = OldestReady(queue="mail", over=5 * MINUTE)
 
 
@@ -380,6 +387,8 @@ def test_the_jobs_are_as_the_task_says(queue: PgQueue, mail: Task[[], None], pag
 def test_what_cannot_be_an_alert_is_refused(queue: PgQueue, page: Page) -> None:
     with pytest.raises(InvalidOption, match="no condition"):
         queue.alert("x", "OldestReady")(page)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="no condition"):  # workers could not read it
+        queue.alert("x", OneOfTheApp())(page)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="no task"):
         queue.alert("x", DeadJobs())(print)  # type: ignore[arg-type]
     for name in ("", " x", "x" * 201, "\0", None):

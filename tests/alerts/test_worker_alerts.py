@@ -33,7 +33,7 @@ from pgqueue.store.alerts import alerts
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.store.workers import leases
-from pgqueue.values.alerts.alert import AlertCondition
+from pgqueue.values.alerts.alert import Rule
 from pgqueue.values.payloads.codec import Codec, JobPart
 from pgqueue.values.queues.standing import QueueStanding
 from pgqueue.worker import alerts as worker_alerts
@@ -335,9 +335,9 @@ async def test_a_task_with_a_limit_is_told_under_its_limit(queue: PgQueue, runni
         await until(lambda: seen)
 
 
-def look_at(queue: PgQueue, rule: AlertCondition) -> Alert | None:
+def look_at(queue: PgQueue, rule: Rule) -> Alert | None:
     """What a task is told of a condition now."""
-    queue.alert("one", rule)(page_of(queue))  # type: ignore[arg-type]  # any of them
+    queue.alert("one", rule)(page_of(queue))
     queue.alerts.apply()
     return queue.database.run(alerts.look("one")).alert
 

@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -20,6 +20,7 @@ from pgqueue.app.insight.insight import Insight
 from pgqueue.app.limits import LimitControl
 from pgqueue.app.schedules.schedules import Schedules
 from pgqueue.app.workers import Workers
+from pgqueue.values.alerts import alert
 
 PAIRED = (
     PgQueue,
@@ -100,6 +101,14 @@ def _members(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 DOCUMENTED = list(_documented())
 FUNCTIONS = [one for one in DOCUMENTED if not inspect.isclass(one.values[0])]
+
+
+def test_each_condition_of_an_alert_is_a_public_name() -> None:
+    conditions = get_args(alert.Rule)
+    assert {one.__name__: one for one in conditions} == {
+        one.__name__: getattr(pgqueue, one.__name__, None) for one in conditions
+    }
+    assert {one.__name__ for one in conditions} < {*pgqueue.__all__}
 
 
 def _by_ruffs_order(name: str) -> tuple[bool, bool, str]:

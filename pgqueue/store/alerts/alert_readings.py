@@ -3,9 +3,8 @@
 What the conditions mean is decided in :mod:`pgqueue.values.alerts.alert`.
 """
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, assert_never
 
 from pgqueue.errors import InvalidOption, as_duration
 from pgqueue.store.insight import over_time
@@ -15,13 +14,13 @@ from pgqueue.store.plan import Plan, Statement, Steps, plan
 from pgqueue.store.queues import queues
 from pgqueue.values.alerts.alert import (
     MOST_DEAD,
-    AlertCondition,
     Backlog,
     DeadJobs,
     Failures,
     LateSchedule,
     OldestReady,
     Reading,
+    Rule,
     SaturatedLimit,
     StalledWorkers,
 )
@@ -53,7 +52,7 @@ class Moment(NamedTuple):
 
 
 @plan
-def read(rule: AlertCondition, moment: Moment) -> Steps[Reading]:
+def read(rule: Rule, moment: Moment) -> Steps[Reading]:
     """What a condition is.
 
     Args:
@@ -63,7 +62,24 @@ def read(rule: AlertCondition, moment: Moment) -> Steps[Reading]:
     Raises:
         InvalidOption: it names a limit that does not exist, or that is a rate.
     """
-    return (yield from _READERS[type(rule)](rule, moment))
+    match rule:
+        case OldestReady():
+            reading = _oldest_ready(rule, moment)
+        case Backlog():
+            reading = _backlog(rule, moment)
+        case Failures():
+            reading = _failures(rule, moment)
+        case DeadJobs():
+            reading = _dead_jobs(rule, moment)
+        case LateSchedule():
+            reading = _late_schedule(rule, moment)
+        case StalledWorkers():
+            reading = _stalled_workers(rule, moment)
+        case SaturatedLimit():
+            reading = _saturated_limit(rule, moment)
+        case _:
+            assert_never(rule)
+    return (yield from reading)
 
 
 def of_workers(rule: StalledWorkers, problems: list[WorkerProblem]) -> Reading:
@@ -128,14 +144,3 @@ def _saturated_limit(rule: SaturatedLimit, moment: Moment) -> Steps[Reading]:
 def _lanes() -> Steps[list[LaneCount]]:
     rows = yield Statement("limits/running", {"keys": []})  # places that are kept for a retry are not counted
     return [LaneCount(queue, lane, running, 0, 0) for queue, lane, running in rows]
-
-
-_READERS: dict[type[AlertCondition], Callable[[Any, Moment], Steps[Reading]]] = {
-    OldestReady: _oldest_ready,
-    Backlog: _backlog,
-    Failures: _failures,
-    DeadJobs: _dead_jobs,
-    LateSchedule: _late_schedule,
-    StalledWorkers: _stalled_workers,
-    SaturatedLimit: _saturated_limit,
-}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from pgqueue.errors import Duration, as_delay, as_limit
-from pgqueue.values.alerts.alert import AlertCondition, Sign
+from pgqueue.values.alerts.alert import Rule, Sign
 
 EVERY = timedelta(seconds=15)
 """From one look at an alert to the next."""
@@ -171,7 +171,7 @@ class NewAlert(msgspec.Struct, frozen=True):
 
     name: str
     module: str
-    rule: AlertCondition
+    rule: Rule
     terms: Terms
     task: str
     argument: str
