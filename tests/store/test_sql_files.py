@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,6 +34,11 @@ GIVEN = {
 }
 """Filters that may be left out, and measures: the index serves those that are given, so the plan is not a generic one."""
 
+ORDERS = re.compile(
+    r"order by ((?:[-\w.]+, )*-?[\w.]*priority(?: desc)?(?:, [\w.]+)*)|\(([^()]*\bpriority[^()]*)\) [<>] \("
+)
+"""Where a statement says in which order jobs are claimed, or which come before another: the columns."""
+
 
 def header(name: str) -> dict[str, str]:
     lines = [
@@ -54,6 +60,22 @@ def test_a_file_names_the_schema_only_before_a_name_in_it(name: str) -> None:
     """Where the schema has another name, ``pgqueue.`` is replaced; ``'pgqueue'::regnamespace`` would not be."""
     code = "\n".join(line.partition("--")[0] for line in SQL[name].splitlines())
     assert re.findall(r"['\"]pgqueue['\"]", code) == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name, text in SQL.items() if ORDERS.search(text)))
+def test_a_file_that_knows_the_order_of_claims_has_it_as_the_indices_have_it(name: str) -> None:
+    """The order by which claims go, or the part of it that one look needs: else that look reads all ready jobs of a queue."""
+    schema = files("pgqueue.sql").joinpath("schema/0001_02_jobs.up.sql").read_text(encoding="utf-8")
+    indices = dict(re.findall(r"index (jobs_ready|jobs_lanes) on \S+ \((.+)\) where", schema))
+    used = [index for index in indices if index in header(name)["index"]] or [*indices]
+    for by, compared in ORDERS.findall(SQL[name]):
+        columns = _names_of(by or compared)
+        assert any(f",{columns}," in f",{_names_of(indices[index])}," for index in used), by or compared
+
+
+def _names_of(columns: str) -> str:
+    """The columns without spaces, brackets and the names of tables."""
+    return re.sub(r"\w+[.]|[\s()]", "", columns.replace("priority desc", "-priority"))
 
 
 def test_every_file_is_sent_by_a_plan_and_every_plan_finds_its_file() -> None:
