@@ -8,7 +8,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.values.jobs.options import check_number, check_one_queue, check_text
-from pgqueue.values.limits.limit import QUEUE, Limit, LimitNumbers, Rate
+from pgqueue.values.limits.limit import QUEUE, AnyLimit, LimitNumbers, Rate
 from pgqueue.values.limits.status import LaneChange, LimitStatus
 from pgqueue.values.limits.task_limits import share_key
 from pgqueue.values.queues.served_queues import WEIGHTS
@@ -24,7 +24,7 @@ class LimitControl:
     def __init__(self, queue: Registry) -> None:
         self._queue = queue
 
-    def set(self, name: str, limit: Limit | Rate, *, by: str | None = None) -> LimitStatus:
+    def set(self, name: str, limit: AnyLimit, *, by: str | None = None) -> LimitStatus:
         """Give a limit other numbers. They hold until they are set again or unset, whatever the code says.
 
         Args:
@@ -34,7 +34,7 @@ class LimitControl:
         """
         return self._queue.database.run(self._change(name, limit, by))
 
-    async def aset(self, name: str, limit: Limit | Rate, *, by: str | None = None) -> LimitStatus:
+    async def aset(self, name: str, limit: AnyLimit, *, by: str | None = None) -> LimitStatus:
         """As :meth:`set`, awaited."""
         return await self._queue.database.arun(self._change(name, limit, by))
 
@@ -117,7 +117,7 @@ class LimitControl:
         key = share_key(share, None if codec is None else codec.key)
         return limit_control.weigh(key, weight, by=operator_name(by))
 
-    def _change(self, name: str, limit: Limit | Rate, by: str | None) -> Plan[LimitStatus]:
+    def _change(self, name: str, limit: AnyLimit, by: str | None) -> Plan[LimitStatus]:
         return limit_control.change(
             _check_name(name), _numbers(limit), self._queue.limits, by=operator_name(by)
         )
@@ -130,7 +130,7 @@ def _check_name(name: str) -> str:
 
 
 def _numbers(limit: object) -> LimitNumbers:
-    if not isinstance(limit, Limit | Rate):
+    if not isinstance(limit, AnyLimit):
         raise InvalidOption(f"limit={limit!r:.80}: use Limit(5), or Rate('100/minute', burst=20)")
     other = limit.cost != 1 if isinstance(limit, Rate) else limit.ordered or limit.when_full != "wait"
     if limit.by or limit.name is not None or other:

@@ -23,7 +23,7 @@ from pgqueue.values.jobs.options import BatchPolicy, JobOptions
 from pgqueue.values.jobs.options import batch_policy as checked_batching
 from pgqueue.values.jobs.retry import Retry, as_policy
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.limits.limit import Limit, LimitNumbers, Rate
+from pgqueue.values.limits.limit import AnyLimit, LimitNumbers
 from pgqueue.values.limits.task_limits import TaskLimits, limits_of_task, require_agreement
 from pgqueue.values.payloads.argument_check import refuse_injected, refuse_models
 from pgqueue.values.workers.crashes import Crashes, as_crashes
@@ -92,7 +92,7 @@ class Registry(JobMethods):
         timeout: Duration | None = None,
         unique: Unique | None = None,
         expires_in: Duration | None = None,
-        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        limit: AnyLimit | Sequence[AnyLimit] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
         aliases: Sequence[str] = (),
@@ -111,7 +111,7 @@ class Registry(JobMethods):
         timeout: Duration | None = None,
         unique: Unique | None = None,
         expires_in: Duration | None = None,
-        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        limit: AnyLimit | Sequence[AnyLimit] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
         aliases: Sequence[str] = (),
@@ -181,7 +181,7 @@ class Registry(JobMethods):
         timeout: Duration | None = None,
         unique: Unique | None = None,
         expires_in: Duration | None = None,
-        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        limit: AnyLimit | Sequence[AnyLimit] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
         aliases: Sequence[str] = (),
@@ -265,7 +265,7 @@ class Registry(JobMethods):
         timeout: Duration | None = None,
         unique: Unique | None = None,
         expires_in: Duration | None = None,
-        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        limit: AnyLimit | Sequence[AnyLimit] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
         aliases: Sequence[str] = (),
@@ -328,7 +328,7 @@ class Registry(JobMethods):
         crashes: Crashes,
         item: Callable[..., Any] | None = None,
         batching: BatchPolicy | None = None,
-        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        limit: AnyLimit | Sequence[AnyLimit] | None = None,
         fair_by: str | Sequence[str] | None = None,
         aliases: tuple[str, ...] = (),
     ) -> Task[..., Any]:

@@ -9,7 +9,7 @@ import re
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -259,6 +259,10 @@ class Rate:
             )
 
 
+AnyLimit: TypeAlias = Limit | Rate
+"""What a task may have: a limit of any kind."""
+
+
 def _read(rate: str) -> tuple[int, int]:
     """Return the number and the seconds of a rate."""
     found = _RATE.fullmatch(rate.replace(" ", ""))
@@ -277,7 +281,7 @@ def _no_rate(rate: object) -> InvalidOption:
     )
 
 
-def _check_key(limit: Limit | Rate) -> None:
+def _check_key(limit: AnyLimit) -> None:
     what = type(limit).__name__
     object.__setattr__(limit, "by", as_arguments(f"{what}: by", limit.by))
     if limit.name is not None:

@@ -20,7 +20,16 @@ import msgspec
 
 from pgqueue.errors import InvalidOption, LimitReached
 from pgqueue.values.jobs.unique import derived_key
-from pgqueue.values.limits.limit import COSTS, Limit, LimitNumbers, Rate, WhenFull, as_arguments, keys_of
+from pgqueue.values.limits.limit import (
+    COSTS,
+    AnyLimit,
+    Limit,
+    LimitNumbers,
+    Rate,
+    WhenFull,
+    as_arguments,
+    keys_of,
+)
 
 MOST_LIMITS: Final = 8
 """Of one task: each start counts under all of them."""
@@ -43,7 +52,7 @@ class TaskLimits:
         when_full: what an enqueue does while no place of the job's key is free, and how many places there are; None: the job waits.
     """
 
-    limits: Mapping[str, Limit | Rate]
+    limits: Mapping[str, AnyLimit]
     fair_by: tuple[str, ...] = ()
     cost: int | str = 1
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -181,7 +190,7 @@ def limits_of_task(
     given = _as_limits(limit)
     if not given and not fair:
         return None
-    limits: dict[str, Limit | Rate] = {}
+    limits: dict[str, AnyLimit] = {}
     for one in given:
         name = _name(one, named or task)
         if name in limits:
@@ -222,12 +231,12 @@ def require_agreement(task: str, one: TaskLimits, other_task: str, other: TaskLi
                 )
 
 
-def _as_limits(limit: object) -> list[Limit | Rate]:
+def _as_limits(limit: object) -> list[AnyLimit]:
     if limit is None:
         return []
-    found: list[Limit | Rate] = []
+    found: list[AnyLimit] = []
     for one in limit if isinstance(limit, list | tuple) else [limit]:
-        if not isinstance(one, Limit | Rate):
+        if not isinstance(one, AnyLimit):
             raise InvalidOption(
                 f"limit={one!r:.80}: use pgqueue.Limit or pgqueue.Rate, for example Limit(3, by=('customer_id',)), "
                 "or a list of them"
@@ -238,7 +247,7 @@ def _as_limits(limit: object) -> list[Limit | Rate]:
     return found
 
 
-def _name(limit: Limit | Rate, task: str) -> str:
+def _name(limit: AnyLimit, task: str) -> str:
     if limit.name is not None:
         return f"name:{limit.name}"
     parts = [
@@ -251,7 +260,7 @@ def _name(limit: Limit | Rate, task: str) -> str:
     return ":".join(parts)
 
 
-def _cost(task: str, limits: Iterable[Limit | Rate]) -> int | str:
+def _cost(task: str, limits: Iterable[AnyLimit]) -> int | str:
     costs = {limit.cost for limit in limits if isinstance(limit, Rate)}
     if len(costs) > 1:
         raise InvalidOption(
