@@ -67,8 +67,7 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 if TYPE_CHECKING:
     from pgqueue.values.jobs.job import AttemptError, Job
 
-Duration: TypeAlias = float | timedelta
-"""A length of time: a number of seconds, or a timedelta."""
+Duration: TypeAlias = float | timedelta  # a number means seconds
 LONGEST_DELAY = timedelta(days=3650)
 
 
@@ -340,9 +339,7 @@ class Waiting(BaseException):
     """Raised by ``ctx.wait_for()`` and ``ctx.pause()``: this attempt ends, and the job waits. Let it pass.
 
     It is no ``Exception``: a task that catches all of those around its wait would go on, and succeed, without what it waits for.
-
-    Attributes:
-        awaited: what it waits for.
+    ``awaited`` says what that is.
     """
 
     def __init__(self, awaited: object) -> None:
@@ -357,8 +354,7 @@ class Dead(JobControl):
         super().__init__(reason)
 
 
-NO_FAILURES = (Snooze, Waiting, Superseded)
-"""What ends an attempt that has not failed: traces and Sentry record no error."""
+NO_FAILURES = (Snooze, Waiting, Superseded)  # traces and Sentry record no error of an attempt that ends so
 
 
 @overload
