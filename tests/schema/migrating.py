@@ -1,7 +1,9 @@
 """For tests of the schema: SQLAlchemy connections to migrate on, and what a schema consists of."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -33,6 +35,10 @@ CATALOGUES = {
         where relnamespace = %(schema)s::regnamespace and classoid = 'pg_class'::regclass""",
 }
 
+HISTORY_DAY = re.compile(r"job_history_(\d{8})")
+MOST_DAYS = 30
+"""Of the history in a schema that was just made."""
+
 
 @contextmanager
 def begun(dsn: str) -> Iterator[Connection]:
@@ -42,7 +48,10 @@ def begun(dsn: str) -> Iterator[Connection]:
 
 
 def consists_of(dsn: str, schema: str = "pgqueue") -> dict[str, list[Any]]:
-    """Everything in a schema, as PostgreSQL itself describes it, under the name ``pgqueue``; empty if it is not there."""
+    """Everything in a schema, as PostgreSQL itself describes it, under the name ``pgqueue``; empty if it is not there.
+
+    Days of the history are counted from the first one: one of two schemas may have been made before midnight.
+    """
     with psycopg.connect(dsn) as connection:
         if connection.execute("select from pg_namespace where nspname = %s", [schema]).fetchone() is None:
             return {}
@@ -50,7 +59,18 @@ def consists_of(dsn: str, schema: str = "pgqueue") -> dict[str, list[Any]]:
             kind: connection.execute(query, {"schema": schema}).fetchall()
             for kind, query in CATALOGUES.items()
         }
-    return {
-        kind: sorted(str(row).replace(f"{schema}.", "pgqueue.") for row in rows)
-        for kind, rows in found.items()
+    texts = {
+        kind: [str(row).replace(f"{schema}.", "pgqueue.") for row in rows] for kind, rows in found.items()
     }
+    days = {day for rows in texts.values() for row in rows for day in HISTORY_DAY.findall(row)}
+    first = min((datetime.strptime(day, "%Y%m%d") for day in days), default=None)  # noqa: DTZ007 - a day
+    return {kind: sorted(_with_days_counted(row, first) for row in rows) for kind, rows in texts.items()}
+
+
+def _with_days_counted(row: str, first: datetime | None) -> str:
+    if first is None or "job_history" not in row:
+        return row
+    for number in range(MOST_DAYS):
+        day = first + timedelta(days=number)
+        row = row.replace(f"{day:%Y%m%d}", f"day {number}").replace(f"{day:%Y-%m-%d}", f"day {number}")
+    return row

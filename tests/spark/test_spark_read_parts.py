@@ -41,6 +41,13 @@ def send(text: str) -> None:
     """A task, to have jobs of."""
 
 
+@pytest.fixture(autouse=True)
+def days_of_the_jobs(connection: Connection) -> None:
+    """The days of these jobs, also where midnight has passed since the tests began."""
+    make_days(connection, NOW, NOW + DAY)
+    connection.commit()
+
+
 def test_every_table_gives_the_columns_and_types_that_it_declares(
     dsn: str, connection: Connection, queue: PgQueue
 ) -> None:
