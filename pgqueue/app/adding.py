@@ -6,16 +6,18 @@
 
 import logging
 from asyncio import _get_running_loop
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.job_methods import JobMethods
+from pgqueue.store.drive import adrive, drive
 from pgqueue.store.flows import flows
 from pgqueue.store.flows.flows import AddedFlow
 from pgqueue.store.jobs import enqueue
+from pgqueue.store.plan import Plan
 from pgqueue.values.flows.flow import NewFlow
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 from pgqueue.values.payloads.argument_check import caller
@@ -30,19 +32,12 @@ def add(queue: JobMethods, jobs: Iterable[NewJob], connection: object = None) ->
     """Add jobs on the caller's connection; None: on the one that the database chooses."""
     _warn_of_blocked_loop()
     jobs = _jobs_after_middleware(queue, jobs)
-    done: list[EnqueueAnswer] | None
+    run = queue.database.run
     match jobs:
         case [job]:
-            added = enqueue.add(checked_job(queue, job), known=queue.database.known)
-            done = [queue.database.run(added, connection)]
+            done = [run(enqueue.add(checked_job(queue, job), known=queue.database.known), connection)]
         case _:
-            first, rest = _first_jobs(queue, jobs)
-            done = (
-                queue.database.run(enqueue.enqueue_few(first), connection) if first and rest is None else None
-            )
-            if done is None:
-                plan = enqueue.enqueue_many(_materialise(queue, first, rest, connection))
-                done = queue.database.run(plan, connection)
+            done = drive(_add_several(queue, jobs, connection), lambda plan: run(plan, connection))
     handles = _handles(queue, jobs, done)
     if queue.observers.enqueued:
         queue.hooks.flush()
@@ -54,25 +49,32 @@ async def aadd(queue: JobMethods, jobs: Iterable[NewJob], connection: object = N
     if queue.database.blocks and connection is None and not queue.database.in_job_transaction:
         return await queue.database.acall(partial(add, queue), jobs)
     jobs = _jobs_after_middleware(queue, jobs)
-    done: list[EnqueueAnswer] | None
+    run = queue.database.arun
     match jobs:
         case [job]:
-            added = enqueue.add(checked_job(queue, job), known=queue.database.known)
-            done = [await queue.database.arun(added, connection)]
+            done = [await run(enqueue.add(checked_job(queue, job), known=queue.database.known), connection)]
         case _:
-            first, rest = _first_jobs(queue, jobs)
-            done = (
-                await queue.database.arun(enqueue.enqueue_few(first), connection)
-                if first and rest is None
-                else None
-            )
-            if done is None:
-                plan = enqueue.enqueue_many(_materialise(queue, first, rest, connection))
-                done = await queue.database.arun(plan, connection)
+            done = await adrive(_add_several(queue, jobs, connection), lambda plan: run(plan, connection))
     handles = _handles(queue, jobs, done)
     if queue.observers.enqueued:
         await queue.hooks.aflush()
     return handles
+
+
+def _add_several(
+    queue: JobMethods, jobs: Iterable[NewJob], connection: object
+) -> Generator[Plan[Any], Any, list[EnqueueAnswer]]:
+    """Add a few jobs by one statement, if they and their queues let it; else, and of more, all in one transaction."""
+    checked = map(partial(checked_job, queue), jobs)
+    # A mistake in the first block needs no database to be found.
+    first = list(islice(checked, enqueue.ROWS_PER_BLOCK))
+    if first and enqueue.are_few(first):
+        done: list[EnqueueAnswer] | None = yield enqueue.enqueue_few(first)
+        if done is not None:
+            return done
+    left = chain(first, checked)
+    # Making a job may use the same connection.
+    return (yield enqueue.enqueue_many([*left] if queue.database.joins(connection) else left))  # type: ignore[no-any-return]  # as sent
 
 
 def add_flow(queue: JobMethods, flow: NewFlow, connection: object = None) -> AddedFlow:
@@ -123,25 +125,6 @@ def _handles(
         case [NewJob(unique_key=None, task=task)]:  # no other enqueue can change what this job is
             return [JobHandle(results[0], queue, task)]
     return [JobHandle(one, queue) for one in results]
-
-
-def _first_jobs(queue: JobMethods, jobs: Iterable[NewJob]) -> tuple[list[NewJob], Iterator[NewJob] | None]:
-    """Draw the first block; and what draws the others, None: there are none, and one statement can add these.
-
-    A mistake in the first block needs no database to be found.
-    """
-    checked = map(partial(checked_job, queue), jobs)
-    first = list(islice(checked, enqueue.ROWS_PER_BLOCK))
-    return first, None if enqueue.are_few(first) else checked
-
-
-def _materialise(
-    queue: JobMethods, first: list[NewJob], rest: Iterator[NewJob] | None, connection: object
-) -> Iterable[NewJob]:
-    jobs = first if rest is None else chain(first, rest)
-    return (
-        list(jobs) if queue.database.joins(connection) else jobs
-    )  # making a job may use the same connection
 
 
 def checked_job(queue: JobMethods, job: NewJob) -> NewJob:

@@ -325,9 +325,8 @@ class JobTransaction:
         return self._entered.__enter__()
 
     def __exit__(self, *raised: object) -> bool | None:
-        end_if_forked(
-            self._forks, raised[1]
-        )  # a copy would end the transaction of the process that it is forked from
+        # A copy would end the transaction of the process that it is forked from.
+        end_if_forked(self._forks, raised[1])
         return self._entered.__exit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
 
     async def __aenter__(self) -> psycopg.AsyncConnection[Any]:

@@ -201,7 +201,7 @@ def _until_ended(
         if last:
             raise _not_done(job_id, limit, (yield store_why.why(job_id)).sentence)
         with suppress(TimeoutError):
-            yield EndWait(Future(), min(pause, deadline - time.monotonic()))  # nobody tells
+            yield EndWait(Future(), min(pause, deadline - time.monotonic()))  # no thread ends this wait
         pause = min(pause * 1.5, LONGEST_PAUSE)
 
 

@@ -98,7 +98,7 @@ END_ONE_IN_SILENCE: LiteralString = (
     "created_at, finished_at, collisions, priority, attempts, max_attempts, outcome, queue, task, args) select id, run_at, "
     "created_at, now(), 0, 0, 1, 1, 'succeeded', queue, task, args from gone"
 )
-"""A job's end of which nobody is told."""
+"""The end of a job: the database notifies no one of it."""
 
 
 async def test_ten_thousand_callers_wait_on_one_connection(dsn: str, running: Running) -> None:

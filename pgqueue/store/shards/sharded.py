@@ -4,7 +4,8 @@
 plan goes is decided in :mod:`pgqueue.store.shards.routes`, and what is known of the databases is in :mod:`pgqueue.store.shards.shard_databases`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar, cast
 
 import psycopg
@@ -14,7 +15,6 @@ from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnecti
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import connect_within
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION, open_transaction
-from pgqueue.store.connections.session import NO_SETTINGS
 from pgqueue.store.drive import adrive, drive
 from pgqueue.store.plan import Plan
 from pgqueue.store.shards.routes import on_callers, route
@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 CONNECT_WITHIN = 5
 """Seconds that a call waits for a connection to a shard."""
-
-
 GUARDED = "PQ001"
 """The SQLSTATE with which a shard's guard refuses a transaction that has added a job with a key of another shard."""
 
@@ -42,21 +40,13 @@ class ShardMember(Database):
         Raises:
             WrongShard: the shard's guard has refused a job whose key lives on another one.
         """
-        try:
+        with _guard_refusals():
             return super().run(plan, connection)
-        except psycopg.Error as error:
-            if error.sqlstate == GUARDED:
-                raise _wrong_shard(error) from error
-            raise
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """As :meth:`run`, awaited."""
-        try:
+        with _guard_refusals():
             return await super().arun(plan, connection)
-        except psycopg.Error as error:
-            if error.sqlstate == GUARDED:
-                raise _wrong_shard(error) from error
-            raise
 
 
 class ShardedDatabase(Database):
@@ -150,13 +140,7 @@ class ShardedDatabase(Database):
         if len(failures) == len(self.databases):
             raise failures[0]
 
-    def connect(
-        self,
-        dsn: str | None = None,
-        *,
-        settings: Mapping[str, str] = NO_SETTINGS,
-        kind: type[OwnConnection] = OwnConnection,
-    ) -> OwnConnection:
+    def connect(self, dsn: str | None = None, **options: Any) -> OwnConnection:  # noqa: ANN401 - Database's own
         """Refuse: a connection leads to one shard.
 
         Raises:
@@ -164,19 +148,13 @@ class ShardedDatabase(Database):
         """
         if dsn is None:
             raise _one_shard()
-        return super().connect(dsn, settings=settings, kind=kind)
+        return super().connect(dsn, **options)
 
-    async def aconnect(
-        self,
-        dsn: str | None = None,
-        *,
-        settings: Mapping[str, str] = NO_SETTINGS,
-        within: float | None = None,
-    ) -> OwnAsyncConnection:
+    async def aconnect(self, dsn: str | None = None, **options: Any) -> OwnAsyncConnection:  # noqa: ANN401 - as above
         """As :meth:`connect`, awaited."""
         if dsn is None:
             raise _one_shard()
-        return await super().aconnect(dsn, settings=settings, within=within)
+        return await super().aconnect(dsn, **options)
 
     def pooled(self) -> NoReturn:
         """Refuse, as :meth:`connect`."""
@@ -219,8 +197,15 @@ class ShardedDatabase(Database):
         return route(self._places, plan)
 
 
-def _wrong_shard(error: psycopg.Error) -> WrongShard:
-    return WrongShard(f"{error.diag.message_primary}. {error.diag.message_hint}")
+@contextmanager
+def _guard_refusals() -> Iterator[None]:
+    """Raise WrongShard in place of the driver's error with which a shard's guard refuses a key."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate == GUARDED:
+            raise WrongShard(f"{error.diag.message_primary}. {error.diag.message_hint}") from error
+        raise
 
 
 def _one_shard() -> ConfigurationError:
