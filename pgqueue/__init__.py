@@ -40,6 +40,7 @@ if _typing.TYPE_CHECKING:
         OldestReady,
         SaturatedLimit,
         StalledWorkers,
+        UnservedTask,
     )
     from pgqueue.values.version import __version__
     from pgqueue.worker.sharded import ShardedWorker
@@ -90,6 +91,7 @@ __all__ = [
     "Task",
     "Throttle",
     "Unique",
+    "UnservedTask",
     "WaitTimedOut",
     "Why",
     "Worker",
@@ -112,6 +114,7 @@ _OF_ALERTS = frozenset(
         "OldestReady",
         "SaturatedLimit",
         "StalledWorkers",
+        "UnservedTask",
     }
 )
 

@@ -126,6 +126,7 @@ def _workers() -> list[Column[Any]]:
         _required_column("pid", Integer()),
         _required_column("idle", Boolean()),
         _optional("tasks", ARRAY(Text)),
+        _optional("chosen_tasks", ARRAY(Text)),
         _optional("blocked_since", _instant()),
         _optional("blocked_job", BigInteger()),
         _optional("blocked_task", Text()),

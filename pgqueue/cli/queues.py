@@ -76,7 +76,7 @@ def list_queues(queue: PgQueue, /, *, names: tuple[str, ...], as_json: bool) -> 
     for one in found:
         if one.unknown:
             said = (
-                f"{one.queue}: no worker that claimed {one.unknown} of these jobs knew their task, since "
+                f"{one.queue}: no live worker runs the task of {one.unknown:,} of these jobs, since "
                 f"{one.unknown_since:%Y-%m-%d %H:%M:%S %Z}: {', '.join(one.unknown_tasks)}"
             )
             click.echo(spelled_out(said))

@@ -27,6 +27,7 @@ from pgqueue.cli.metrics import LOOPBACK, require
 from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor, stop_signals
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.errors import as_duration
+from pgqueue.values.jobs.options import EXCLUDES
 from pgqueue.values.queues.served_queues import ORDERS
 from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.worker.attempt import run_to_the_end
@@ -64,6 +65,13 @@ def _seconds(length: timedelta) -> str:
     default="shares",
     help="Serve each queue by its weight, or strictly one before the next.",
 )
+@click.option(
+    "--tasks",
+    type=names,
+    metavar="TASK,...",
+    help="Run only these tasks of the app: names and patterns ('mail.*').",
+)
+@click.option("--not-tasks", type=names, metavar="TASK,...", help="Leave these tasks to other workers.")
 @option(
     "--concurrency",
     type=concurrency,
@@ -126,6 +134,8 @@ def worker(
     /,
     *,
     processes: int,
+    tasks: list[str] | None,
+    not_tasks: list[str] | None,
     log_level: str,
     log_format: str,
     metrics_port: int | None,
@@ -139,6 +149,8 @@ def worker(
     The worker then starts no more jobs and waits for those that run, up to --grace. A second Ctrl-C returns them to
     the queue at once. No job is lost either way.
     """
+    if tasks or not_tasks:
+        options["tasks"] = [*(tasks or ()), *(f"{EXCLUDES}{name}" for name in not_tasks or ())]
     logs.configure(log_level, log_format)
     os.environ[logs.VARIABLE] = log_format
     if not log_jobs:

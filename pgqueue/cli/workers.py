@@ -40,13 +40,25 @@ def _names_workers(function: F) -> F:
 @json_option
 @with_queue
 def list_workers(queue: PgQueue, /, *, as_json: bool) -> None:
-    """List the workers: their state, slots and queues, at the last heartbeat."""
+    """List the workers: their state, slots, queues and tasks, at the last heartbeat."""
     found = queue.workers.list()
     if as_json:
         print_json([_worker_fields(one) for one in found])
         return
-    heads = ("id", "worker", "state", "slots", "chosen from", "queues", f"started ({zone()})", "version")
-    print_table(heads, [_row(one) for one in found], empty="no workers", shortened={"worker", "queues"})
+    heads = (
+        "id",
+        "worker",
+        "state",
+        "slots",
+        "chosen from",
+        "queues",
+        "tasks",
+        f"started ({zone()})",
+        "version",
+    )
+    print_table(
+        heads, [_row(one) for one in found], empty="no workers", shortened={"worker", "queues", "tasks"}
+    )
     for one in found:
         if one.answer is not None:
             click.echo(spelled_out(f"{one}: {one.answer}"))
@@ -150,6 +162,7 @@ def _row(one: WorkerStatus) -> tuple[object, ...]:
         one.slots,
         "" if one.bounds.fixed else str(one.bounds),
         "all" if one.queues is None else ", ".join(one.queues),
+        "all" if one.tasks is None else ", ".join(one.tasks),
         one.started_at,
         one.version,
     )
@@ -168,6 +181,7 @@ def _worker_fields(one: WorkerStatus) -> dict[str, object]:
         "listens": one.listens,
         "supervised": one.supervised,
         "queues": None if one.queues is None else list(one.queues),
+        "tasks": None if one.tasks is None else list(one.tasks),
         "started_at": one.started_at,
         "blocked_since": one.blocked_since,
         "not_returned": one.not_returned or None,

@@ -35,8 +35,8 @@ class Health:
         workers: how many workers are alive; None: unknown.
         oldest_ready: how many seconds the longest-waiting ready job has waited, without paused queues; None: no job
             waits, or it is unknown.
-        unknown: tasks that were unknown to the workers which claimed their jobs. This is no failure of the queue: each
-            deploy has them for a short time.
+        unknown: tasks of waiting jobs that no live worker runs. This is no failure of the queue: a deploy may have them
+            for a short time.
     """
 
     problems: tuple[str, ...]

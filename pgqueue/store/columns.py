@@ -80,7 +80,6 @@ LIMITED = (Column("lane", Type.TEXT, nullable=True), Column("cost", Type.INTEGER
 JOBS = _columns(
     "status",
     (Column("claimed_at", Type.TIMESTAMP, nullable=True),),
-    Column("unknown_since", Type.TIMESTAMP, nullable=True),
     FLAGS,
     Column("expires_at", Type.TIMESTAMP, nullable=True),
     *LIMITED,
@@ -92,7 +91,7 @@ JOBS = _columns(
         Column("cancel_requested", Type.BOOLEAN),
     ),
 )
-NOT_READ = frozenset({"unknown_since", "flags", "expires_at", "lane", "cost", "in_lane", "place_at"})
+NOT_READ = frozenset({"flags", "expires_at", "lane", "cost", "in_lane", "place_at"})
 """Columns that only workers need: Spark does not read them."""
 
 KEPT = (FLAGS, *LIMITED)

@@ -91,10 +91,15 @@ class DrainState:
         self._queue = queue
         self._served = parse_served(queues, order=order, declared=queue.queues)
         self._split = split_of(self._served)
-        self._lanes = ServedLanes(lambda: queue.limits, lambda: queue.limiting, self._served)
         self._raises = raises
         self._limit = limit
         self.executor = RecordingExecutor(queue)
+        self._lanes = ServedLanes(
+            lambda: queue.limits,
+            lambda: queue.limiting,
+            self._served,
+            left_out=self.executor.served.left_out,
+        )
         self.found: list[Claim] = []
         self.others: list[Verdict] = []
         self.ran: list[Ran] = []
@@ -109,7 +114,9 @@ class DrainState:
                 f"drain ran {self._limit} jobs, the last of {self.ran[-1].task}, and gave up; "
                 "does a job enqueue itself? If not, give drain(limit=...)"
             )
-        return next_claim(self.worker, self._served, self._split, self._lanes)
+        return next_claim(
+            self.worker, self._served, self._split, self._lanes, self.executor.served.left_out()
+        )
 
     def sort(self, found: DrainClaim) -> bool:
         """Take a claim to run next or with those of its batch, or as another one; False: there was none."""

@@ -67,6 +67,7 @@ def next_claim(
     served: ServedQueues,
     split: Split | None,
     lanes: ServedLanes,
+    left_out: Sequence[str] = (),
     *,
     now: datetime | None = None,
 ) -> Steps[DrainClaim]:
@@ -81,6 +82,7 @@ def next_claim(
         served: from which queues.
         split: whose turn it is, where queues have weights or a strict order; it learns what was claimed.
         lanes: which lanes it serves.
+        left_out: tasks whose jobs are not claimed.
         now: the instant; the database's own by default.
     """
     while (yield from finish.expire(now=now)):
@@ -92,7 +94,9 @@ def next_claim(
         pass
     if "age" in polled.seldom:
         yield from queues.age(now=now)
-    claims = yield from claim.look(worker.id, served, 1, portions=Portions(), split=split, now=now)
+    claims = yield from claim.look(
+        worker.id, served, 1, portions=Portions(), split=split, left_out=left_out, now=now
+    )
     lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
     if not claims and (polled.in_lanes or polled.limited):
         claims = [*(yield from lanes.claim(worker.id, 1, horizon=0, now=now)).claims]
@@ -129,6 +133,7 @@ class ClaimBook:
         served: ServedQueues,
         split: Split | None,
         lanes: object,  # noqa: ARG002 - of PostgreSQL
+        left_out: Sequence[str] = (),
         *,
         now: datetime,
     ) -> DrainClaim:
@@ -140,7 +145,9 @@ class ClaimBook:
         for row in self._rows.values():
             if row.state is JobState.SCHEDULED and row.run_at <= now:
                 row.state, row.run_at, row.place_at = JobState.READY, row.place_at or row.run_at, None
-        ready = [row for row in self._rows.values() if row.state is JobState.READY]
+        ready = [
+            row for row in self._rows.values() if row.state is JobState.READY and row.new.task not in left_out
+        ]
         running = self._lanes.running(row for row in self._rows.values() if row.state not in NOT_HELD)
         plain = [row for row in ready if row.new.lane is None]
         self._queues.age(plain, now)
@@ -158,7 +165,15 @@ class ClaimBook:
         """Forget a worker that holds nothing."""
         self._leases.pop(worker, None)
 
-    def record(self, worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime) -> States:
+    def record(
+        self,
+        worker: UUID,
+        verdicts: Sequence[Verdict],
+        *,
+        keep: bool,
+        tell: bool,  # noqa: ARG002 - nobody waits
+        now: datetime,
+    ) -> States:
         """Record verdicts on jobs that the worker still holds; the ids of those."""
         done: States = {}
         for verdict in verdicts:

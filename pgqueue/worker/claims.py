@@ -185,7 +185,9 @@ class Claims:
                 self.taken -= 1
                 return None
             del self.waiting[0]
-            if isinstance(claim, GatheredBatch) or (self._batch_tasks and claim.task in self._batch_tasks):
+            if isinstance(claim, GatheredBatch) or (
+                self._batch_tasks and task is not None and claim.task in self._batch_tasks
+            ):
                 return self._start(claim, self._tasks[claim.task])
             if claim.id in self.running:
                 self._replace(self.running[claim.id])

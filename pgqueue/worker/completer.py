@@ -21,11 +21,12 @@ from uuid import UUID
 
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.values.jobs.verdict import Succeeded, Verdict, as_recorded
+from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict, as_recorded
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.recorder import LOCKED_FOR, Recorder, WriteResult, log_fields
+from pgqueue.worker.served_tasks import ServedTasks
 from pgqueue.worker.signals import Signals
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Completer:
         claims: Claims,
         queue: PgQueue,
         *,
+        tasks: ServedTasks | None = None,
         signals: Signals | None = None,
         observers: Observers | None = None,
     ) -> None:
@@ -58,9 +60,10 @@ class Completer:
         ``signals`` is told, in the event loop, of each batch that has been dealt with.
         """
         self._claims = claims
+        self._tasks = tasks or ServedTasks(queue.tasks)
         self._queue = queue
-        self._recorder = Recorder(connection.run, connection, queue)
         self._signals = signals or Signals()
+        self._recorder = Recorder(connection.run, connection, queue, claims=self._claims_jobs)
         self._observers = observers or Observers()
         self._writing: list[Verdict] = []
         self._standing_in: list[Verdict] = []
@@ -72,6 +75,9 @@ class Completer:
         self._added = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+
+    def _claims_jobs(self) -> bool:
+        return not (self._signals.stopping.is_set() or self._claims.draining)
 
     @property
     def backlog(self) -> int:
@@ -158,7 +164,7 @@ class Completer:
             psycopg.Error: the database is away. Nothing is lost: it waits here as before.
             ConnectionFailed: the same.
         """
-        recorder = Recorder(connection.once, connection, self._queue)
+        recorder = Recorder(connection.once, connection, self._queue, claims=lambda: False)
         try:
             await self._write_again(recorder)
             while await self._write_next(recorder, tell_started):
@@ -225,7 +231,12 @@ class Completer:
             return
         if done:
             recorded = [written.fallbacks.get(one.claim.id, one) for one in batch if one.claim.id in done]
-            self._observers.ended([as_recorded(one, done[one.claim.id]) for one in recorded])
+            ended = [as_recorded(one, done[one.claim.id]) for one in recorded]
+            self._observers.ended(ended)
+            for task in {
+                one.claim.task for one in ended if isinstance(one, Died) and one.reason == "unknown"
+            }:
+                self._tasks.try_again(task)
         later = [(now + seconds, one) for seconds, one in written.later if one.claim.id not in done]
         expected = done.keys() | {one.claim.id for _, one in later}
         passed_over = [verdict for verdict in batch if verdict.claim.id not in expected]

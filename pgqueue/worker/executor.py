@@ -7,7 +7,6 @@ different for a job in a flow is in :mod:`pgqueue.worker.before_attempt`, and ho
 
 import asyncio
 import concurrent.futures
-import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, cast
@@ -59,10 +58,13 @@ from pgqueue.worker.attempt import (
 )
 from pgqueue.worker.before_attempt import EarlyEnd, aadmit, acomplete, admit, complete
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.served_tasks import ServedTasks
 
 log = worker_log()
 
+NO_DELAY = timedelta()
 UNKNOWN_TASK_DELAY = timedelta(seconds=15)
+"""Where more tasks are unknown than claims can leave out, or the task's module broke off its import."""
 UNKNOWN_AFTER = timedelta(days=3)
 
 _DECISIONS = (JobControl, Waiting, TimedOut)
@@ -84,18 +86,20 @@ class Executor:
         queue: PgQueue,
         *,
         unknown_after: timedelta = UNKNOWN_AFTER,
+        tasks: ServedTasks | None = None,
         observers: Observers | None = None,
         app: Callable[[], str | None] = lambda: None,
     ) -> None:
         """A return value that takes more bytes as JSON than the queue's ``max_payload`` is not kept.
 
-        ``unknown_after``: a job whose task no worker has known for this long is dead. ``app`` returns where a process of its own
+        ``unknown_after``: a job whose task no worker has known for this long is dead. ``tasks``: None: it runs all. ``app`` returns where a process of its own
         finds the queue, as ``module:attribute``; None: it is not known.
         """
         # An app's queue may have another database in another context: a worker keeps to the one of here and now.
         self.database = queue.database
         self.keeps_history = queue.keeps_history
-        self._tasks = queue.tasks
+        self.served = tasks or ServedTasks(queue.tasks)
+        self._tasks = self.served.known
         self._load = queue.load_task
         self.max_payload = queue.max_payload
         self.codec = queue.codec
@@ -104,7 +108,6 @@ class Executor:
         self._queue = queue
         self._app = app
         self.observers = observers or Observers()
-        self._warned_at: dict[str, float] = {}
         # Of queues, as the last poll found them. Threads read it, so it is replaced and never changed.
         self.timeouts: Mapping[str, timedelta] = {}
 
@@ -270,6 +273,8 @@ class Executor:
     async def _requeue_unregistered(self, attempt: Attempt) -> Verdict | None:
         """Have the task loaded; then the job is requeued, to start as one of its task's kind."""
         claim = attempt.claim
+        if not self.served.may_run(claim.task) or self.served.is_left_out(claim.task):
+            return self._unknown(claim)
         try:
             loaded = await asyncio.to_thread(self._load, claim.task)
         except asyncio.CancelledError:
@@ -284,21 +289,19 @@ class Executor:
         return Returned(claim) if loaded else self._unknown(claim)
 
     def _unknown(self, claim: Claim) -> Verdict:
-        """Leave the job to a worker that knows its task; it is requeued with a delay."""
+        """Leave the job, and those of its task, to workers that run the task; it goes back at once."""
         error = UnknownTask(f"no task {claim.task!r} is registered on this queue; import its module")
         self.note(claim, error)
-        now = time.monotonic()
-        if now - self._warned_at.get(claim.task, -1e9) > UNKNOWN_TASK_DELAY.total_seconds():
-            self._warned_at[claim.task] = now
+        if not self.served.is_left_out(claim.task) and self.served.may_run(claim.task):
             fields = {
                 "task": claim.task,
                 "nearest": nearest(claim.task, self._tasks) or "none",
                 "job": claim.id,
-                "delay": str(UNKNOWN_TASK_DELAY),
                 "dead_after": str(self._unknown_after),
             }
             log.warning("task is not registered here; its jobs are left to other workers", extra=fields)
-        return Unknown(claim, UNKNOWN_TASK_DELAY, self._unknown_after)
+        left_out = self.served.leave_out(claim.task)
+        return Unknown(claim, NO_DELAY if left_out else UNKNOWN_TASK_DELAY, self._unknown_after)
 
     def undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Died:
         """The verdict on a job whose arguments cannot be read."""

@@ -17,7 +17,7 @@ import concurrent.futures
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -36,6 +36,7 @@ from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.memory import resident_memory
 from pgqueue.worker.runners import Runners
+from pgqueue.worker.served_tasks import ServedTasks
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.watch import LoopWatch
@@ -65,7 +66,7 @@ class Heartbeat:
         *,
         lease: timedelta,
         queues: Sequence[str] | None,
-        tasks: Mapping[str, object],
+        tasks: ServedTasks,
         claims: Claims,
         runners: Runners,
         slots: Slots,
@@ -80,6 +81,7 @@ class Heartbeat:
         self._lease = lease
         self._queues = queues
         self._tasks = tasks
+        self._known: Sequence[str] | None = None  # as its row has them
         self._claims = claims
         self._runners = runners
         self._slots = slots
@@ -135,8 +137,14 @@ class Heartbeat:
         """Make this worker known."""
         doing = self._slots.doing()
         info = leases.WorkerInfo.here(
-            doing.bounds.maximum, self._queues, id=self.id, tasks=sorted(self._tasks), doing=doing
+            doing.bounds.maximum,
+            self._queues,
+            id=self.id,
+            tasks=sorted(self._tasks.known),
+            chosen_tasks=self._tasks.chosen.entries,
+            doing=doing,
         )
+        self._known = info.tasks
         await self._connection.run(leases.register(info, self._lease))
         self.renewed_at = time.monotonic()
 
@@ -163,6 +171,7 @@ class Heartbeat:
         self.renewed_at = time.monotonic()
         self._slots.obey(heard.ask)
         await self._cancel_as_asked()
+        await self._say_tasks()
         if heard.stacks:
             await self._say_stacks(heard.stacks)
 
@@ -182,6 +191,13 @@ class Heartbeat:
         else:
             if asked:
                 self._runners.cancel(asked)
+
+    async def _say_tasks(self) -> None:
+        """Say which tasks it runs, if some were loaded since it last did."""
+        known = sorted(self._tasks.known)
+        if known != self._known:
+            await self._connection.run(leases.know_tasks(self.id, known, self._queues))
+            self._known = known
 
     async def _say_stacks(self, jobs: Sequence[int]) -> None:
         running = self._claims.running

@@ -97,7 +97,7 @@ class HeldClaims:
         """Hold those of these claims that wait for others of their batch; return what may start, in order."""
         ready: list[Startable] = []
         for claim in claims:
-            if claim.task not in self._batch_tasks:
+            if claim.task not in self._batch_tasks or claim.task not in self._tasks:
                 ready.append(claim)
             elif (batch := self._join_group(claim, now)) is not None:
                 ready.append(batch)

@@ -15,6 +15,7 @@ from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
 from pgqueue.values.queues.served_queues import ServedQueues
+from pgqueue.values.workers.chosen_tasks import ChosenTasks
 from pgqueue.values.workers.health import Vitals, look_within
 from pgqueue.values.workers.lease import renew_every
 from pgqueue.values.workers.load import Bounds
@@ -31,6 +32,7 @@ from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.series import SeriesWriter
+from pgqueue.worker.served_tasks import ServedTasks
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Upkeep
@@ -42,6 +44,7 @@ class WorkerOptions:
     """What a worker was told, checked; see :class:`pgqueue.worker.worker.Worker`. Lengths of time are timedeltas."""
 
     served: ServedQueues
+    tasks: ChosenTasks
     concurrency: Bounds
     lease: timedelta
     poll: timedelta
@@ -103,8 +106,9 @@ class WorkerParts:
         measures = Measures() if options.series else None
         if measures is not None:
             observers.add(measures)
+        tasks = ServedTasks(queue.tasks, options.tasks)
         executor = self.executor = Executor(
-            queue, unknown_after=options.unknown_after, observers=observers, app=options.app
+            queue, unknown_after=options.unknown_after, tasks=tasks, observers=observers, app=options.app
         )
         self.database = executor.database
         self.hooks = queue.hooks
@@ -116,10 +120,10 @@ class WorkerParts:
         )
         self._lease = options.lease.total_seconds()
         self.claims = claims = Claims(
-            options.concurrency.minimum, tasks=queue.tasks, host=executor, batch_tasks=queue.batch_tasks
+            options.concurrency.minimum, tasks=tasks.known, host=executor, batch_tasks=queue.batch_tasks
         )
         self.completer = completer = Completer(
-            connections.finishing, claims, queue, signals=signals, observers=observers
+            connections.finishing, claims, queue, tasks=tasks, signals=signals, observers=observers
         )
         self.runners = runners = Runners(claims, executor, completer, signals=signals, observers=observers)
         self.watch = LoopWatch(signals, runners, connections.stand_in, after=options.blocked_after)
@@ -136,15 +140,17 @@ class WorkerParts:
             connections.heartbeat,
             lease=options.lease,
             queues=options.served.entries,
-            tasks=queue.tasks,
+            tasks=tasks,
             claims=claims,
             runners=runners,
             slots=slots,
             watch=self.watch,
             signals=signals,
         )
-        self.queues = queues = Queues(options.served)
-        self.lanes = lanes = ServedLanes(lambda: queue.limits, lambda: queue.limiting, options.served)
+        self.queues = queues = Queues(options.served, left_out=tasks.left_out)
+        self.lanes = lanes = ServedLanes(
+            lambda: queue.limits, lambda: queue.limiting, options.served, left_out=tasks.left_out
+        )
         self.fetcher = fetcher = Fetcher(
             connections.claiming,
             claims=claims,

@@ -63,7 +63,15 @@ class Queues:
         unfinished: the last look ended before it had asked every queue.
     """
 
-    def __init__(self, served: ServedQueues = ALL, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        served: ServedQueues = ALL,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        left_out: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """``left_out`` returns the tasks whose jobs are left to other workers."""
+        self._left_out = left_out
         self.marks = Marks(clock)
         self.searches = served.is_open
         self.unfinished = False
@@ -87,7 +95,8 @@ class Queues:
     @plan
     def refused(self) -> Steps[claim.ReadyHead | None]:
         """The job that the last claim, which was of one job, would have taken; None: there is none any more."""
-        return (yield from claim.head([*self._order()], self._behind(self.marks.starts())))
+        starts = self._behind(self.marks.starts())
+        return (yield from claim.head([*self._order()], starts, left_out=self._left_out()))
 
     def pass_over(self, head: claim.ReadyHead) -> None:
         """For a minute, look behind a job. Those before it wait as long: jobs of a higher priority that are new."""
@@ -115,7 +124,9 @@ class Queues:
         """Claim from these queues, of each at most its quota, as another division says: :mod:`pgqueue.worker.ready_and_lanes`."""
         starts, began = self.marks.starts(), self._clock()
         self._order = lambda: quotas
-        claims = yield from claim.claim(worker, quotas, limit=room, marks=self._behind(starts))
+        claims = yield from claim.claim(
+            worker, quotas, limit=room, marks=self._behind(starts), left_out=self._left_out()
+        )
         self.marks.learn(starts, claims, self._clock() - began, queues=len(quotas))
         if self.searches:
             self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
@@ -202,7 +213,9 @@ class Queues:
         if split is not None:
             split.forget(queues)
         self._order = lambda: queues if split is None else split.quotas(queues, room)
-        claims = yield from claim.fill(worker, queues, room, split=self._split, marks=self._behind(starts))
+        claims = yield from claim.fill(
+            worker, queues, room, split=self._split, marks=self._behind(starts), left_out=self._left_out()
+        )
         self.marks.learn(starts, claims, self._clock() - began, queues=len(queues))
         return claims if self._split is None else in_turn(self._split, claims, _queue_of)
 

@@ -57,12 +57,21 @@ class Recorder:
     """Writes one batch at a time, as far as the database takes it."""
 
     def __init__(
-        self, run: Callable[[Plan[Any]], Awaitable[Any]], connection: WorkerConnection, queue: PgQueue
+        self,
+        run: Callable[[Plan[Any]], Awaitable[Any]],
+        connection: WorkerConnection,
+        queue: PgQueue,
+        *,
+        claims: Callable[[], bool],
     ) -> None:
-        """The connection has ``LOCK_TIMEOUT`` set, so that ``run`` raises if a row is locked."""
+        """The connection has ``LOCK_TIMEOUT`` set, so that ``run`` raises if a row is locked.
+
+        ``claims`` returns whether this worker claims jobs: then no other one is told of those that it returns.
+        """
         self._run = run
         self._connection = connection
         self._keep = queue.keeps_history
+        self._claims = claims
         self._codec = queue.codec
 
     async def write(self, batch: Sequence[Verdict]) -> WriteResult:
@@ -80,7 +89,7 @@ class Recorder:
 
     def _finish(self, batch: Sequence[Verdict]) -> Plan[States]:
         encoded = with_encoded_errors(self._codec, batch)
-        return finish.finish(batch[0].claim.worker_id, encoded, keep=self._keep)
+        return finish.finish(batch[0].claim.worker_id, encoded, keep=self._keep, tell=not self._claims())
 
     async def _write_unlocked(self, batch: Sequence[Verdict]) -> WriteResult:
         """Another transaction has locked a row: record the others. If it has locked the table, all wait."""

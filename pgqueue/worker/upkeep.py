@@ -46,7 +46,7 @@ from pgqueue.worker.troubles import first_line
 
 log = worker_log()
 
-STALE_AFTER = 5.0
+STALE_AFTER = 1.0
 """Seconds. Claims that have not started are requeued if no claim was added for this long."""
 SELDOM_EVERY = 4.0
 """Seconds from a poll that looks for seldom work to the next poll that does: with the usual ``sweep``, every poll of an idle

@@ -33,10 +33,12 @@ from pgqueue.app import alerts
 from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import schedules
+from pgqueue.app.task import TaskLoader
 from pgqueue.errors import (
     ConfigurationError,
     ConnectionFailed,
     Duration,
+    InvalidOption,
     PgQueueError,
     SchemaMissing,
     as_delay,
@@ -46,8 +48,11 @@ from pgqueue.store.schema import schema
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.store.workers import upkeep
 from pgqueue.values.flows.flow import BUILTIN
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.event import WorkerEvent, WorkerEventName
+from pgqueue.values.jobs.options import stands_for
 from pgqueue.values.queues.served_queues import Order, parse_served
+from pgqueue.values.workers.chosen_tasks import ChosenTasks, parse_chosen
 from pgqueue.values.workers.health import Vitals
 from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.workers.load import checked_bounds
@@ -92,6 +97,7 @@ class Worker:
         *,
         queues: Iterable[str] | Mapping[str, int] | None = None,
         order: Order = "shares",
+        tasks: Iterable[str] | None = None,
         concurrency: int | tuple[int, int] = 20,
         lease: Duration = LEASE,
         poll: Duration = POLL,
@@ -109,6 +115,8 @@ class Worker:
                 served: ``["mail-*", "!mail-bulk"]``. With weights, ``{"mail": 5, "reports": 1}`` or ``["mail:5", "reports:1"]``,
                 a worker that is always busy runs 5 jobs of the one for each of the other; else all have an equal share.
             order: ``shares``, or ``strict``: then jobs of a queue run only while those before it have no ready job.
+            tasks: which of the app's tasks to run; None: all. Names, patterns such as ``mail.*``, and with ``!`` before it what is
+                not run. Jobs of other tasks are left to other workers.
             concurrency: how many jobs to run at a time; or a minimum and a maximum, ``(5, 50)``, between which the worker
                 chooses by its load.
             lease: how soon other workers may have the jobs if this process dies; renewed every third of it.
@@ -130,11 +138,13 @@ class Worker:
                 "this queue has shards: run pgqueue.ShardedWorker(queue), which serves all of them"
             )
         self.queue = queue
+        workflow.register(queue)
         served = parse_served(queues, order=order, declared=queue.queues)
         self.queues = served.entries
         self._grace = as_delay("grace", grace).total_seconds()
         options = WorkerOptions(
             served=served,
+            tasks=self._chosen(tasks),
             concurrency=checked_bounds(concurrency),
             lease=as_limit("lease", lease),
             poll=as_limit("poll", poll),
@@ -150,9 +160,19 @@ class Worker:
             _ = task.signature
         queue.schedules.declared()  # refuses arguments that do not fit
         queue.alerts.declared()  # and tasks that cannot be told
-        workflow.register(queue)
         self.parts = WorkerParts(queue, options)
         self._declaring: asyncio.Task[None] | None = None
+
+    def _chosen(self, given: Iterable[str] | None) -> ChosenTasks:
+        chosen, known = parse_chosen(given), self.queue.tasks
+        if isinstance(known, TaskLoader):  # a task may be registered when a job names it
+            return chosen
+        for entry in (*chosen.included, *chosen.excluded):
+            if not any(stands_for(entry, name) for name in known):
+                raise InvalidOption(
+                    f"tasks: {entry!r} stands for none of the app's tasks{did_you_mean(entry, known)}"
+                )
+        return chosen
 
     @property
     def id(self) -> UUID:

@@ -27,7 +27,8 @@ select job.state, job.queue, job.task, pgqueue.as_datetime(clock.now), job.attem
        extract(epoch from pgqueue.as_datetime(job.run_at) - clock.now)::float8 as due_in,
        extract(epoch from clock.now - pgqueue.as_datetime(coalesce(job.ended_at, job.started_at)))::float8 as since,
        coalesce(live.cancel_requested, false) as cancel_requested,
-       extract(epoch from clock.now - live.unknown_since)::float8 as unknown_for,
+       (select extract(epoch from clock.now - pgqueue.as_datetime(since))::float8 from pgqueue.unknown_tasks as unknown
+        where unknown.queue = job.queue and unknown.task = job.task and (job.state = 'ready' or live.in_lane)) as unknown_for,
        extract(epoch from pgqueue.as_datetime(live.expires_at) - clock.now)::float8 as expires_in,
        job.reason, job.errors -> -1 ->> 'type' as last_error, job.errors -> -1 ->> 'message' as last_message,
        coalesce(live.flags & 16 > 0, false) as suspect,

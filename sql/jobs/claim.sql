@@ -20,6 +20,7 @@ next as (
         select ready.id from pgqueue.jobs as ready
         where ready.queue = line.queue and ready.status = 'ready'
           and (-ready.priority, ready.run_at, ready.id) > (line.mark_rank, line.mark_run_at, line.mark_id)
+          and ready.task <> all(%(left_out)s::text[])  -- the tasks that a worker does not run
         order by -ready.priority, ready.run_at, ready.id
         limit line.quota
         for update skip locked

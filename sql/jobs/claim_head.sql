@@ -10,6 +10,7 @@ cross join lateral (
     select ready.* from pgqueue.jobs as ready
     where ready.queue = line.queue and ready.status = 'ready'
       and (-ready.priority, ready.run_at, ready.id) > (line.mark_rank, line.mark_run_at, line.mark_id)
+      and ready.task <> all(%(left_out)s::text[])
     order by -ready.priority, ready.run_at, ready.id
     limit 1
     for update skip locked

@@ -19,6 +19,7 @@ waiting as (
         select waiting.id from pgqueue.jobs as waiting
         where waiting.in_lane and waiting.queue = line.queue and waiting.lane = line.lane
           and waiting.id <> all(%(passed)s::bigint[])  -- those that a worker passes over: a claim of each was refused
+          and waiting.task <> all(%(left_out)s::text[])  -- the tasks that a worker does not run
         order by waiting.queue, waiting.lane, -waiting.priority, waiting.run_at, waiting.id
         limit line.quota
         for update skip locked
@@ -30,6 +31,7 @@ ready as (
     from line cross join lateral (
         select ready.id from pgqueue.jobs as ready
         where ready.queue = line.queue and ready.status = 'ready' and ready.id <> all(%(passed)s::bigint[])
+          and ready.task <> all(%(left_out)s::text[])
         order by -ready.priority, ready.run_at, ready.id
         limit line.quota
         for update skip locked

@@ -5,14 +5,14 @@
 select id, task
 from (select id, task from pgqueue.jobs
       where in_lane and %(inside)s::boolean and queue = %(queue)s::text and lane = %(lane)s::text
-        and id <> all(%(passed)s::bigint[])
+        and id <> all(%(passed)s::bigint[]) and task <> all(%(left_out)s::text[])
       order by queue, lane, -priority, run_at, id
       limit 1
       for update skip locked) as waiting
 union all
 select id, task
 from (select id, task from pgqueue.jobs
-      where status = 'ready' and not %(inside)s::boolean and queue = %(queue)s::text and id <> all(%(passed)s::bigint[])
+      where status = 'ready' and not %(inside)s::boolean and queue = %(queue)s::text and id <> all(%(passed)s::bigint[]) and task <> all(%(left_out)s::text[])
       order by -priority, run_at, id
       limit 1
       for update skip locked) as ready

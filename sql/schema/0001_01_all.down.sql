@@ -4,7 +4,7 @@ drop view pgqueue.all_jobs, pgqueue.insight_minutes, pgqueue.insight_minutes_all
           pgqueue.rollup_rates, pgqueue.rollup_fleet, pgqueue.rollup_budgets;
 drop routine pgqueue.note_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz);
 drop table if exists pgqueue.shard;
-drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.retention, pgqueue.workers, pgqueue.lost_workers,
+drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.retention, pgqueue.workers, pgqueue.unknown_tasks, pgqueue.lost_workers,
            pgqueue.former_workers, pgqueue.unique_holds, pgqueue.queues, pgqueue.limits, pgqueue.rates, pgqueue.limited_tasks,
            pgqueue.waits, pgqueue.deadlines, pgqueue.signals, pgqueue.callback_key, pgqueue.flows, pgqueue.nodes, pgqueue.edges,
            pgqueue.node_counts, pgqueue.flow_work, pgqueue.notes, pgqueue.stacks, pgqueue.schedules, pgqueue.schedule_ticks,

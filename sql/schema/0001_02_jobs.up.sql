@@ -23,7 +23,6 @@ create table pgqueue.jobs (
     args                 pgqueue.arguments   not null default '{}',
     errors               pgqueue.short_json,
     meta                 pgqueue.short_json,
-    unknown_since        timestamptz,
     expires_at           timestamptz,
     flags                smallint,
     lane                 pgqueue.short_text,
@@ -41,8 +40,6 @@ comment on column pgqueue.jobs.fence is
 comment on column pgqueue.jobs.collisions is 'How many enqueues this job turned away by holding its unique key.';
 comment on column pgqueue.jobs.meta is
     'What the enqueuer sends along for other programs: an object of at most 8 kB. pgqueue stores it and does not read it.';
-comment on column pgqueue.jobs.unknown_since is
-    'When a worker first claimed the job without knowing its task; null: no worker has, since the job last ran.';
 comment on column pgqueue.jobs.expires_at is
     'No attempt starts at this instant or later: the job is dead, expired. Null: it waits for as long as it takes.';
 comment on column pgqueue.jobs.flags is

@@ -11,6 +11,7 @@ create table pgqueue.workers (
     version             text        not null,
     queues              text[],
     tasks               text[],
+    chosen_tasks        text[],
     -- what it says with each heartbeat
     minimum             integer,
     slots               integer,
@@ -41,7 +42,8 @@ comment on table pgqueue.workers is 'Worker processes; each holds its claims whi
 comment on column pgqueue.workers.concurrency is 'The most jobs that it runs at a time.';
 comment on column pgqueue.workers.idle is 'Wants to be notified of new jobs. Busy workers look again by themselves.';
 comment on column pgqueue.workers.queues is 'The queues served; null: all.';
-comment on column pgqueue.workers.tasks is 'The tasks registered there; null: not said, any may be.';
+comment on column pgqueue.workers.tasks is 'The tasks that it runs; null: not said, any may be.';
+comment on column pgqueue.workers.chosen_tasks is 'What it was told of tasks: names, patterns, and with ! before it what it does not run; null: nothing.';
 comment on column pgqueue.workers.minimum is 'It chooses how many jobs to run at a time, from this number to concurrency. Null: a take.';
 comment on column pgqueue.workers.slots is 'How many jobs it runs at a time, at its last heartbeat.';
 comment on column pgqueue.workers.draining is 'It claims no jobs, at its last heartbeat.';
@@ -83,6 +85,19 @@ begin
 end $$;
 create trigger workers_asked before update of ask_minimum, ask_maximum, ask_draining, ask_end on pgqueue.workers
     for each row execute function pgqueue.worker_asked();
+
+-- A worker that has claimed a job of a task that it does not run notes the task here, if no other live worker that serves the queue
+-- runs it. A worker that runs it takes the row away.
+create table pgqueue.unknown_tasks (
+    queue       text        not null,
+    task        text        not null,
+    since       timestamptz not null,
+    met_at      timestamptz not null,
+    primary key (queue, task)
+) with (fillfactor = 50);
+comment on table pgqueue.unknown_tasks is 'Tasks of ready jobs that no live worker runs, as workers that claimed such jobs found.';
+comment on column pgqueue.unknown_tasks.since is 'Since when no live worker that serves the queue has run it.';
+comment on column pgqueue.unknown_tasks.met_at is 'When a worker last claimed a job of it. Each worker tries again after a minute.';
 
 create table pgqueue.lost_workers (
     worker_id   uuid        primary key,

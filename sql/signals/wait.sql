@@ -6,7 +6,7 @@
 --      does not expire any more
 with blocked as (
     update pgqueue.jobs as job
-    set status = 'blocked', attempts = attempts - 1, worker_id = null, claimed_at = null, unknown_since = null, expires_at = null
+    set status = 'blocked', attempts = attempts - 1, worker_id = null, claimed_at = null, expires_at = null
     where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
           and fence = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
           and not cancel_requested

@@ -3,7 +3,7 @@
 -- locks: none
 -- run by: PgQueue.workers
 -- rights: monitor
-select worker.id, host, pid, version, queues, started_at, lease_until > clock.now, concurrency, minimum, slots,
+select worker.id, host, pid, version, queues, chosen_tasks, started_at, lease_until > clock.now, concurrency, minimum, slots,
        coalesce(draining, false), coalesce(supervised, false), answer, blocked_since,
        case when lease_until > clock.now and extract(epoch from clock.now - pgqueue.as_datetime(looked_at)) > look_within
             then extract(epoch from clock.now - pgqueue.as_datetime(looked_at))::float8 end, coalesce(not_returned, 0),

@@ -27,6 +27,7 @@ from pgqueue import (
     SaturatedLimit,
     StalledWorkers,
     Task,
+    UnservedTask,
 )
 from pgqueue.errors import InvalidOption
 from pgqueue.store.alerts import alerts
@@ -403,6 +404,23 @@ def test_a_worker_that_does_not_look_is_told(queue: PgQueue) -> None:
     assert alert is not None
     assert (alert.value, alert.worker) == (1.0, "web-1:4711")
     assert alert.summary.endswith("web-1:4711")
+
+
+def test_a_task_that_no_live_worker_runs_is_told_while_its_jobs_wait(queue: PgQueue) -> None:
+    queue.alert("unserved", UnservedTask(over=5 * MINUTE))(page_of(queue))
+    queue.alert("of mail", UnservedTask(over=5 * MINUTE, queue="mail"))(queue.tasks["ops.page"])
+    queue.alerts.apply()
+    ask(queue, "insert into pgqueue.jobs (task, queue) values ('gone', 'default'), ('new', 'default')")
+    ask(
+        queue,
+        "insert into pgqueue.unknown_tasks values ('default', 'gone', now() - interval '10 minutes', now()), "
+        "('default', 'new', now(), now()), ('mail', 'cancelled', now() - interval '1 hour', now())",
+    )
+    alert = queue.database.run(alerts.look("unserved")).alert
+    assert alert is not None
+    assert (alert.queue, alert.task) == ("default", "gone")
+    assert "queue default, task gone: no live worker has run it for 10 min, over 5 min" in alert.summary
+    assert queue.database.run(alerts.look("of mail")).alert is None, "no job of that task waits"
 
 
 def test_a_full_limit_is_told_after_its_time_and_of_its_fullest_key(queue: PgQueue) -> None:

@@ -98,11 +98,11 @@ def test_a_long_name_is_cut_on_a_terminal_only(
 def test_control_codes_of_names_do_not_reach_the_terminal(dsn: str) -> None:
     ask(
         dsn,
-        "insert into pgqueue.jobs (queue, task, status, run_at, unknown_since) "
-        "values (E'a\\x1b[2J', E'b\\x1b[2J', 'scheduled', now() + interval '9 s', now())",
+        "with added as (insert into pgqueue.jobs (queue, task) values (E'a\\x1b[2J', E'b\\x1b[2J') returning queue, task) "
+        "insert into pgqueue.unknown_tasks select queue, task, now(), now() from added",
     )
     listed = pgqueue("queues", "list", dsn=dsn).stdout
-    assert "a\\x1b[2J: no worker that claimed 1 of these jobs knew their task" in listed
+    assert "a\\x1b[2J: no live worker runs the task of 1 of these jobs" in listed
     assert "\x1b" not in listed
 
 
@@ -155,17 +155,16 @@ def test_list_names_the_tasks_that_no_worker_knows(dsn: str) -> None:
     since = "2031-05-04 12:00:00+00"
     with psycopg.connect(dsn) as connection:
         connection.execute(
-            "update pgqueue.jobs set unknown_since = %s, status = 'scheduled', run_at = now() + interval '15 seconds' "
-            "where queue = 'default'",
+            "insert into pgqueue.unknown_tasks select queue, task, %s, now() from pgqueue.jobs where queue = 'default' limit 1",
             [since],
         )
 
     words = pgqueue("queues", "list", dsn=dsn).stdout.splitlines()[-1]
     assert words == (
-        "default: no worker that claimed 3 of these jobs knew their task, since 2031-05-04 12:00:00 UTC: sell"
+        "default: no live worker runs the task of 2 of these jobs, since 2031-05-04 12:00:00 UTC: sell"
     )
     default, *_ = printed(pgqueue("queues", "list", "--json", dsn=dsn))
-    assert (default["unknown"], default["unknown_tasks"]) == (3, ["sell"])
+    assert (default["unknown"], default["unknown_tasks"]) == (2, ["sell"])
     assert default["unknown_since"].startswith("2031-05-04T12:00:00")
 
 

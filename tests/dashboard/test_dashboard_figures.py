@@ -84,7 +84,9 @@ def test_the_overview_and_a_queue_show_how_many_jobs_there_were(
         assert "Oldest ready job had waited" in page
         assert f"Ready: from 7,654 to {highest}, at last {highest}" in page
     empty = person().get("/queue?name=other&window=30d")
-    assert "Ready: from 1 to 1, at last 1" in empty.text
+    assert re.search("Ready: from [01] to 1, at last 1", empty.text), (
+        "the first note may be of the hour before"
+    )
     assert person().get("/api/overview").json["charts"][4]["name"] == "depth"  # type: ignore[index]
 
 

@@ -131,17 +131,22 @@ def test_a_job_whose_task_no_worker_has_says_so(queue: PgQueue, note: Any) -> No
     worker(queue, tasks=["other"])
     reason, sentence = said(queue, job.id)
     assert reason == "task unknown"
-    assert "no live worker of queue 'default' has task 'note'" in sentence
+    assert "no live worker of queue 'default' runs task 'note': is its module" in sentence
     worker(queue, tasks=["note"])
     assert said(queue, job.id)[0] == "waiting"
 
 
-def test_a_job_that_workers_put_back_for_want_of_its_task_says_since_when(queue: PgQueue, note: Any) -> None:
+def test_a_job_whose_task_no_worker_has_says_since_when(queue: PgQueue, note: Any) -> None:
     job = note.enqueue()
-    worker(queue)
-    ask(queue, "update pgqueue.jobs set unknown_since = now() - interval '5 minutes'")
+    worker(queue, tasks=["other"])
+    ask(
+        queue,
+        "insert into pgqueue.unknown_tasks select 'default', 'note', now() - interval '5 minutes', now()",
+    )
     told = said(queue, job.id)[1]  # a busy machine takes a second to ask
-    assert re.search(r"for 5(\.\d+)? min workers without task 'note' have put it back", told)
+    assert re.search(
+        r"no live worker of queue 'default' runs task 'note', and none has for 5(\.\d+)? min: is", told
+    )
 
 
 def test_a_ready_job_says_how_many_come_before_it(queue: PgQueue, note: Any) -> None:

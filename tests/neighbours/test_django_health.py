@@ -72,7 +72,7 @@ def test_staff_are_told_which_tasks_no_worker_knows(django_dsn: str) -> None:
     job = confirm.enqueue(1)
     with psycopg.connect(django_dsn) as connection:
         connection.execute(
-            "update pgqueue.jobs set status = 'scheduled', run_at = now() + interval '9 s', unknown_since = now() where id = %s",
+            "insert into pgqueue.unknown_tasks select queue, task, now(), now() from pgqueue.jobs where id = %s",
             [job.id],
         )
 

@@ -702,7 +702,7 @@ def test_a_task_that_nobody_registered_is_an_error_and_its_job_waits(queue: PgQu
     del queue._tasks["gone"]  # noqa: SLF001 - there is no public way, and should be none
     with pytest.raises(UnknownTask, match="'gone'"):
         drain(queue)
-    assert (queue.job(handle.id).attempts, handle.status()) == (0, JobState.SCHEDULED)
+    assert (queue.job(handle.id).attempts, handle.status()) == (0, JobState.READY)
 
 
 def test_only_declared_queues_are_drained(queue: PgQueue) -> None:

@@ -5,7 +5,7 @@ that here: PostgreSQL tells how it found the jobs, by which index, and how many 
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,12 +18,12 @@ from running import Running
 from tenacity import wait_none
 from worker.helping import all_ended, claimed, dismantle, hand_over, record_ends, register
 
-from pgqueue import PgQueue, Retry, RetryLater, Snooze
+from pgqueue import Limit, PgQueue, Retry, RetryLater, Snooze
 from pgqueue.app.takes import base
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Succeeded
+from pgqueue.values.jobs.verdict import Returned, Succeeded, Unknown, Verdict
 from pgqueue.worker.worker import Worker
 
 BACKLOG = 30_000
@@ -99,12 +99,15 @@ async def test_a_job_that_comes_back_at_once_keeps_its_place(queue: PgQueue, err
     await dismantle(worker)
 
 
+@pytest.mark.parametrize(
+    "limit", [None, Limit(2), Limit(1, ordered=True)], ids=["plain", "limited", "ordered"]
+)
 async def test_a_blocked_take_is_told_of_a_job_that_comes_back(
-    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch, limit: Limit | None
 ) -> None:
     monkeypatch.setattr(base, "POLL", timedelta(hours=1))
 
-    @queue.task
+    @queue.task(limit=limit)
     def note() -> None: ...
 
     note.enqueue()
@@ -113,6 +116,34 @@ async def test_a_blocked_take_is_told_of_a_job_that_comes_back(
         await until(lambda: ask(queue, "select count(*) from pgqueue.workers where idle") == [(2,)])
         await held.afail("again", delay=0)
         assert await waiting == held.id
+
+
+@pytest.mark.parametrize(
+    ("verdict", "tell", "is_told"),
+    [
+        (Returned, True, True),
+        (Returned, False, False),
+        (lambda held: Unknown(held, timedelta(), timedelta(days=3)), False, True),
+    ],
+    ids=["a worker that stops", "a worker that looks itself", "a task that it does not run"],
+)
+def test_idle_workers_are_told_of_a_job_that_comes_back_if_its_worker_does_not_claim_it(
+    queue: PgQueue, dsn: str, verdict: Callable[[Claim], Verdict], *, tell: bool, is_told: bool
+) -> None:
+    """Twelve idle workers that are told of a job which its own worker claims again would each ask for nothing."""
+
+    @queue.task
+    def note() -> None: ...
+
+    worker, _ = registered(queue), registered(queue)
+    note.enqueue()
+    (held,) = take(queue, worker, 1)
+    with psycopg.connect(dsn, autocommit=True) as listening:
+        listening.execute('listen "pgqueue.wake"')
+        do(queue, finish.finish(worker, [verdict(held)], keep=True, tell=tell))
+        ask(dsn, "notify \"pgqueue.wake\", 'over'")
+        heard = next(listening.notifies(timeout=20))
+    assert (heard.payload == "") is is_told
 
 
 async def _taken(queue: PgQueue) -> int:

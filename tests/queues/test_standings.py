@@ -79,14 +79,14 @@ def test_a_queue_of_unknown_tasks_that_the_sample_misses_is_told(
 ) -> None:
     monkeypatch.setattr(plans, "share", lambda *_, **__: 1e-6)
     connection.execute(
-        "insert into pgqueue.jobs (queue, task, status, run_at, unknown_since) "
-        "select 'mail', 'nowhere', 'scheduled', now() + interval '15 s', now() from generate_series(1, 2)"
+        "insert into pgqueue.jobs (queue, task) select 'mail', 'nowhere' from generate_series(1, 2)"
     )
+    connection.execute("insert into pgqueue.unknown_tasks values ('mail', 'nowhere', now(), now())")
     connection.commit()
 
     mail = by_queue(queue)["mail"]
 
-    assert (mail.scheduled, mail.unknown, mail.unknown_tasks) == (2, 2, ("nowhere",))
+    assert (mail.ready, mail.unknown, mail.unknown_tasks) == (2, 2, ("nowhere",))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ SOURCES = {
     if path.suffix in {".py", ".sql", ".html"}
 }
 MOST_FILES = {"collisions": 20} | dict.fromkeys(
-    ["expires_at", "unique_until_started", "cancel_requested", "claimed_at", "place_at", "unknown_since"], 30
+    ["expires_at", "unique_until_started", "cancel_requested", "claimed_at", "place_at"], 30
 )
 """In how many files a column may be named: one that only passes through once its value is there, and those that workers use.
 Other columns have words for names, which say other things, too; and users give ``meta`` a meaning."""

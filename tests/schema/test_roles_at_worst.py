@@ -120,8 +120,8 @@ def _holds_up_no_job(stage: Stage) -> None:
         ask(stage.login, enqueue.enqueue(new_job(queue="mail")))
         stage.refuses(
             "update pgqueue.jobs set lane = 'none' where id = {job}",
-            "update pgqueue.jobs set unknown_since = 'infinity'",
-            "insert into pgqueue.jobs (task, queue, unknown_since) values ('t', 'mail', 'infinity')",
+            "insert into pgqueue.unknown_tasks values ('mail', 't', '-infinity', 'infinity')",
+            "insert into pgqueue.jobs (task, queue, fence) values ('t', 'mail', 1)",
             "delete from pgqueue.jobs where id = {job}",
             "select id from pgqueue.jobs for key share",
             "lock table pgqueue.jobs in row share mode",

@@ -200,6 +200,7 @@ LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "control.show": lambda: control.show(1),
     "control.newest": control.newest,
     "control.counts": control.counts,
+    "control.unknown_tasks": control.unknown_tasks,
     "control.worker_problems": control.worker_problems,
     "queues.queue_standings": queues.queue_standings,
     "why.why": lambda: why.why(1),

@@ -16,7 +16,6 @@ from worker.helping import ended
 
 from pgqueue import Job, JobHandle, JobState, PgQueue, Retry, RetryLater, Snooze
 from pgqueue.errors import LONGEST_DELAY, PayloadNotDecodable
-from pgqueue.worker import executor
 
 NASTY = [
     SystemExit,
@@ -98,32 +97,22 @@ async def test_a_result_over_the_limit_is_logged_and_the_job_succeeds(
     )
 
 
-@pytest.fixture
-def moment(monkeypatch: pytest.MonkeyPatch) -> timedelta:
-    """How long a job of an unknown task stands aside: short, for this test."""
-    delay = timedelta(seconds=0.05)
-    monkeypatch.setattr(executor, "UNKNOWN_TASK_DELAY", delay)
-    return delay
-
-
-async def test_a_job_of_an_unknown_task_stands_aside_unspent(
+async def test_a_job_of_an_unknown_task_goes_back_unspent_and_keeps_its_place(
     queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     ((job_id,),) = ask(queue, "select pgqueue.enqueue('elsewhere', max_attempts => 1)")
     before = queue.job(job_id).run_at
     async with running(queue):
-        await until(lambda: queue.job(job_id).state is JobState.SCHEDULED)
+        await until(lambda: ask(queue, "select 1 from pgqueue.unknown_tasks"))
+        await until(lambda: queue.job(job_id).state is JobState.READY)
     found = queue.job(job_id)
-    assert (found.attempts, found.errors) == (0, ())
-    assert before + executor.UNKNOWN_TASK_DELAY < found.run_at
+    assert (found.attempts, found.errors, found.run_at) == (0, (), before)
     (warning,) = [record for record in caplog.records if "not registered here" in record.message]
     assert warning.levelno == logging.WARNING
     assert warning.__dict__["task"] == "elsewhere"
 
 
-async def test_a_worker_that_knows_the_task_runs_it(
-    dsn: str, queue: PgQueue, running: Running, moment: timedelta
-) -> None:
+async def test_a_worker_that_knows_the_task_runs_it(dsn: str, queue: PgQueue, running: Running) -> None:
     knowing = PgQueue(dsn)
 
     @knowing.task(name="elsewhere")
@@ -132,7 +121,7 @@ async def test_a_worker_that_knows_the_task_runs_it(
 
     job = elsewhere.using(max_attempts=1).enqueue()
     async with running(queue):
-        await until(lambda: queue.job(job.id).run_at >= queue.job(job.id).created_at + moment)
+        await until(lambda: ask(queue, "select 1 from pgqueue.unknown_tasks"))
         async with running(knowing):
             (found,) = await ended(queue, job)
     knowing.close()

@@ -23,6 +23,7 @@ from pgqueue.values.alerts.alert import (
     Rule,
     SaturatedLimit,
     StalledWorkers,
+    UnservedTask,
 )
 from pgqueue.values.limits.status import LaneCount, LimitStatus, keys_counted
 from pgqueue.values.workers.health import WorkerProblem
@@ -75,6 +76,8 @@ def read(rule: Rule, moment: Moment) -> Steps[Reading]:
             reading = _late_schedule(rule, moment)
         case StalledWorkers():
             reading = _stalled_workers(rule, moment)
+        case UnservedTask():
+            reading = _unserved_task(rule, moment)
         case SaturatedLimit():
             reading = _saturated_limit(rule, moment)
         case _:
@@ -133,6 +136,14 @@ def _late_schedule(rule: LateSchedule, moment: Moment) -> Steps[Reading]:
 
 def _stalled_workers(rule: StalledWorkers, moment: Moment) -> Steps[Reading]:
     return of_workers(rule, (yield from moment.once(control.worker_problems(now=moment.now))))
+
+
+def _unserved_task(rule: UnservedTask, moment: Moment) -> Steps[Reading]:
+    found = yield from moment.once(control.unknown_tasks(now=moment.now))
+    for one in found:  # the one for which it is longest comes first
+        if rule.queue in {None, one.queue}:
+            return Reading.over(rule, one.seconds, queue=one.queue, task=one.task)
+    return Reading.over(rule, None)
 
 
 def _saturated_limit(rule: SaturatedLimit, moment: Moment) -> Steps[Reading]:

@@ -73,6 +73,7 @@ def claim(
     *,
     limit: int | None = None,
     marks: Mapping[str, Mark] = NO_MARKS,
+    left_out: Sequence[str] = (),
     now: datetime | None = None,
 ) -> Steps[list[Claim]]:
     """Take ready jobs, spending an attempt of each.
@@ -82,6 +83,7 @@ def claim(
         quotas: at most how many from each queue. Queues are asked in this order.
         limit: at most how many in all; when they are found, the other queues are not asked.
         marks: from which position on; from the head where none is given.
+        left_out: tasks whose jobs are left to other workers.
         now: the instant of the claim; the database's own by default.
 
     Returns:
@@ -95,6 +97,7 @@ def claim(
             "queues": texts(quotas),
             "quotas": numbers([*quotas.values()]),
             **columns(marks.get(queue, HEAD) for queue in quotas),
+            "left_out": texts(left_out),
             "limit": limit,
             "fence": next_fence(),
             "now": now,
@@ -120,14 +123,21 @@ class ReadyHead(NamedTuple):
 
 
 @plan
-def head(queues: Sequence[str], marks: Mapping[str, Mark] = NO_MARKS) -> Steps[ReadyHead | None]:
+def head(
+    queues: Sequence[str], marks: Mapping[str, Mark] = NO_MARKS, *, left_out: Sequence[str] = ()
+) -> Steps[ReadyHead | None]:
     """The job that a claim of one job would take; None: there is none.
 
     Args:
         queues: where from, in the order in which they are asked.
         marks: from which position on; from the head where none is given.
+        left_out: tasks whose jobs are left to other workers.
     """
-    params = {"queues": texts(queues), **columns(marks.get(queue, HEAD) for queue in queues)}
+    params = {
+        "queues": texts(queues),
+        "left_out": texts(left_out),
+        **columns(marks.get(queue, HEAD) for queue in queues),
+    }
     for job_id, queue, task, rank, run_at in (yield Statement("jobs/claim_head", params)):
         return ReadyHead(job_id, queue, task, Mark(rank, datetime.fromtimestamp(run_at, UTC), job_id))
     return None
@@ -141,6 +151,7 @@ def fill(
     *,
     split: Split | None = None,
     marks: Mapping[str, Mark] = NO_MARKS,
+    left_out: Sequence[str] = (),
     now: datetime | None = None,
 ) -> Steps[list[Claim]]:
     """Claim from several queues, a share from each, until there is no room or nothing more is ready.
@@ -151,6 +162,7 @@ def fill(
         room: at most how many.
         split: says how many from each; None: an equal share.
         marks: as for :func:`claim`.
+        left_out: as for :func:`claim`.
         now: as for :func:`claim`.
     """
     claims: list[Claim] = []
@@ -161,7 +173,7 @@ def fill(
             quotas = dict.fromkeys(unfilled[: max(left, ASKED_AT_ONCE)], max(1, left // len(unfilled)))
         else:
             quotas = split.quotas(unfilled, left)
-        found = yield from claim(worker, quotas, limit=left, marks=marks, now=now)
+        found = yield from claim(worker, quotas, limit=left, marks=marks, left_out=left_out, now=now)
         claims += found
         served = Counter(one.queue for one in found)
         if split is not None:
@@ -179,6 +191,7 @@ def look(
     *,
     portions: Portions,
     split: Split | None = None,
+    left_out: Sequence[str] = (),
     now: datetime | None = None,
 ) -> Steps[list[Claim]]:
     """Claim what is ready, as :func:`fill` does, in portions so that no answer is too long: a look of a take or a drain.
@@ -190,6 +203,7 @@ def look(
         room: at most how many.
         portions: how long the answers of this worker are.
         split: as for :func:`fill`.
+        left_out: as for :func:`claim`.
         now: as for :func:`claim`.
 
     Returns:
@@ -197,7 +211,11 @@ def look(
     """
     if not served.is_open:
         queues = served.filtered(served.names)
-        return (yield from _in_portions(worker, queues, room, portions=portions, split=split, now=now))
+        return (
+            yield from _in_portions(
+                worker, queues, room, portions=portions, split=split, left_out=left_out, now=now
+            )
+        )
     claims: list[Claim] = []
     waiting: list[str] = []
     after = None
@@ -207,7 +225,13 @@ def look(
         is_last = len(names) < ASKED_AT_ONCE
         if is_last or split is None:  # shares and orders are of all queues
             claims += yield from _in_portions(
-                worker, waiting, room - len(claims), portions=portions, split=split, now=now
+                worker,
+                waiting,
+                room - len(claims),
+                portions=portions,
+                split=split,
+                left_out=left_out,
+                now=now,
             )
             waiting = []
         if is_last:
@@ -223,6 +247,7 @@ def _in_portions(
     *,
     portions: Portions,
     split: Split | None,
+    left_out: Sequence[str],
     now: datetime | None,
 ) -> Steps[list[Claim]]:
     claims: list[Claim] = []
@@ -230,7 +255,8 @@ def _in_portions(
         portion = min(room - len(claims), portions.most)
         # a portion smaller than the number of queues goes on where the last one ended
         first = len(claims) % len(queues)
-        found = yield from fill(worker, [*queues[first:], *queues[:first]], portion, split=split, now=now)
+        turn = [*queues[first:], *queues[:first]]
+        found = yield from fill(worker, turn, portion, split=split, left_out=left_out, now=now)
         portions.learn(found)
         claims += found
         if len(found) < portion:

@@ -29,7 +29,7 @@ class QueueSummary(msgspec.Struct, frozen=True):
         workers: how many are alive.
         oldest_ready: how many seconds the longest-waiting ready job has waited, paused queues left out; None: no
             job waits.
-        unknown: jobs of tasks that no worker knew within the last minute, the oldest first.
+        unknown: waiting jobs of tasks that no live worker runs, those first that no worker has run for longest.
         worker_problems: live workers whose event loop is blocked, the longest first, that wait for functions to return,
             do not look for jobs, or cannot listen.
     """
@@ -189,11 +189,19 @@ def pulse(*, now: datetime | None = None) -> Steps[QueueSummary]:
         now: the instant; the database's own by default.
     """
     ((workers, oldest_ready),) = yield Statement("insight/health", {"now": now})
-    unknown = yield Statement("insight/unknown_tasks", {"now": now})
+    unknown = yield from unknown_tasks(now=now)
     problems = yield from worker_problems(now=now)
-    return QueueSummary(
-        workers, oldest_ready, tuple(UnknownTaskJobs(*row) for row in unknown), tuple(problems)
-    )
+    return QueueSummary(workers, oldest_ready, tuple(unknown), tuple(problems))
+
+
+@plan(reads=True)
+def unknown_tasks(*, now: datetime | None = None) -> Steps[list[UnknownTaskJobs]]:
+    """The tasks of waiting jobs that no live worker runs, those first that no worker has run for longest.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    return [UnknownTaskJobs(*row) for row in (yield Statement("insight/unknown_tasks", {"now": now}))]
 
 
 @plan(reads=True)

@@ -55,7 +55,7 @@ _id, _result, _error = attrgetter("claim.id"), attrgetter("result"), attrgetter(
 
 
 def finish(
-    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None = None
+    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, tell: bool = True, now: datetime | None = None
 ) -> Plan[States]:
     """Record a batch of verdicts of any kinds. Where one is of a job in a flow, or waits, the plan needs a transaction.
 
@@ -63,12 +63,13 @@ def finish(
         worker: whose attempts they were.
         verdicts: what became of them.
         keep: whether succeeded jobs go to the history (a retention of zero keeps none).
+        tell: whether idle workers are notified of jobs that are ready again; else the worker itself looks for them at once.
         now: the instant to record; the database's own by default.
 
     Returns:
         The state that each job is in now; a job that is missing was superseded.
     """
-    done = record(worker, verdicts, keep=keep, now=now)
+    done = record(worker, verdicts, keep=keep, tell=tell, now=now)
     return done.in_transaction() if any_in_flow(verdicts) or Waits in map(type, verdicts) else done
 
 
@@ -84,11 +85,11 @@ def is_in_flow(verdict: Verdict) -> bool:
 
 @plan
 def record(
-    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None = None
+    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, tell: bool = True, now: datetime | None = None
 ) -> Steps[States]:
     """What :func:`finish` returns, in a transaction or not."""
     if len(verdicts) > AT_ONCE:
-        return (yield from _in_portions(worker, verdicts, keep=keep, now=now))
+        return (yield from _in_portions(worker, verdicts, keep=keep, tell=tell, now=now))
     if {*map(type, verdicts)} == _ALL_SUCCEEDED:
         return (yield from _complete(worker, verdicts, keep=keep, now=now))
     states: States = {}
@@ -96,7 +97,7 @@ def record(
         states |= yield from _block(worker, waiting, now=now)
         verdicts = [_back_to_line(one) for one in verdicts if one.claim.id not in states]
     if going_back := [one for one in verdicts if isinstance(one, Again | Returned | Unknown)]:
-        states |= yield from _requeue(worker, going_back, now=now)
+        states |= yield from _requeue(worker, going_back, tell=tell, now=now)
     if ending := [one for one in verdicts if one.claim.id not in states]:
         states |= yield from _end(worker, ending, keep=keep, now=now)
     return states
@@ -125,12 +126,13 @@ def finish_unlocked(
 
 
 def _in_portions(
-    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None
+    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, tell: bool, now: datetime | None
 ) -> Steps[States]:
     verdicts = sorted(verdicts, key=_id)
     states: States = {}
     for start in range(0, len(verdicts), AT_ONCE):
-        states |= yield from record(worker, verdicts[start : start + AT_ONCE], keep=keep, now=now)
+        part = verdicts[start : start + AT_ONCE]
+        states |= yield from record(worker, part, keep=keep, tell=tell, now=now)
     return states
 
 
@@ -201,9 +203,11 @@ def _back_to_line(verdict: Verdict) -> Verdict:
 
 
 def _requeue(
-    worker: UUID, verdicts: Sequence[Again | Returned | Unknown], *, now: datetime | None
+    worker: UUID, verdicts: Sequence[Again | Returned | Unknown], *, tell: bool, now: datetime | None
 ) -> Steps[States]:
     verdicts = sorted(verdicts, key=_id)
+    if unknown := {(one.claim.queue, one.claim.task) for one in verdicts if isinstance(one, Unknown)}:
+        yield from _note_unknown(worker, sorted(unknown), now=now)
     afters = [one.after if isinstance(one, Unknown) else None for one in verdicts]
     rows = yield Statement(
         "jobs/requeue",
@@ -212,10 +216,17 @@ def _requeue(
             "delays": _spans(one.delay or None for one in verdicts),  # without a delay it keeps its place
             "refunds": numbers([int(not one.spends) for one in verdicts]),
             "errors": _errors(verdicts),
-            "unknown_afters": _spans(afters) if any(afters) else None,
+            "unknown_afters": _spans(afters) if unknown else None,
+            "tell": tell or bool(unknown),
         },
     )
     return states_of(rows)
+
+
+def _note_unknown(worker: UUID, met: Sequence[tuple[str, str]], *, now: datetime | None) -> Steps[None]:
+    queues, tasks = zip(*met, strict=True)
+    params = {"worker": worker, "queues": texts(queues), "tasks": texts(tasks), "now": now}
+    yield Statement("workers/note_unknown_tasks", params, returns=False)
 
 
 def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None) -> Steps[States]:

@@ -12,7 +12,7 @@ OF_A_ROW = ("22", "23", "54", "P0", "XX")
 """Classes of errors that one row can cause: its data, a constraint, its length, a trigger, a part of a file that cannot be read."""
 
 PASSED_FOR = 60.0
-"""Seconds for which a job is passed over that the database refuses to have claimed."""
+"""Seconds for which a job is passed over that the database refuses to have claimed, or a task that the worker does not know."""
 
 
 def of_a_row(refusal: psycopg.Error) -> bool:
@@ -26,7 +26,10 @@ def in_one_line(error: BaseException) -> str:
 
 
 class PassedOver(Generic[K, V]):
-    """What a worker passes over for :data:`PASSED_FOR`, since the database refused to have it claimed."""
+    """What a worker passes over for :data:`PASSED_FOR`: the database refused to have it claimed, or the worker does not run it.
+
+    The map is replaced and never changed: any thread may ask.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -34,7 +37,11 @@ class PassedOver(Generic[K, V]):
 
     def add(self, key: K, value: V) -> None:
         """Pass this over from now on."""
-        self._until[key] = value, self._clock() + PASSED_FOR
+        self._until = {**self._until, key: (value, self._clock() + PASSED_FOR)}
+
+    def remove(self, key: K) -> None:
+        """Pass this over no more."""
+        self._until = {other: held for other, held in self._until.items() if other != key}
 
     def now(self) -> Mapping[K, V]:
         """What is passed over now."""

@@ -161,6 +161,7 @@ def take(
     weighted: bool = False,
     turns: LaneShares | None = None,
     passed: Collection[int] = (),
+    left_out: Sequence[str] = (),
     horizon: int = HORIZON,
     now: datetime | None = None,
 ) -> Steps[LaneClaims]:
@@ -174,6 +175,7 @@ def take(
         weighted: whether shares may have weights.
         turns: what the shares were given in former claims of this worker.
         passed: jobs to pass over.
+        left_out: tasks whose jobs are left to other workers.
         horizon: how many microseconds before their start jobs of rates are claimed.
         now: the instant; the database's own by default.
     """
@@ -188,8 +190,9 @@ def take(
     if not lines:
         return LaneClaims((), {}, 0.0, again_in)
     state = yield from _state(lines, known, horizon, now)
+    but = {"passed": numbers([*passed]), "left_out": texts(left_out)}
     claims, starts = yield from _fill(
-        worker, lines, room, state=state, turns=turns or LaneShares(), passed=passed, now=now
+        worker, lines, room, state=state, turns=turns or LaneShares(), but=but, now=now
     )
     if claims and any(line.waiting.cost > 1 for line in lines):
         again_in = AGAIN  # what the next jobs of these lanes cost is known then
@@ -198,14 +201,23 @@ def take(
 
 
 @plan
-def head(lane: WaitingLane, passed: Collection[int]) -> Steps[tuple[int, str] | None]:
+def head(
+    lane: WaitingLane, passed: Collection[int], left_out: Sequence[str]
+) -> Steps[tuple[int, str] | None]:
     """The job that a claim of one job would take from a lane, and its task; None: there is none.
 
     Args:
         lane: where from.
         passed: jobs to pass over.
+        left_out: tasks whose jobs are left to other workers.
     """
-    params = {"queue": lane.queue, "lane": lane.lane, "inside": lane.inside, "passed": numbers([*passed])}
+    params = {
+        "queue": lane.queue,
+        "lane": lane.lane,
+        "inside": lane.inside,
+        "passed": numbers([*passed]),
+        "left_out": texts(left_out),
+    }
     for job_id, task in (yield Statement("limits/head", params)):
         return job_id, task
     return None
@@ -226,7 +238,7 @@ def _fill(
     *,
     state: LimitState,
     turns: LaneShares,
-    passed: Collection[int],
+    but: Mapping[str, str],
     now: datetime | None,
 ) -> Steps[tuple[list[Claim], dict[int, int]]]:
     """Claim until there is no room, or no lane has jobs that may start.
@@ -241,7 +253,7 @@ def _fill(
         if not shares:
             break
         quotas = [(lines[place].waiting, share) for place, share in shares.items()]
-        found = yield from _claim(worker, quotas, passed, now)
+        found = yield from _claim(worker, quotas, but, now)
         begun = _count_starts(found, lines, state)
         if begun.early:
             yield Statement("limits/put_back", {"ids": numbers(begun.early)}, returns=False)
@@ -301,7 +313,7 @@ def _count_starts(
 
 
 def _claim(
-    worker: UUID, quotas: Sequence[tuple[WaitingLane, int]], passed: Collection[int], now: datetime | None
+    worker: UUID, quotas: Sequence[tuple[WaitingLane, int]], but: Mapping[str, str], now: datetime | None
 ) -> Steps[list[tuple[Claim, int]]]:
     """Claim up to its quota from each lane; return each claim with what its start costs."""
     params = {
@@ -310,7 +322,7 @@ def _claim(
         "lanes": texts(one.lane for one, _ in quotas),
         "insides": truths(one.inside for one, _ in quotas),
         "quotas": numbers([quota for _, quota in quotas]),
-        "passed": numbers([*passed]),
+        **but,
         "fence": next_fence(),
         "now": now,
     }

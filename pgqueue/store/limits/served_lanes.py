@@ -49,10 +49,13 @@ class ServedLanes:
         tasks: Callable[[], Mapping[str, TaskLimits | None]],
         served: ServedQueues = ALL,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        left_out: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """``declared`` returns the limits of the tasks that this program knows, by name.
 
-        ``tasks`` returns which limits each of these tasks has; None: it has none.
+        ``tasks`` returns which limits each of these tasks has; None: it has none. ``left_out`` returns the tasks whose jobs are
+        left to other workers.
         """
         self.limited: Collection[str] = ()
         self.seen = False
@@ -61,6 +64,7 @@ class ServedLanes:
         self._declared = declared
         self._tasks = tasks
         self._served = served
+        self._left_out = left_out
         self._queues = None if served.is_open else served.names
         self._after = START
         self._skips = 0
@@ -86,7 +90,7 @@ class ServedLanes:
         self._alone = ALONE
         if self._tried is None:
             return None
-        found = yield from limits.head(self._tried, self._passed.now())
+        found = yield from limits.head(self._tried, self._passed.now(), self._left_out())
         if found is not None:
             self._passed.add(found[0], None)
         return found
@@ -94,7 +98,9 @@ class ServedLanes:
     def of(self, queue: str) -> "ServedLanes":
         """The lanes of one queue alone, with a round of their own."""
         if queue not in self._of:
-            self._of[queue] = ServedLanes(self._declared, self._tasks, ServedQueues({queue: 1}), self._clock)
+            self._of[queue] = ServedLanes(
+                self._declared, self._tasks, ServedQueues({queue: 1}), self._clock, left_out=self._left_out
+            )
         found = self._of[queue]
         found.learn(limited=self.limited, weighted=self.weighted, seen=self.seen)
         return found
@@ -157,6 +163,7 @@ class ServedLanes:
                 weighted=self.weighted,
                 turns=self._turns,
                 passed=self._passed.now(),
+                left_out=self._left_out(),
                 horizon=horizon,
                 now=now,
             )

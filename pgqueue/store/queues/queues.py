@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from pgqueue.store import audit
+from pgqueue.store.jobs import control
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import check_text, is_pattern, matching_names
@@ -23,7 +24,6 @@ from pgqueue.values.queues.standing import (
     QueueHead,
     QueueStanding,
     StandingSample,
-    UnknownTaskJobs,
     rates_of,
     share,
     standings,
@@ -267,7 +267,7 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
     sample = yield Statement("insight/standing_sample", {"jobs": live_percent, "dead": dead_percent})
     heads = yield Statement("insight/standing_heads", {"counted": COUNTED})
     settings = yield from known()
-    unknown = yield Statement("insight/unknown_tasks", {"now": now})
+    unknown = yield from control.unknown_tasks(now=now)
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = max(at - RATED, midnight)
     first_page = max(0, history - LAST_PAGES)
@@ -289,5 +289,5 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
             [(row[0], row[1], row[2]) for row in ended], now=at, since=since, whole=first_page == 0
         ),
         known=settings,
-        unknown=[UnknownTaskJobs(*row) for row in unknown],
+        unknown=unknown,
     )

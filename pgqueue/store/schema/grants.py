@@ -104,7 +104,8 @@ _MONITOR = (
     "select (ctid) on pgqueue.job_history",  # to count what ended lately, its last pages are read
     _without_contents("dead_jobs", columns.DEAD),
     _without_contents("all_jobs", columns.ALL_JOBS),
-    "select on pgqueue.queues, pgqueue.workers, pgqueue.lost_workers, pgqueue.limits, pgqueue.rates, pgqueue.waits",
+    "select on pgqueue.queues, pgqueue.workers, pgqueue.unknown_tasks, pgqueue.lost_workers, pgqueue.limits, pgqueue.rates",
+    "select on pgqueue.waits",
     "select on pgqueue.flows, pgqueue.edges, pgqueue.node_counts, pgqueue.alerts, pgqueue.audit, pgqueue.lake_days",
     "select (task, keys, cost, ordered) on pgqueue.limited_tasks",
     "select (id, flow_id, parent_id, place, name, kind, state, waits_for, task, job_id) on pgqueue.nodes",

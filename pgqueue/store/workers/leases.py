@@ -35,7 +35,8 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         concurrency: how many jobs it runs at a time.
         version: of pgqueue.
         queues: what it serves; None: all queues.
-        tasks: the tasks that it knows; None: not said, it may know any.
+        tasks: the tasks that it runs; None: not said, it may run any.
+        chosen_tasks: what it was told of tasks; None: nothing.
         doing: what it does; None: it does not do what it is asked to do from outside, as a take.
     """
 
@@ -46,6 +47,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     version: str
     queues: Sequence[str] | None
     tasks: Sequence[str] | None = None
+    chosen_tasks: Sequence[str] | None = None
     doing: WorkerReport | None = None
 
     @classmethod
@@ -56,13 +58,14 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         *,
         id: UUID | None = None,  # noqa: A002 - the field's name
         tasks: Sequence[str] | None = None,
+        chosen_tasks: Sequence[str] | None = None,
         doing: WorkerReport | None = None,
     ) -> "WorkerInfo":
         """A worker of this process, under this id or a new one."""
         from pgqueue.values.version import __version__  # noqa: PLC0415 - reads a file, which enqueuers do without
 
         host, pid = socket.gethostname(), os.getpid()
-        return cls(id or uuid4(), host, pid, concurrency, __version__, queues, tasks, doing)
+        return cls(id or uuid4(), host, pid, concurrency, __version__, queues, tasks, chosen_tasks, doing)
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
@@ -91,6 +94,7 @@ def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = Non
             "version": worker.version,
             "queues": None if worker.queues is None else list(worker.queues),
             "tasks": None if worker.tasks is None else list(worker.tasks),
+            "chosen_tasks": None if worker.chosen_tasks is None else list(worker.chosen_tasks),
             **_state_parameters(worker.doing),
             "now": now,
         },
@@ -141,6 +145,19 @@ def _renew(
         },
     )
     return rows[0] if rows else None
+
+
+@plan
+def know_tasks(worker: UUID, tasks: Sequence[str], queues: Sequence[str] | None) -> Steps[None]:
+    """Say which tasks a worker runs, after it has loaded more.
+
+    Args:
+        worker: which.
+        tasks: all of them.
+        queues: what it serves; None: all queues.
+    """
+    params = {"worker": worker, "tasks": [*tasks], "queues": None if queues is None else [*queues]}
+    yield Statement("workers/know_tasks", params, returns=False)
 
 
 @plan

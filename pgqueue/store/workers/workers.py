@@ -68,25 +68,26 @@ def ask(which: str, what: WorkerRequest, *, now: datetime | None = None) -> Step
 
 
 def _status(row: Row) -> WorkerStatus:
-    most, least, slots = row[7:10]
+    most, least, slots = row[8:11]
     return WorkerStatus(
         id=row[0],
         host=row[1],
         pid=row[2],
         version=row[3],
         queues=None if row[4] is None else tuple(row[4]),
-        started_at=row[5],
-        alive=row[6],
+        tasks=None if row[5] is None else tuple(row[5]),
+        started_at=row[6],
+        alive=row[7],
         bounds=Bounds(most if least is None else least, most),
         slots=most if slots is None else slots,
         listens=least is not None,
-        draining=row[10],
-        supervised=row[11],
-        answer=row[12],
-        blocked_since=row[13],
-        not_looked=row[14],
-        not_returned=row[15],
-        asked=asked_of(row[16:]),
+        draining=row[11],
+        supervised=row[12],
+        answer=row[13],
+        blocked_since=row[14],
+        not_looked=row[15],
+        not_returned=row[16],
+        asked=asked_of(row[17:]),
     )
 
 

@@ -204,6 +204,28 @@ class StalledWorkers(AlertCondition, frozen=True, kw_only=True):
         return f"stalled workers: {_number(value)}, over {_number(self.over)}{first}"
 
 
+class UnservedTask(AlertCondition, frozen=True, kw_only=True):
+    """For how long no live worker has run a task whose jobs wait; of several tasks, the one for which that is longest.
+
+    Attributes:
+        over: the condition holds when it is longer.
+        queue: of jobs of this queue; None: of any.
+    """
+
+    over: Duration
+    queue: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set_length(self, self.over)
+
+    def said(self, value: float | None, about: Mapping[str, str]) -> str:
+        """The value in words."""
+        if value is None:
+            return f"{_place(about)}: live workers run all tasks whose jobs wait"
+        return f"{_place(about)}: no live worker has run it for {duration_text(value)}, over {duration_text(self.threshold)}"
+
+
 class SaturatedLimit(AlertCondition, frozen=True, kw_only=True):
     """How many jobs hold places of a limit; of a limit with keys, of the fullest key. It holds while no place is free.
 
@@ -218,7 +240,16 @@ class SaturatedLimit(AlertCondition, frozen=True, kw_only=True):
         return f"limit {about.get('limit', self.limit)}: {_number(value)} places are taken"
 
 
-Rule: TypeAlias = OldestReady | Backlog | Failures | DeadJobs | LateSchedule | StalledWorkers | SaturatedLimit
+Rule: TypeAlias = (
+    OldestReady
+    | Backlog
+    | Failures
+    | DeadJobs
+    | LateSchedule
+    | StalledWorkers
+    | UnservedTask
+    | SaturatedLimit
+)
 _DECODER = msgspec.json.Decoder(Rule)
 
 

@@ -114,7 +114,7 @@ class WhyFacts(msgspec.Struct, frozen=True):
         due_in: seconds until it is due; negative: seconds since it was due.
         since: seconds since it was claimed, or since it ended; None: it waits.
         cancel_requested: whether a running job should be cancelled.
-        unknown_for: seconds since a worker first claimed it without knowing its task; None: no worker did.
+        unknown_for: for how many seconds no live worker has run its task, as a worker that claimed such a job found; None: none found it.
         expires_in: seconds until it expires, if it has not been started by then; None: it does not.
         reason: why it is dead.
         last_error: the type of the last attempt's error.

@@ -73,10 +73,15 @@ def _workers(facts: WhyFacts) -> Iterator[Cause]:
     elif facts.knowing == 0:
         yield Cause(
             "task unknown",
-            f"no live worker of queue {queue} has task {facts.task!r}: is its module imported by the worker's --app?",
+            f"no live worker of queue {queue} runs task {facts.task!r}{_for_how_long(facts.unknown_for)}: "
+            "is its module imported by the worker's --app, and do its --tasks leave it out?",
         )
     else:
         yield from _causes_at_workers(facts)
+
+
+def _for_how_long(seconds: float | None) -> str:
+    return "" if seconds is None else f", and none has for {duration_text(seconds)}"
 
 
 def _causes_at_workers(facts: WhyFacts) -> Iterator[Cause]:
@@ -84,11 +89,6 @@ def _causes_at_workers(facts: WhyFacts) -> Iterator[Cause]:
     unable = facts.blocked_workers + facts.not_looking
     if unable >= facts.knowing:
         yield _unable(facts)
-    if facts.unknown_for is not None:
-        yield Cause(
-            "task unknown",
-            f"for {duration_text(facts.unknown_for)} workers without task {facts.task!r} have put it back: are some of an older release?",
-        )
     if unable < facts.knowing <= unable + facts.busy:
         yield _no_free_slot(facts, unable)
         if unable:

@@ -255,15 +255,15 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class QueueCount(msgspec.Struct, frozen=True):
-    """How many jobs of one queue are in one state, and how many of them no worker knew the task of.
+    """How many jobs of one queue are in one state, and how many of them have a task that no live worker runs.
 
     Attributes:
         queue: which queue.
         state: which state.
         count: how many jobs.
-        unknown: how many of them went back because the worker that claimed them did not know their task.
+        unknown: how many of them have a task that no live worker runs, as a worker that claimed such a job found.
         unknown_tasks: the names of those tasks.
-        unknown_since: when the first of these jobs went back; None: there is none.
+        unknown_since: since when no live worker has run one of them; None: there is none.
     """
 
     queue: str

@@ -39,10 +39,9 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
         oldest_ready: seconds for which the ready job that waits longest has been ready; None: no job is ready.
         rate: jobs that ended in a second, over the last minute or over what the history's last pages hold of it.
         estimated: the numbers of jobs are scaled from a sample of the tables' pages.
-        unknown: how many jobs went back within the last minute because the worker that claimed them did not know
-            their task.
+        unknown: how many of its first waiting jobs have a task that no live worker runs.
         unknown_tasks: the names of those tasks.
-        unknown_since: when the first of these jobs went back; None: there is none.
+        unknown_since: since when no live worker has run one of them; None: there is none.
     """
 
     queue: str
@@ -67,19 +66,21 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnknownTaskJobs(msgspec.Struct, frozen=True):
-    """Jobs of a task that no worker knew when they came to their turn: the fields of ``sql/insight/unknown_tasks.sql``, in its order.
+    """Jobs of a task that no live worker runs: the fields of ``sql/insight/unknown_tasks.sql``, in its order.
 
     Attributes:
         task: its name.
         queue: the queue of the jobs.
-        jobs: how many.
-        since: when the first of them was claimed by a worker that did not know the task.
+        jobs: how many of the first 20,000 that wait there.
+        since: since when no live worker has run it, as a worker that claimed one of them found.
+        seconds: for how long that is.
     """
 
     task: str
     queue: str
     jobs: int
     since: datetime
+    seconds: float
 
 
 class QueueHead(msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ def standings(
         dead_percent: how many percent of the dead jobs' pages were read.
         rates: jobs that ended in a second, by queue.
         known: the queues that were paused, drained or given settings.
-        unknown: the tasks that no worker knew.
+        unknown: the tasks that no live worker runs.
     """
     numbers: dict[str, dict[str, int]] = defaultdict(dict)
     for one in samples:
@@ -140,7 +141,6 @@ def standings(
     unknown_of: dict[str, list[UnknownTaskJobs]] = defaultdict(list)
     for task in unknown:
         unknown_of[task.queue].append(task)
-        numbers[task.queue]["scheduled"] = max(task.jobs, numbers[task.queue].get("scheduled", 0))
     rows = {one.queue: one for one in known}
     exact = live_percent == dead_percent == WHOLE
     return [

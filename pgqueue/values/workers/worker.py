@@ -77,6 +77,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         pid: its process there.
         version: of pgqueue.
         queues: the queues that it serves; None: all.
+        tasks: which tasks it was told to run: names, patterns, and with ``!`` before it what it does not run; None: nothing was said.
         started_at: when it registered.
         alive: whether its lease holds.
         bounds: between which numbers of slots it chooses; the same twice: it has that many.
@@ -96,6 +97,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     version: str
     queues: tuple[str, ...] | None
+    tasks: tuple[str, ...] | None
     started_at: datetime
     alive: bool
     bounds: Bounds
