@@ -64,14 +64,12 @@ async def aadd(queue: JobMethods, jobs: Iterable[NewJob], connection: object = N
 def _add_several(
     queue: JobMethods, jobs: Iterable[NewJob], connection: object
 ) -> Generator[Plan[Any], Any, list[EnqueueAnswer]]:
-    """Add a few jobs by one statement, if they and their queues let it; else, and of more, all in one transaction."""
+    """Add a few plain jobs by one statement; others, and more, in one transaction."""
     checked = map(partial(checked_job, queue), jobs)
     # A mistake in the first block needs no database to be found.
     first = list(islice(checked, enqueue.ROWS_PER_BLOCK))
     if first and enqueue.are_few(first):
-        done: list[EnqueueAnswer] | None = yield enqueue.enqueue_few(first)
-        if done is not None:
-            return done
+        return (yield enqueue.enqueue_few(first))  # type: ignore[no-any-return]  # as sent
     left = chain(first, checked)
     # Making a job may use the same connection.
     return (yield enqueue.enqueue_many([*left] if queue.database.joins(connection) else left))  # type: ignore[no-any-return]  # as sent

@@ -2,6 +2,7 @@
 
 import logging
 
+import psycopg
 import pytest
 from looking import ask
 from store.crowd import Deed, at_once
@@ -180,3 +181,17 @@ def test_sql_refuses_or_warns_as_well(queue: PgQueue) -> None:
     ask(queue, "update pgqueue.queues set when_full = null returning 1")
     ask(queue, "select pgqueue.enqueue('send', queue => 'mail')")
     assert ask(queue, "select count(*) from pgqueue.jobs") == [(2,)]
+
+
+def test_in_pipeline_mode_a_few_jobs_are_refused_for_what_their_queue_says(queue: PgQueue, dsn: str) -> None:
+    @queue.task(queue="mail")
+    def note() -> None: ...
+
+    queue.control.set("mail", backlog=5, when_full="refuse")
+    with psycopg.connect(dsn) as connection, connection.pipeline():
+        assert len(queue.enqueue_many([note.call()] * 3, connection=connection)) == 3
+        with pytest.raises(BacklogFull):
+            queue.enqueue_many([note.call()] * 3, connection=connection)
+    queue.control.drain("mail")
+    with psycopg.connect(dsn) as connection, connection.pipeline(), pytest.raises(QueueDrained):
+        queue.enqueue_many([note.call()] * 3, connection=connection)

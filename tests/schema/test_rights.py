@@ -222,7 +222,7 @@ def _meant(right: str, names: list[tuple[str, ...]]) -> Iterator[tuple[str, str,
 def test_a_producer_writes_the_columns_that_an_enqueue_writes_and_no_other() -> None:
     written = {
         column
-        for name in ("enqueue", "enqueue_now", "enqueue_rows", "enqueue_unique")
+        for name in ("enqueue", "enqueue_now", "enqueue_few", "enqueue_unique")
         for columns in re.findall(r"insert into pgqueue.jobs \(([^)]*)\)", SQL[f"jobs/{name}"])
         for column in re.split(r",\s*", columns)
     }

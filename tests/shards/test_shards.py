@@ -301,6 +301,17 @@ def test_a_transaction_of_the_caller_adds_only_what_lives_on_its_shard_and_stays
     assert three.job(one.id).state == "ready"
 
 
+def test_a_few_limited_jobs_on_the_callers_connection_are_refused_before_anything_is_written(
+    three: PgQueue,
+) -> None:
+    limited = three.find_task("limited")
+    with psycopg.connect(sharded_database(three).databases[1].dsn) as connection:
+        with pytest.raises(WrongShard, match="OWN_CONNECTION"):
+            three.enqueue_many([limited.call(n) for n in range(9)], connection=connection)
+        assert connection.execute("select count(*) from pgqueue.jobs").fetchall() == [(0,)]
+        connection.commit()
+
+
 def test_what_two_shards_would_have_to_count_together_is_refused(three: PgQueue) -> None:
     three.task(name="a", limit=Limit(1, name="x", by="n"))(_echo)
     three.task(name="b", limit=[Limit(1, name="x", by="n"), Limit(2, name="b")])(_echo)
@@ -475,14 +486,14 @@ def test_what_holds_for_a_queue_on_one_shard_is_shown_of_all(three: PgQueue) -> 
     with three.shard(1).database.connect() as connection:
         connection.execute(UNKNOWN)
     (one,) = three.insight.queues()
-    assert (one.ready, one.paused_by, one.paused_why, one.drained_by) == (1, "ann", "disk", "bob")
+    assert (one.ready, one.paused_by, one.paused_why, one.drained_by) == (2, "ann", "disk", "bob")
     assert one.settings.priority == 3
     assert (one.unknown, one.unknown_tasks) == (1, ("gone",))
 
 
 UNKNOWN = """
-insert into pgqueue.jobs (task, queue, args, status, run_at, unknown_since)
-values ('gone', 'default', '{}', 'scheduled', now() + interval '15 s', now())
+insert into pgqueue.jobs (task, queue) values ('gone', 'default');
+insert into pgqueue.unknown_tasks values ('default', 'gone', now(), now())
 """
 
 

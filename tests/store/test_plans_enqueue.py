@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from store.drivers import Ask, every_driver, one_database
 from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown
 
+from pgqueue.errors import BacklogFull, QueueDrained
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import control, copying, enqueue
@@ -170,23 +171,22 @@ async def test_a_few_jobs_in_one_statement_are_what_they_are_as_many(ask: Ask) -
     few = await ask(enqueue.enqueue_few(VARIED, now=NOON))
     many = await ask(enqueue.enqueue_many(VARIED, now=NOON))
 
-    assert few is not None
     assert [one.id for one in few] == sorted(one.id for one in few)
     for one, other in zip(few, many, strict=True):
         found, wanted = await ask(shown(one.id)), await ask(shown(other.id))
         assert replace(found, id=0, created_at=NOON) == replace(wanted, id=0, created_at=NOON)
 
 
-@pytest.mark.parametrize("how", ["drained", "bounded"])
-async def test_a_few_jobs_are_all_left_to_be_refused_where_one_of_their_queues_may_refuse_them(
-    ask: Ask, how: str
-) -> None:
-    if how == "drained":
-        await ask(queues.drain("mail"))
-    else:
-        await ask(queues.change("mail", QueueSettings(backlog=5)))
-    assert await ask(enqueue.enqueue_few([new_job(), new_job(queue="mail")], now=NOON)) is None
-    assert await ask(control.newest()) == []
+async def test_a_few_jobs_are_refused_where_a_queue_of_one_of_them_is_drained_or_full(ask: Ask) -> None:
+    mixed = [new_job(), new_job(queue="mail")]
+    await ask(queues.change("mail", QueueSettings(backlog=1, when_full="refuse")))
+    assert len(await ask(enqueue.enqueue_few(mixed, now=NOON))) == 2
+    with pytest.raises(BacklogFull):
+        await ask(enqueue.enqueue_few(mixed, now=NOON))
+    await ask(queues.drain("mail"))
+    with pytest.raises(QueueDrained):
+        await ask(enqueue.enqueue_few(mixed, now=NOON))
+    assert len(await ask(control.newest())) == 2
 
 
 def test_jobs_with_keys_with_long_arguments_and_more_than_a_few_are_many() -> None:

@@ -85,7 +85,7 @@ def are_few(jobs: Sequence[NewJob]) -> bool:
 
 
 @plan(adds=True)
-def enqueue_few(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Steps[list[EnqueueAnswer] | None]:
+def enqueue_few(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Steps[list[EnqueueAnswer]]:
     """Add some jobs, all or none, in one statement.
 
     Args:
@@ -93,10 +93,19 @@ def enqueue_few(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Steps
         now: as for :func:`enqueue`.
 
     Returns:
-        One answer per job, in their order. None: a queue is drained or has a bound, and :func:`enqueue_many` decides.
+        One answer per job, in their order.
+
+    Raises:
+        QueueDrained: one of their queues takes no new jobs.
+        BacklogFull: one of their queues has as many ready jobs as it may have, and refuses more.
     """
-    rows = yield Statement("jobs/enqueue_few", few_by_each(jobs) | {"now": now})
-    return [EnqueueAnswer(job_id) for (job_id,) in rows] or None
+    counts = Counter(job.queue for job in jobs)
+    for room in (False, True):
+        rows = yield Statement("jobs/enqueue_few", few_by_each(jobs) | {"room": room, "now": now})
+        if rows:
+            return [EnqueueAnswer(job_id) for (job_id,) in rows]
+        yield from require_rooms(counts)
+    raise drained_error(jobs[0].queue)  # one was drained for a moment
 
 
 @plan(transaction=True, adds=True)
@@ -121,7 +130,7 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     clock, defaults = yield from queue_defaults(now)
     yield from require_rooms(count_bounded(blocks.all(), defaults) if defaults.bounded else Counter())
     if not defaults.may_number:
-        return (yield from _enqueue_unnumbered(blocks.all(), clock, defaults, now))
+        return (yield from _enqueue_unnumbered(blocks.all(), now))
     answers: list[EnqueueAnswer] = []
     keyed: dict[int, tuple[int, NewJob]] = {}
     decided: list[tuple[int, NewJob]] = []
@@ -149,18 +158,15 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     return answers
 
 
-def _enqueue_unnumbered(
-    jobs: Sequence[NewJob], clock: datetime, defaults: QueueDefaults, now: datetime | None
-) -> Steps[list[EnqueueAnswer]]:
+def _enqueue_unnumbered(jobs: Sequence[NewJob], now: datetime | None) -> Steps[list[EnqueueAnswer]]:
     """Add jobs as a role that may not choose their ids: those with a key one at a time."""
     answers = [EnqueueAnswer(0)] * len(jobs)
     plain = [at for at, job in enumerate(jobs) if job.unique_key is None and job.when_full is None]
     for start in range(0, len(plain), ROWS_PER_BLOCK):
         block = plain[start : start + ROWS_PER_BLOCK]
-        params = new_by_each([jobs[at] for at in block], clock, defaults) | {"now": now}
-        rows = yield Statement("jobs/enqueue_rows", params)
-        for at, (job_id,) in zip(block, rows, strict=True):
-            answers[at] = EnqueueAnswer(job_id)
+        added = yield from enqueue_few([jobs[at] for at in block], now=now)
+        for at, answer in zip(block, added, strict=True):
+            answers[at] = answer
     keyed = {
         at: (0, job) for at, job in enumerate(jobs) if job.unique_key is not None and job.when_full is None
     }

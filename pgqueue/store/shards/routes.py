@@ -177,11 +177,6 @@ def _enqueue_one(places: ShardDatabases, plan: Plan[Any]) -> Route[EnqueueAnswer
     return done
 
 
-def _enqueued_few(places: ShardDatabases, plan: Plan[Any]) -> Route[None]:  # noqa: ARG001 - as of its siblings
-    """Add nothing: each of the jobs may have a home of its own, so they are added as many are."""
-    yield from ()
-
-
 def _enqueued_many(places: ShardDatabases, plan: Plan[Any]) -> Route[list[EnqueueAnswer]]:
     """Add jobs: those of each shard all or none; those of a key that moves one by one."""
     jobs: list[NewJob] = list(plan.arguments["jobs"])
@@ -322,7 +317,7 @@ EVERYWHERE = frozenset(
 """Plans by which operators say something of queues or limits."""
 OF_PATTERNS = frozenset({"queues.pause", "queues.drain"})
 """Those of them that act on the queues of a pattern, also on shards that have no job of such a queue yet."""
-KEYED = frozenset({"enqueue.enqueue", "enqueue.enqueue_many", "flows.add"})
+KEYED = frozenset({"enqueue.enqueue", "enqueue.enqueue_few", "enqueue.enqueue_many", "flows.add"})
 """Plans that add jobs."""
 FIRST = frozenset(
     {
@@ -335,7 +330,7 @@ FIRST = frozenset(
 Routing: TypeAlias = Callable[[ShardDatabases, Plan[Any]], Route[Any]]
 ROUTES: Mapping[str, Routing] = {
     "enqueue.enqueue": _enqueue_one,
-    "enqueue.enqueue_few": _enqueued_few,
+    "enqueue.enqueue_few": _enqueued_many,
     "enqueue.enqueue_many": _enqueued_many,
     "flows.add": _flow,
     "signals.send": _signal,
