@@ -15,7 +15,7 @@ from store.hostile import put
 from store.samples import LEASE, MINUTE, NOON, adding, new_job, shown, taking, worker_info
 from worker.helping import ended
 
-from pgqueue import JobState, Limit, PgQueue
+from pgqueue import Context, JobState, Limit, PgQueue
 from pgqueue.errors import InvalidOption
 from pgqueue.store.jobs import claim, control, finish
 from pgqueue.store.workers import leases
@@ -23,6 +23,8 @@ from pgqueue.values.flows.flow import BUILTIN
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.options import LONGEST_NAME
 from pgqueue.values.jobs.verdict import Unknown
+from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.executor import Executor
 from pgqueue.worker.served_tasks import MOST_LEFT_OUT, ServedTasks
 from pgqueue.worker.worker import Worker
 
@@ -294,6 +296,31 @@ async def test_a_job_that_one_worker_does_not_run_reaches_the_one_that_does(
                 await ended(queue, one)
         assert ask(queue, "select task from pgqueue.unknown_tasks") == []
     assert ask(queue, "select max(attempts) from pgqueue.all_jobs where task = 'new'") == [(1,)]
+
+
+async def test_an_unknown_task_is_looked_for_once_a_minute_and_not_once_a_job(
+    queue: PgQueue, connection: psycopg.Connection[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for: list[str] = []
+    monkeypatch.setattr(queue, "load_task", looked_for.append)
+    executor = Executor(queue)
+    on(connection, adding(new_job("gone"), new_job("gone")))
+    for claimed in on(connection, taking()):
+        verdict = await executor.run(Attempt(claimed, None, Context(claimed, executor), plain=False))
+        assert verdict == Unknown(claimed, AT_ONCE, 3 * DAY)
+    assert looked_for == ["gone"]
+
+
+async def test_a_worker_says_that_it_runs_a_task_which_was_registered_after_its_start(
+    queue: PgQueue, running: Running
+) -> None:
+    async with running(queue) as worker:
+
+        @queue.task(name="late")
+        async def late() -> None: ...
+
+        await worker.parts.heartbeat.do(worker.parts.heartbeat.beat)
+        assert ask(queue, "select tasks from pgqueue.workers") == [(sorted(["late", *BUILTIN]),)]
 
 
 async def test_a_job_in_a_lane_reaches_the_worker_that_runs_its_task(
