@@ -1,6 +1,7 @@
 """What a queue, a task or an enqueue is told, and what is refused: where it is written, and in words."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -206,3 +207,34 @@ def test_a_task_can_be_called_as_the_function_it_is() -> None:
         return number * 2
 
     assert (double(21), double.__doc__) == (42, "Twice the number.")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda queue, one: queue.job(one),
+        lambda queue, one: queue.cancel(one),
+        lambda queue, one: queue.retry(one),
+        lambda queue, one: queue.why(one),
+        lambda queue, one: queue.control.run_now(one),
+        lambda queue, one: queue.control.stack(one),
+        lambda queue, one: queue.control.resume_operation(one),
+        lambda queue, one: queue.insight.story(one),
+        lambda queue, one: queue.flows.get(one),
+        lambda queue, one: queue.insight.search(state=[one]),
+        lambda queue, one: queue.flows.list(state=[one]),
+    ],
+)
+@pytest.mark.parametrize("one", ["12", 1.5, True, None, {}], ids=repr)
+def test_an_id_or_a_state_of_a_wrong_type_is_refused_in_words(
+    queue: PgQueue, call: Callable[[PgQueue, Any], object], one: object
+) -> None:
+    with pytest.raises(InvalidOption, match=r"whole number|the states are"):
+        call(queue, one)
+
+
+def test_a_state_that_is_no_text_is_refused(queue: PgQueue) -> None:
+    with pytest.raises(InvalidOption, match="state=3: the states are blocked, scheduled"):
+        queue.insight.search(state=3)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(InvalidOption, match="state=3: the states are"):
+        queue.flows.list(state=3)  # type: ignore[arg-type]  # wrong on purpose

@@ -58,7 +58,7 @@ def test_a_list_shows_flows_newest_first_and_how_their_jobs_stand(world: World) 
     assert [one.id for one in world.queue.flows.list(name="shop")] == [last.id]
     assert [one.id for one in world.queue.flows.list(key="k")] == [last.id]
     assert [one.id for one in world.queue.flows.list(before=last.id, limit=1)] == [second.id]
-    with pytest.raises(InvalidOption, match="state='lost': use one of waiting"):
+    with pytest.raises(InvalidOption, match="state='lost': the states are waiting"):
         world.queue.flows.list(state="lost")
     with pytest.raises(InvalidOption, match="name"):
         world.queue.flows.list(name="a\0b")

@@ -1,7 +1,6 @@
 """Looking at flows and steering them, by their ids: what flow handles, the command line and dashboards ask for."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
 
 from pgqueue.app.operator import operator_name
 from pgqueue.errors import FlowNotFound, InvalidOption
@@ -14,11 +13,11 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.flows.flow import NodeState
 from pgqueue.values.flows.record import FlowRecord, FlowState, NodeRecord
 from pgqueue.values.flows.retry import WHAT, What
+from pgqueue.values.jobs.job import states_of
 from pgqueue.values.jobs.options import check_before, check_page, check_position, check_text, one_of
 
 IDS = range(1 << 63)
 LAST_PLACE = (1 << 31) - 1
-S = TypeVar("S", FlowState, NodeState)
 
 
 class Flows:
@@ -205,7 +204,7 @@ def _list_plan(
     limit: int,
 ) -> Plan[list[FlowRecord]]:
     _check(name=name, key=key, kind=kind)
-    states = _states(state, FlowState)
+    states = states_of(state, FlowState)
     before = check_before(before)
     return flow_queries.flows(
         states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
@@ -223,7 +222,7 @@ def _nodes_plan(
     return flow_queries.nodes(
         checked_id(flow_id),
         parent=checked_id(parent),
-        states=_states(state, NodeState),
+        states=states_of(state, NodeState),
         after=max(-1, min(check_position("after", after), LAST_PLACE)),
         limit=check_page(limit),
     )
@@ -239,10 +238,3 @@ def _check(**given: str | None) -> None:
     for what, text in given.items():
         if text is not None:
             check_text(what, text)
-
-
-def _states(state: S | str | Collection[S | str] | None, kind: type[S]) -> list[S] | None:
-    if state is None:
-        return None
-    given = [state] if isinstance(state, str) else list(state)
-    return [kind(one_of("state", one, kind)) for one in given]

@@ -244,7 +244,7 @@ def _search_plan(queue: Registry, criteria: SearchCriteria) -> Plan[SearchPage]:
         check_text("unique_key", key)
     return searching.search(
         JobFilter.checked(given or {"everything": True}),
-        states=states_of(state),
+        states=states_of(state, JobState),
         unique_key=encoded_key(queue.codec, key),
         before=check_before(before),
         limit=check_page(limit),

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from pgqueue.errors import InvalidOption
 from pgqueue.store.arrays import numbers
 from pgqueue.store.columns import SENT, Type
 from pgqueue.store.flows import flow_control
@@ -230,7 +231,13 @@ def _problem(  # noqa: PLR0917 - the columns of the statement
 
 
 def is_id(job_id: int) -> bool:
-    """Whether a job can have this id: other numbers are no bigint, and the driver would refuse them."""
+    """Whether a job can have this id: other numbers are no bigint, and the driver would refuse them.
+
+    Raises:
+        InvalidOption: it is no whole number.
+    """
+    if isinstance(job_id, bool) or not isinstance(job_id, int):
+        raise InvalidOption(f"{job_id!r:.80}: an id is a whole number, as in handle.id")
     return 0 <= job_id <= NEWEST
 
 

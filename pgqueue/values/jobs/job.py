@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -25,6 +25,8 @@ import msgspec
 from pgqueue.errors import InvalidOption
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.limits.limit import WhenFull
+
+S = TypeVar("S", bound=StrEnum)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -274,8 +276,8 @@ class QueueCount(msgspec.Struct, frozen=True):
     unknown_since: datetime | None = None
 
 
-def states_of(given: str | Collection[str] | None) -> list[JobState] | None:
-    """A state, or several, by their names; None: any.
+def states_of(given: str | Collection[str] | None, kind: type[S]) -> list[S] | None:
+    """A state of this kind, or several, by their names; None: any.
 
     Raises:
         InvalidOption: there is no such state.
@@ -283,6 +285,6 @@ def states_of(given: str | Collection[str] | None) -> list[JobState] | None:
     if given is None:
         return None
     try:
-        return [JobState(one) for one in ([given] if isinstance(given, str) else given)]
-    except ValueError as error:
-        raise InvalidOption(f"{error}; the states are {', '.join(JobState)}") from error
+        return [kind(one) for one in ([given] if isinstance(given, str) else given)]
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(f"state={given!r:.80}: the states are {', '.join(kind)}") from error
