@@ -378,7 +378,10 @@ async def test_errors_are_encoded_as_well_where_a_row_is_locked_or_a_verdict_ref
 
     verdict = Died(_claim("{}"), 0.0, "asked", AttemptError(1, "ValueError", WORD))
     written = await Recorder(
-        run, AsyncMock(spec=WorkerConnection, losses=0), PgQueue("", codec=Secret("k1"))
+        run,
+        AsyncMock(spec=WorkerConnection, losses=0),
+        PgQueue("", codec=Secret("k1")),
+        claims=lambda: False,
     ).write([verdict])
     assert len(plans) == 2
     for plan in plans:

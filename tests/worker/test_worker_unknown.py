@@ -42,7 +42,7 @@ def _again(own: psycopg.Connection[object], worker: UUID, now: datetime) -> Clai
     return taken
 
 
-def _noted(own: psycopg.Connection[object]) -> list[object]:
+def _noted(own: psycopg.Connection[Any]) -> list[Any]:
     return own.execute(
         "select queue, task, since, met_at from pgqueue.unknown_tasks order by 1, 2"
     ).fetchall()
