@@ -20,7 +20,7 @@ from pgqueue.store.queues import queues as store
 from pgqueue.values.jobs.options import is_pattern, stands_for
 from pgqueue.values.payloads.storable import spelled_out
 from pgqueue.values.queues.settings import EXISTING, WHEN_FULL, Existing, QueueSettings
-from pgqueue.values.queues.standing import QueueStanding
+from pgqueue.values.queues.standing import STATES, QueueStanding
 
 if TYPE_CHECKING:
     from pgqueue.app.control import QueueSettingOptions
@@ -72,7 +72,7 @@ def list_queues(queue: PgQueue, /, *, names: tuple[str, ...], as_json: bool) -> 
             f"and {more:,} more queues: name some, as in `pgqueue queues list 'mail-*'`, or use --json"
         )
     if any(one.estimated for one in found):
-        click.echo("~: estimated from a sample, since there are many jobs")
+        click.echo("~: about, from a sample, since there are many jobs")
     for one in found:
         if one.unknown:
             said = (
@@ -253,12 +253,10 @@ def _standings(queue: PgQueue) -> list[QueueStanding]:
 
 
 def _row(one: QueueStanding) -> tuple[object, ...]:
-    sign = "~" if one.estimated else ""
-    numbers = (one.ready, one.running, one.scheduled, one.blocked, one.dead)
     return (
         one.queue,
         _state(one),
-        *(f"{sign}{number}" for number in numbers),
+        *(f"{'~' * (state in one.estimated)}{getattr(one, state)}" for state in STATES),
         "" if one.oldest_ready is None else str(timedelta(seconds=round(one.oldest_ready))),
         f"{one.rate:.1f}" if one.rate else "",
         one.unknown,

@@ -10,7 +10,7 @@ from pgqueue.cli.output import short_duration
 from pgqueue.values.insight.now import Running
 from pgqueue.values.insight.series import Figures, Spread, Total
 from pgqueue.values.payloads.storable import spelled_out
-from pgqueue.values.queues.standing import QueueStanding
+from pgqueue.values.queues.standing import STATES, QueueStanding
 from pgqueue.values.shards import ReplicaStatus
 from pgqueue.values.workers.worker import SHOWN, WorkerStatus
 
@@ -66,10 +66,9 @@ def read(queue: PgQueue, window: timedelta) -> Snapshot:
 def summary(found: Snapshot) -> str:
     """The totals, in one line."""
     queues = found.queues
-    about = "~" if any(one.estimated for one in queues) else ""
     counts = ", ".join(
-        f"{about}{sum(getattr(one, state) for one in queues):,} {state}"
-        for state in ("ready", "running", "scheduled", "blocked", "dead")
+        f"{'~' * any(state in one.estimated for one in queues)}{sum(getattr(one, state) for one in queues):,} {state}"
+        for state in STATES
     )
     alive = [one for one in found.workers if one.alive]
     slots = sum(one.slots for one in alive)
@@ -118,12 +117,10 @@ def _queue_row(one: QueueStanding) -> Row:
     state = " ".join(
         word for word, since in (("paused", one.paused_at), ("drained", one.drained_at)) if since is not None
     )
-    about = "~" if one.estimated else ""
-    counts = (one.ready, one.running, one.scheduled, one.blocked, one.dead)
     return (
         spelled_out(one.queue),
         state or "open",
-        *(f"{about}{count:,}" for count in counts),
+        *(f"{'~' * (state in one.estimated)}{getattr(one, state):,}" for state in STATES),
         short_duration(one.oldest_ready),
         f"{one.rate:,.1f}",
     )

@@ -43,6 +43,7 @@ from pgqueue.dashboard.page import Content, Download, Page, PageAction, Visit
 from pgqueue.dashboard.pages import ACTIONS, PAGES
 from pgqueue.dashboard.redaction import SECRETS, Redaction
 from pgqueue.dashboard.rendering import as_json, templates
+from pgqueue.dashboard.shared_standings import SharedStandings
 from pgqueue.errors import (
     DatabaseError,
     FlowNotFound,
@@ -119,6 +120,7 @@ class Dashboard:
         self._redaction = Redaction(redact)
         self._hosts = hosts
         self._operations = Operations()
+        self._standings = SharedStandings(self.queues)
         self._pages: Mapping[str, Page] = {one.name: one for one in PAGES}
         self._actions: Mapping[str, PageAction] = {one.name: one for one in ACTIONS}
         self.urls = Map([*self._rules()], strict_slashes=False)
@@ -192,6 +194,7 @@ class Dashboard:
             queues=self.queues,
             redaction=self._redaction,
             operations=self._operations,
+            standings=self._standings,
             may_act=self.actions,
         )
 
@@ -219,6 +222,7 @@ class Dashboard:
         visit.check_queue()
         check_values(visit.request, visit.values.values())
         if action := self._actions.get(visit.endpoint):
+            self._standings.forget()
             return self._act(visit, action)
         kind, _, name = visit.endpoint.rpartition(":")
         page = self._pages[name]

@@ -18,7 +18,9 @@ from werkzeug.wrappers import Request
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.dashboard.access import Right, User, form_key
 from pgqueue.dashboard.redaction import Redaction
+from pgqueue.dashboard.shared_standings import SharedStandings
 from pgqueue.errors import InvalidOption
+from pgqueue.values.queues.standing import QueueStanding
 from pgqueue.values.shards import ReplicaStatus
 
 if TYPE_CHECKING:
@@ -176,6 +178,7 @@ class Visit:
         queues: Mapping[str, PgQueue],
         redaction: Redaction,
         operations: "Operations",
+        standings: SharedStandings,
         may_act: bool,
     ) -> None:
         self.request = request
@@ -185,6 +188,7 @@ class Visit:
         self.queues = queues
         self.redaction = redaction
         self.operations = operations
+        self._standings = standings
         self._urls = urls
         self.may_act = may_act and user is not None and user.rights > {Right.LOOK}
 
@@ -208,6 +212,11 @@ class Visit:
     def queue(self) -> PgQueue:
         """The queue that is asked."""
         return self.queues[self.chosen]
+
+    @property
+    def standings(self) -> Sequence[QueueStanding]:
+        """How the queues of the database stand that is asked."""
+        return self._standings.of(self.chosen)
 
     @cached_property
     def replica(self) -> ReplicaStatus | None:

@@ -21,6 +21,7 @@ from pgqueue.store.jobs import control
 from pgqueue.store.pipeline import lake
 from pgqueue.telemetry.worker_metrics import MOST, OTHER, label
 from pgqueue.values.insight.series import Figures
+from pgqueue.values.queues.standing import STATES
 from pgqueue.values.workers.health import WorkerProblem
 from pgqueue.values.workers.worker import WorkerStatus
 
@@ -28,7 +29,7 @@ KEPT_FOR: Final = 5.0
 """Seconds for which an answer is given again: several servers of Prometheus cost the database as much as one."""
 WINDOW: Final = 300.0
 """Seconds over which times and failures are told."""
-STATES: Final = ("blocked", "scheduled", "ready", "running", "dead")
+
 Value: TypeAlias = tuple[tuple[str, ...], float | None]
 
 
@@ -87,6 +88,12 @@ def _queues(queue: PgQueue) -> Iterator[Metric]:
     standings = queue.insight.queues()[:MOST]
     counts = [((one.queue, state), getattr(one, state)) for one in standings for state in STATES]
     yield _gauge("pgqueue_queue_jobs", "Jobs by state.", ("queue", "state"), counts)
+    yield _gauge(
+        "pgqueue_queue_jobs_estimated",
+        "1: the number of jobs is about right, from a sample of a large table.",
+        ("queue", "state"),
+        [((one.queue, state), state in one.estimated) for one in standings for state in STATES],
+    )
     yield _of_each(
         "pgqueue_queue_oldest_ready_seconds",
         "For how long the oldest ready job has been ready.",
@@ -107,7 +114,7 @@ def _queues(queue: PgQueue) -> Iterator[Metric]:
     )
     yield _of_each(
         "pgqueue_queue_unknown_jobs",
-        "Jobs whose task no worker knew within the last minute.",
+        "Waiting jobs of tasks that no live worker runs.",
         "queue",
         [(one.queue, one.unknown) for one in standings],
     )

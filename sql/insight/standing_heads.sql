@@ -1,4 +1,4 @@
--- insight/standing_heads: of each queue with ready jobs, when the job that waits longest became ready, and how many jobs are ready, up to a number.
+-- insight/standing_heads: of each queue with ready jobs, when the job that waits longest became ready, and how many jobs are ready, up to a bound.
 -- index: jobs_ready
 -- locks: none
 -- run by: Insight.queues
@@ -13,9 +13,13 @@ with recursive head as (
         where status = 'ready' and (queue, -priority) > (head.queue, head.turn)
         order by queue, -priority, run_at limit 1) as next
     where head.place < 2000
+),
+line as materialized (
+    select queue, pgqueue.as_datetime(min(run_at)) as oldest, greatest(%(counted)s::integer, %(in_all)s::integer / count(*) over ()) as bound
+    from head group by queue
 )
-select queue, oldest,
+select queue, oldest, bound,
        (select count(*) from (select from pgqueue.jobs where status = 'ready' and jobs.queue = line.queue
                               order by -priority, run_at, id  -- as the index has them: else the table might be read
-                              limit %(counted)s::integer) as counted)
-from (select queue, pgqueue.as_datetime(min(run_at)) as oldest from head group by queue) as line
+                              limit line.bound) as counted)
+from line

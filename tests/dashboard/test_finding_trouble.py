@@ -21,9 +21,10 @@ from databases import Copies, dsn_of
 from pgqueue import PgQueue
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.store.connections.connection import StepRunner
-from pgqueue.store.insight import searching
+from pgqueue.store.insight import insight, over_time, searching, why
+from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Row, Statement, Step
-from pgqueue.store.queues.queues import WHOLE_PAGES
+from pgqueue.store.queues import queues
 
 JOBS: Final = 20_000
 GUIDE: Final = (Path(__file__).parents[2] / "docs" / "guides" / "finding-trouble.md").read_text("utf-8")
@@ -120,7 +121,8 @@ def test_the_page_of_a_task_shows_since_when_it_is_slow_and_fails(shop: Shop) ->
 
 
 WAITING: Final = 80_000
-"""Jobs, so that the table has more pages than are read as a whole."""
+WHOLE_PAGES: Final = 1_000
+"""Of a table of so many jobs, more pages than are read as a whole here."""
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -133,6 +135,8 @@ def test_no_page_reads_the_table_of_jobs_from_end_to_end(
     queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day.fill(queue, dsn, jobs=1_000, waiting=WAITING)
+    for module in (queues, limit_control, insight, over_time, why):
+        monkeypatch.setattr(module, "WHOLE_PAGES", WHOLE_PAGES)
     monkeypatch.setattr(searching, "LOOKED_AT", WAITING // 10)  # the share of a table of 1,000,000 jobs
     read: list[tuple[str, str]] = []
     seen: set[str] = set()

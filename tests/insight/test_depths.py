@@ -204,7 +204,7 @@ def test_of_a_large_table_the_numbers_are_marked_as_estimates() -> None:
         dead=0,
         oldest_ready=None,
         rate=0.0,
-        estimated=True,
+        estimated=("ready",),
     )
     whole, mail = deepest([standing], 9)
     assert whole["estimated"] is mail["estimated"] is True

@@ -72,8 +72,8 @@ class Insight(OverTime):
     def queues(self) -> Sequence[QueueStanding]:
         """How every queue stands: how many jobs in which state, the age of the oldest ready one, the rate, in the order of names.
 
-        Queues without a job that were declared, paused, drained or given settings are among them. Where tables are large,
-        numbers are estimates from a sample, and say so (``estimated``); :meth:`counts` is exact.
+        Queues without a job that were declared, paused, drained or given settings are among them. The numbers are exact while
+        a table has up to 125 MiB; of larger ones some are estimates, and ``estimated`` names these. :meth:`counts` is exact.
         """
         return self._queue.database.run(queues.queue_standings())
 
@@ -169,7 +169,7 @@ class Insight(OverTime):
 
         ``running`` is counted from the jobs, as workers count. ``lost`` of them are held by workers that are gone; a sweep
         takes those over, so that more than a moment after a crash it is 0. ``waiting`` is counted where the table of live jobs is
-        small (some 80,000 jobs); of a larger one a sample tells about how many jobs wait, and ``estimated`` is true.
+        small (some million jobs); of a larger one a sample tells about how many jobs wait, and ``estimated`` is true.
         """
         return self._queue.database.run(limit_control.listed(self._queue.limits))
 

@@ -49,7 +49,7 @@ SINCE: Final = "1h"
 
 def _read_overview(visit: Visit) -> Content:
     window = chosen_window(visit)
-    queues = visit.queue.insight.queues()
+    queues = visit.standings
     totals = visit.queue.insight.totals(WINDOWS[window], by="task")
     return {
         "window": window,
@@ -87,7 +87,7 @@ def _now(queues: Sequence[QueueStanding]) -> Content:
         "rate": sum(one.rate for one in queues),
         "oldest": None if worst is None else worst.oldest_ready,
         "oldest_in": None if worst is None else worst.queue,
-        "estimated": any(one.estimated for one in queues),
+        "estimated": sorted({state for one in queues for state in one.estimated}),
     }
 
 

@@ -43,8 +43,8 @@ _WORDS: Final = {"yes": True, "no": False}
 
 def read(visit: Visit) -> Content:
     """All queues."""
-    queues = visit.queue.insight.queues()
-    return {"queues": queues, "estimated": any(one.estimated for one in queues)}
+    queues = visit.standings
+    return {"queues": queues}
 
 
 def read_one(visit: Visit) -> Content:
@@ -71,7 +71,7 @@ def read_one(visit: Visit) -> Content:
 
 
 def _queue_standing(visit: Visit) -> QueueStanding:
-    for one in visit.queue.insight.queues():
+    for one in visit.standings:
         if one.queue == visit.name:
             return one
     raise NotFound(f"There is no queue {visit.name!r:.120} with jobs, settings or a state.")

@@ -71,7 +71,7 @@ def _merge_standings(same: list[QueueStanding]) -> QueueStanding:
         **{name: sum(getattr(one, name) for one in same) for name in (*WAITING, "dead")},
         rate=sum(one.rate for one in same),
         oldest_ready=max((one.oldest_ready for one in same if one.oldest_ready is not None), default=None),
-        estimated=any(one.estimated for one in same),
+        estimated=tuple(sorted({state for one in same for state in one.estimated})),
         **_unknown(same),
     )
 

@@ -4,7 +4,7 @@ What is read is decided in :mod:`pgqueue.store.queues.queues`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +12,13 @@ import msgspec
 
 from pgqueue.values.queues.settings import NO_SETTINGS, KnownQueue, QueueSettings
 
-COUNTED = 1_001
-"""Ready jobs of one queue are counted up to this number; beyond it the sample says how many there are."""
+COUNTED = 101
+"""Of a large table, ready jobs of each queue are counted up to this number at least; beyond it the sample says how many there are."""
 WHOLE = 100.0
 """Percent."""
 WAITING = ("blocked", "scheduled", "ready", "running")
+STATES = ("ready", "running", "scheduled", "blocked", "dead")
+"""In the order in which tables show them."""
 
 
 class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +36,11 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
         blocked: how many jobs wait for another job, a limit or their turn.
         scheduled: how many jobs wait for their time.
         ready: how many jobs can be claimed.
-        running: how many jobs a worker has claimed.
+        running: how many jobs a worker has claimed; of a large table, how many ran at their workers' last heartbeats.
         dead: how many jobs are in the dead table.
         oldest_ready: seconds for which the ready job that waits longest has been ready; None: no job is ready.
         rate: jobs that ended in a second, over the last minute or over what the history's last pages hold of it.
-        estimated: the numbers of jobs are scaled from a sample of the tables' pages.
+        estimated: the states whose numbers are scaled from a sample of the tables' pages, to two digits.
         unknown: how many of its first waiting jobs have a task that no live worker runs.
         unknown_tasks: the names of those tasks.
         unknown_since: since when no live worker has run one of them; None: there is none.
@@ -59,7 +61,7 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     dead: int = 0
     oldest_ready: float | None = None
     rate: float = 0.0
-    estimated: bool = False
+    estimated: tuple[str, ...] = ()
     unknown: int = 0
     unknown_tasks: tuple[str, ...] = ()
     unknown_since: datetime | None = None
@@ -88,6 +90,7 @@ class QueueHead(msgspec.Struct, frozen=True):
 
     queue: str
     oldest: datetime
+    bound: int
     ready: int
 
 
@@ -104,13 +107,31 @@ def share(pages: int, sampled: int, *, whole: int) -> float:
     return WHOLE if pages <= whole else WHOLE * sampled / pages
 
 
+class LargeTables(msgspec.Struct, frozen=True):
+    """What is known of jobs where a table is large, so that only a sample of its pages is read.
+
+    Attributes:
+        live: how many percent of the live jobs' pages were read.
+        dead: how many percent of the dead jobs' pages were read.
+        running: how many jobs ran at their workers' last heartbeats, by queue.
+        met: queues and states of which there are jobs.
+    """
+
+    live: float = WHOLE
+    dead: float = WHOLE
+    running: Mapping[str, int] = {}
+    met: Collection[tuple[str, str]] = ()
+
+
+NOT_LARGE = LargeTables()
+
+
 def standings(
     *,
     now: datetime,
     heads: Iterable[QueueHead],
     samples: Iterable[StandingSample],
-    live_percent: float,
-    dead_percent: float,
+    large: LargeTables = NOT_LARGE,
     rates: Mapping[str, float],
     known: Iterable[KnownQueue],
     unknown: Sequence[UnknownTaskJobs] = (),
@@ -120,34 +141,47 @@ def standings(
     Args:
         now: the database's time.
         heads: the queues with ready jobs, as the index has them.
-        samples: what stands on the sampled pages.
-        live_percent: how many percent of the live jobs' pages were read.
-        dead_percent: how many percent of the dead jobs' pages were read.
+        samples: what stands on the pages that were read.
+        large: what else is known, where that is not all of a table.
         rates: jobs that ended in a second, by queue.
         known: the queues that were paused, drained or given settings.
         unknown: the tasks that no live worker runs.
     """
     numbers: dict[str, dict[str, int]] = defaultdict(dict)
+    exact: dict[str, set[str]] = defaultdict(set)
     for one in samples:
-        percent = dead_percent if one.state == "dead" else live_percent
-        numbers[one.queue][one.state] = round(one.jobs * WHOLE / percent)
+        percent = large.dead if one.state == "dead" else large.live
+        numbers[one.queue][one.state] = _scaled(one.jobs, percent)
+    for queue, state in large.met:
+        numbers[queue][state] = max(1, numbers[queue].get(state, 0))
     oldest: dict[str, float] = {}
     for head in heads:
         oldest[head.queue] = max(0.0, (now - head.oldest).total_seconds())
-        if head.ready < COUNTED:
+        if head.ready < head.bound:
             numbers[head.queue]["ready"] = head.ready
-        elif numbers[head.queue].get("ready", 0) < COUNTED:
-            numbers[head.queue]["ready"] = COUNTED
+            exact[head.queue].add("ready")
+        else:
+            numbers[head.queue]["ready"] = max(head.bound, numbers[head.queue].get("ready", 0))
+    if large.live < WHOLE:
+        for queue in {*numbers, *large.running}:
+            numbers[queue]["running"] = large.running.get(queue, 0)
     unknown_of: dict[str, list[UnknownTaskJobs]] = defaultdict(list)
     for task in unknown:
         unknown_of[task.queue].append(task)
     rows = {one.queue: one for one in known}
-    exact = live_percent == dead_percent == WHOLE
+    sampled = [
+        *(("blocked", "scheduled", "ready") if large.live < WHOLE else ()),
+        *(("dead",) if large.dead < WHOLE else ()),
+    ]
     return [
         QueueStanding(
             oldest_ready=oldest.get(queue),
             rate=rates.get(queue, 0.0),
-            estimated=not exact,
+            estimated=tuple(
+                state
+                for state in sampled
+                if state not in exact[queue] and not (state == "ready" and queue not in oldest)
+            ),
             dead=numbers[queue].get("dead", 0),
             unknown=sum(task.jobs for task in unknown_of[queue]),
             unknown_tasks=tuple(sorted(task.task for task in unknown_of[queue])),
@@ -157,6 +191,14 @@ def standings(
         )
         for queue in sorted({*numbers, *rates, *rows})
     ]
+
+
+def _scaled(jobs: int, percent: float) -> int:
+    """What a sample says of all pages, to two digits."""
+    if percent == WHOLE:
+        return jobs
+    about = round(jobs * WHOLE / percent)
+    return round(about, 2 - len(str(about)))
 
 
 def _stored_fields(row: KnownQueue | None, queue: str) -> dict[str, Any]:
