@@ -1,5 +1,6 @@
 """What ``pgqueue top`` shows at one moment: what is read, and the rows of its tables."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -92,10 +93,8 @@ def task_rows(found: Snapshot) -> dict[str, Row]:
 
 def worker_rows(found: Snapshot) -> dict[str, Row]:
     """A row for each worker."""
-    busy: dict[str, int] = {}
-    for job in found.running.jobs:
-        busy[str(job.worker_id)] = busy.get(str(job.worker_id), 0) + 1
-    return {str(one.id): _worker_row(one, busy.get(str(one.id), 0)) for one in found.workers}
+    held = Counter(str(job.worker_id) for job in found.running.jobs)
+    return {str(one.id): _worker_row(one, held[str(one.id)]) for one in found.workers}
 
 
 def job_rows(found: Snapshot) -> dict[str, Row]:
@@ -151,13 +150,14 @@ def _p95(spread: Spread | None) -> float | None:
     return None if spread is None else spread.p95
 
 
-def _worker_row(one: WorkerStatus, busy: int) -> Row:
+def _worker_row(one: WorkerStatus, held: int) -> Row:
+    busy = min(held, one.slots)  # a claim waits only while no slot is free
     served = "all" if one.queues is None else ", ".join(one.queues)
     return (
         spelled_out(one.name),
         str(one.id)[:SHOWN],
         one.state,
         str(one.slots),
-        str(busy),
+        str(busy) if held == busy else f"{busy} +{held - busy} claimed",
         spelled_out(served),
     )

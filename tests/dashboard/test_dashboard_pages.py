@@ -327,6 +327,19 @@ def test_workers_show_what_each_runs(world: World, person: MakePerson) -> None:
     assert "3 of 3 busy" in text
 
 
+def test_jobs_beyond_the_slots_of_their_worker_are_claimed_and_do_not_run(
+    world: World, queue: PgQueue, person: MakePerson
+) -> None:
+    ask(
+        queue,
+        "update pgqueue.workers set slots = 2 where id = (select worker_id from pgqueue.jobs where id = %s)",
+        world.running,
+    )
+    page = person().get("/workers").text
+    assert "2 of 2 busy, 1 more claimed" in page
+    assert "Claimed, not started" in page
+
+
 def test_a_long_operation_has_a_page_and_an_interrupted_one_is_continued(
     queue: PgQueue, person: MakePerson, monkeypatch: pytest.MonkeyPatch
 ) -> None:

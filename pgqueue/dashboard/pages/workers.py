@@ -1,12 +1,13 @@
 """The workers: what each runs and since when, its slots and health; they are asked to drain, stop, restart, change slots."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
 from pgqueue.errors import InvalidOption
+from pgqueue.values.insight.now import RunningJob
 from pgqueue.values.workers.load import read_bounds
 from pgqueue.values.workers.worker import ALL, Steered, WorkerStatus
 
@@ -21,22 +22,29 @@ def read(visit: Visit) -> Content:
     """All workers, the live ones first."""
     known = sorted(visit.queue.workers.list(), key=lambda one: (not one.alive, one.name, one.started_at))
     running = visit.queue.insight.running(limit=RUNNING)
+    workers = [_held(one, [job for job in running.jobs if job.worker_id == one.id]) for one in known]
     return {
-        "workers": [
-            {
-                "worker": one,
-                "state": one.state,
-                "name": one.name,
-                "jobs": [job for job in running.jobs if job.worker_id == one.id][:SHOWN],
-                "more": max(0, sum(job.worker_id == one.id for job in running.jobs) - SHOWN),
-            }
-            for one in known
-        ],
+        "workers": workers,
         "lost": [job for job in running.jobs if job.lost],
         "complete": running.complete,
         "alive": sum(one.alive for one in known),
         "slots": sum(one.slots for one in known if one.alive),
-        "busy": len(running.jobs),
+        "busy": sum(one["busy"] for one in workers),
+        "claimed": sum(one["claimed"] for one in workers),
+    }
+
+
+def _held(worker: WorkerStatus, jobs: Sequence[RunningJob]) -> dict[str, Any]:
+    """A worker and its jobs. A job waits for a slot only while all are taken, so those beyond the slots are claimed and do not run."""
+    busy = min(len(jobs), worker.slots)
+    return {
+        "worker": worker,
+        "state": worker.state,
+        "name": worker.name,
+        "busy": busy,
+        "claimed": len(jobs) - busy,
+        "jobs": jobs[:SHOWN],
+        "more": max(0, len(jobs) - SHOWN),
     }
 
 
