@@ -27,10 +27,10 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
 
 from pgqueue import Limit, PgQueue, Workflow, chain
-from pgqueue.dashboard import Dashboard, Right, User
+from pgqueue.dashboard import Dashboard, Right, User, dashboard
 from pgqueue.dashboard.pages import PAGES
 from pgqueue.store.bulk import bulk
-from pgqueue.store.connections.connection import StepRunner
+from pgqueue.store.connections.connection import OwnConnection, StepRunner
 from pgqueue.store.plan import Row, Step
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import BulkAction, Operation
@@ -319,6 +319,31 @@ def test_workers_are_asked_to_drain_change_slots_and_stop(queue: PgQueue, person
     assert {by for _, by, _ in audit(queue)} == {"ann"}
     assert ann.get("/workers/nope/drain").status_code == 404
     assert ann.get("/workers").text.count("ann asked it to stop") == 1
+
+
+def test_a_page_says_soon_that_the_database_is_away_though_the_apps_own_calls_wait_longer(
+    queue: PgQueue, person: MakePerson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard, "LONGEST_WAIT", 0.1)
+    pool = queue.database.pools.blocking()
+    waits: list[float | None] = []
+    getconn = pool.getconn
+
+    def counted(timeout: float | None = None) -> OwnConnection:
+        waits.append(timeout)
+        return getconn(timeout)
+
+    monkeypatch.setattr(pool, "getconn", counted)
+    with ExitStack() as stack:
+        for _ in range(queue.database.pools.size):  # as if the server took no more connections
+            stack.enter_context(queue.database.pooled())
+        answer = person().get("/overview")
+        assert answer.status_code == 503
+        assert "The database cannot be used" in answer.text
+    assert person().get("/overview").status_code == 200
+    queue.insight.queues()
+    assert {0.1} < {*waits}
+    assert waits[-1] is None
 
 
 def test_workers_show_what_each_runs(world: World, person: MakePerson) -> None:

@@ -11,7 +11,9 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -28,6 +30,8 @@ WAIT = 30.0
 """Seconds that a caller waits for a connection."""
 RECONNECT = 2.0
 """Seconds for which a pool tries to connect, with growing pauses. Then it begins again, if callers wait."""
+
+_longest_wait: ContextVar[float | None] = ContextVar("pgqueue_longest_wait", default=None)
 
 
 class PoolSource(Protocol):
@@ -187,13 +191,23 @@ def _unused_connections(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of eit
     return list(pool.kwargs["made"])
 
 
+@contextmanager
+def waiting_at_most(seconds: float) -> Iterator[None]:
+    """Within this block no call waits longer for a connection, however long the pool's other callers may wait."""
+    before = _longest_wait.set(seconds)
+    try:
+        yield
+    finally:
+        _longest_wait.reset(before)
+
+
 def take_connection(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
     """A connection from a pool, which the caller must put back; never one that the server has closed."""
-    connection = pool.getconn()
+    connection = pool.getconn(_longest_wait.get())
     while connection.is_cut_off():
         connection.close()
         pool.putconn(connection)
-        connection = pool.getconn()
+        connection = pool.getconn(_longest_wait.get())
     return connection
 
 
@@ -205,11 +219,11 @@ async def atake_connection(pool: AsyncConnectionPool[OwnAsyncConnection]) -> Own
     """
     task = asyncio.current_task()
     cancellations = task.cancelling() if task is not None else 0
-    connection = await pool.getconn()
+    connection = await pool.getconn(_longest_wait.get())
     while connection.is_cut_off():
         await connection.close()
         await pool.putconn(connection)
-        connection = await pool.getconn()
+        connection = await pool.getconn(_longest_wait.get())
     if task is not None and task.cancelling() > cancellations:
         await pool.putconn(connection)
         raise asyncio.CancelledError
