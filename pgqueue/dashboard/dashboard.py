@@ -57,7 +57,7 @@ from pgqueue.errors import (
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from pgqueue.store.connections.pools import waiting_at_most
+from pgqueue.store.connections.pools import Patience, waiting_at_most
 
 log = logging.getLogger("pgqueue.dashboard")
 
@@ -67,8 +67,8 @@ AsgiApplication: TypeAlias = Callable[
 ]
 LARGEST_FORM: Final = 64 * 1024
 """Bytes."""
-LONGEST_WAIT: Final = 3.0
-"""Seconds that a page waits for a connection; then it says that the database is away. An app's own calls wait longer."""
+PATIENCE: Final = Patience(connection=3.0, answer=10.0)
+"""How long a page waits; then it says that the database is away. An app's own calls wait longer."""
 LONGEST_NAME: Final = 80
 SAID: Final = "pgqueue_said"
 """The cookie with what an action said, until the next page shows it."""
@@ -166,7 +166,7 @@ class Dashboard:
     def _respond(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
         request.max_content_length = request.max_form_memory_size = LARGEST_FORM
-        with waiting_at_most(LONGEST_WAIT):
+        with waiting_at_most(PATIENCE):
             response = self._answer(request)
         return response(environ, start_response)
 

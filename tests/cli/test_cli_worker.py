@@ -185,11 +185,22 @@ def test_the_first_process_of_a_container_obeys_a_signal_while_it_imports_the_ap
 def test_a_long_import_of_the_app_is_logged_with_where_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = threading.Event()
-    monkeypatch.setattr("pgqueue.cli.worker.LONG_LOADING", 0.01)
+    begun, told = threading.Event(), threading.Event()
+
+    class AfterTheBeginning(threading.Timer):
+        """Does not tell before the import has begun."""
+
+        def run(self) -> None:
+            assert begun.wait(20)
+            super().run()
+
+    monkeypatch.setattr("pgqueue.cli.worker.threading.Timer", AfterTheBeginning)
+    monkeypatch.setattr("pgqueue.cli.worker.LONG_LOADING", 0.0)
+    monkeypatch.setattr("pgqueue.cli.worker.BEGUN", begun, raising=False)
     monkeypatch.setattr("pgqueue.cli.worker.TOLD", told, raising=False)
     (tmp_path / "slow_shop.py").write_text(
         "from pgqueue.cli import worker\n"
+        "worker.BEGUN.set()\n"
         "worker.TOLD.wait(20)\n"
         "from pgqueue import PgQueue\n"
         "queue = PgQueue()\n"

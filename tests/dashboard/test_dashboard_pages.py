@@ -16,6 +16,7 @@ from threading import current_thread
 from urllib.parse import urlsplit
 
 import httpx
+import psycopg
 import pytest
 from cli.commands import pgqueue
 from dashboard.people import Person, die
@@ -31,6 +32,7 @@ from pgqueue.dashboard import Dashboard, Right, User, dashboard
 from pgqueue.dashboard.pages import PAGES
 from pgqueue.store.bulk import bulk
 from pgqueue.store.connections.connection import OwnConnection, StepRunner
+from pgqueue.store.connections.pools import Patience
 from pgqueue.store.plan import Row, Step
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import BulkAction, Operation
@@ -324,7 +326,7 @@ def test_workers_are_asked_to_drain_change_slots_and_stop(queue: PgQueue, person
 def test_a_page_says_soon_that_the_database_is_away_though_the_apps_own_calls_wait_longer(
     queue: PgQueue, person: MakePerson, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard, "LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(dashboard, "PATIENCE", Patience(0.1, 60.0))
     pool = queue.database.pools.blocking()
     waits: list[float | None] = []
     getconn = pool.getconn
@@ -344,6 +346,21 @@ def test_a_page_says_soon_that_the_database_is_away_though_the_apps_own_calls_wa
     queue.insight.queues()
     assert {0.1} < {*waits}
     assert waits[-1] is None
+
+
+def test_a_page_says_that_the_database_does_not_answer(
+    dsn: str, person: MakePerson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here a lock keeps it from answering; a stopped server and a pooler in front of one do the same."""
+    ann = person()
+    assert ann.get("/overview").status_code == 200
+    monkeypatch.setattr(dashboard, "PATIENCE", Patience(60.0, 0.3))
+    with psycopg.connect(dsn) as other:
+        other.execute("lock table pgqueue.jobs in access exclusive mode")
+        answer = ann.get("/overview")
+        assert (answer.status_code, "The database cannot be used" in answer.text) == (503, True)
+    monkeypatch.setattr(dashboard, "PATIENCE", Patience(60.0, 60.0))
+    assert ann.get("/overview").status_code == 200
 
 
 def test_workers_show_what_each_runs(world: World, person: MakePerson) -> None:

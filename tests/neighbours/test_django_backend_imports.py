@@ -26,7 +26,7 @@ from pgqueue.django import DjangoQueue, backend_modules, queue
 from pgqueue.django.backend_modules import ImportedTasks
 from pgqueue.django.backend_tasks import adopt
 from pgqueue.errors import UnknownTask
-from pgqueue.store.jobs import control
+from pgqueue.store.workers import workers
 from pgqueue.values.jobs.job import JobState
 from pgqueue.values.jobs.verdict import Cancelled, Returned
 from pgqueue.worker.attempt import Attempt, Stop
@@ -387,7 +387,7 @@ def test_a_job_of_a_task_that_is_not_there_is_left_to_other_workers() -> None:
     job = _enqueue("neighbours.django_backend_tasks.to_come")
 
     async def noted(worker_queue: DjangoQueue) -> None:
-        while not await worker_queue.database.arun(control.unknown_tasks()):  # noqa: ASYNC110 - the database tells no program
+        while not await worker_queue.database.arun(workers.unknown_tasks()):  # noqa: ASYNC110 - the database tells no program
             await asyncio.sleep(0.01)
 
     work(meanwhile=noted)

@@ -29,6 +29,7 @@ from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
 from pgqueue.store.schema import schema
+from pgqueue.store.workers import workers
 from pgqueue.testing.databases import hasten
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.shards import ReplicaStatus
@@ -200,8 +201,8 @@ LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "control.show": lambda: control.show(1),
     "control.newest": control.newest,
     "control.counts": control.counts,
-    "control.unknown_tasks": control.unknown_tasks,
     "control.worker_problems": control.worker_problems,
+    "workers.unknown_tasks": workers.unknown_tasks,
     "queues.queue_standings": queues.queue_standings,
     "why.why": lambda: why.why(1),
     "notes.progress": lambda: notes.progress(1),

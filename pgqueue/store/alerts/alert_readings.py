@@ -12,6 +12,7 @@ from pgqueue.store.jobs import control
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan, Statement, Steps, plan
 from pgqueue.store.queues import queues
+from pgqueue.store.workers import workers
 from pgqueue.values.alerts.alert import (
     MOST_DEAD,
     Backlog,
@@ -139,7 +140,7 @@ def _stalled_workers(rule: StalledWorkers, moment: Moment) -> Steps[Reading]:
 
 
 def _unserved_task(rule: UnservedTask, moment: Moment) -> Steps[Reading]:
-    found = yield from moment.once(control.unknown_tasks(now=moment.now))
+    found = yield from moment.once(workers.unknown_tasks(now=moment.now))
     for one in found:  # the one for which it is longest comes first
         if rule.queue in {None, one.queue}:
             return Reading.over(rule, one.seconds, queue=one.queue, task=one.task)

@@ -35,7 +35,7 @@ from pgqueue.store.connections.open_transaction import (
     blocking_connection,
     open_transaction,
 )
-from pgqueue.store.connections.pools import Pools, atake_connection, take_connection
+from pgqueue.store.connections.pools import Pools, atake_connection, cut_in_time, take_connection
 from pgqueue.store.connections.session import (
     NO_SETTINGS,
     POOLED,
@@ -171,12 +171,15 @@ class Database:
         try:
             pool = self.pools.blocking()
             own = take_connection(pool)  # not pooled(): a context manager costs an enqueue 1 µs
+            timer = cut_in_time(own)
             try:
                 return run(plan, own.steps(self.catalogue))
             except psycopg.errors.ReadOnlySqlTransaction as error:
                 own.close()  # after a failover the next one leads to the new primary
                 raise read_only(error) from error
             finally:
+                if timer is not None:
+                    timer.cancel()
                 pool.putconn(own)
         except psycopg.OperationalError as error:
             raise failure(error) from error

@@ -31,7 +31,15 @@ WAIT = 30.0
 RECONNECT = 2.0
 """Seconds for which a pool tries to connect, with growing pauses. Then it begins again, if callers wait."""
 
-_longest_wait: ContextVar[float | None] = ContextVar("pgqueue_longest_wait", default=None)
+
+class Patience(NamedTuple):
+    """How long a caller waits, in seconds: for a connection, and for the answer to what it asks there."""
+
+    connection: float
+    answer: float
+
+
+_patience: ContextVar[Patience | None] = ContextVar("pgqueue_patience", default=None)
 
 
 class PoolSource(Protocol):
@@ -192,22 +200,40 @@ def _unused_connections(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of eit
 
 
 @contextmanager
-def waiting_at_most(seconds: float) -> Iterator[None]:
-    """Within this block no call waits longer for a connection, however long the pool's other callers may wait."""
-    before = _longest_wait.set(seconds)
+def waiting_at_most(patience: Patience) -> Iterator[None]:
+    """Within this block no call waits longer, however long the pool's other callers may wait."""
+    before = _patience.set(patience)
     try:
         yield
     finally:
-        _longest_wait.reset(before)
+        _patience.reset(before)
+
+
+def cut_in_time(connection: OwnConnection) -> threading.Timer | None:
+    """Have a connection cut that does not answer in time; the caller cancels the timer. None: this caller waits without an end.
+
+    A server that is stopped, and a pooler in front of one that is away, keep the connection and do not answer.
+    """
+    if (patience := _patience.get()) is None:
+        return None
+    timer = threading.Timer(patience.answer, connection.cut)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _longest_wait() -> float | None:
+    patience = _patience.get()
+    return None if patience is None else patience.connection
 
 
 def take_connection(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
     """A connection from a pool, which the caller must put back; never one that the server has closed."""
-    connection = pool.getconn(_longest_wait.get())
+    connection = pool.getconn(_longest_wait())
     while connection.is_cut_off():
         connection.close()
         pool.putconn(connection)
-        connection = pool.getconn(_longest_wait.get())
+        connection = pool.getconn(_longest_wait())
     return connection
 
 
@@ -219,11 +245,11 @@ async def atake_connection(pool: AsyncConnectionPool[OwnAsyncConnection]) -> Own
     """
     task = asyncio.current_task()
     cancellations = task.cancelling() if task is not None else 0
-    connection = await pool.getconn(_longest_wait.get())
+    connection = await pool.getconn(_longest_wait())
     while connection.is_cut_off():
         await connection.close()
         await pool.putconn(connection)
-        connection = await pool.getconn(_longest_wait.get())
+        connection = await pool.getconn(_longest_wait())
     if task is not None and task.cancelling() > cancellations:
         await pool.putconn(connection)
         raise asyncio.CancelledError

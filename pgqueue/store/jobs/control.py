@@ -14,6 +14,7 @@ from pgqueue.store.jobs import admission
 from pgqueue.store.jobs.finish import cancel_waiting
 from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.store.workers.workers import unknown_tasks
 from pgqueue.values.bulk.operation import BlockedRetry, Retried
 from pgqueue.values.jobs.job import Job, JobState, NewJob, QueueCount
 from pgqueue.values.payloads.storable import errors_of, object_of, value_of
@@ -193,16 +194,6 @@ def pulse(*, now: datetime | None = None) -> Steps[QueueSummary]:
     unknown = yield from unknown_tasks(now=now)
     problems = yield from worker_problems(now=now)
     return QueueSummary(workers, oldest_ready, tuple(unknown), tuple(problems))
-
-
-@plan(reads=True)
-def unknown_tasks(*, now: datetime | None = None) -> Steps[list[UnknownTaskJobs]]:
-    """The tasks of waiting jobs that no live worker runs, those first that no worker has run for longest.
-
-    Args:
-        now: the instant; the database's own by default.
-    """
-    return [UnknownTaskJobs(*row) for row in (yield Statement("insight/unknown_tasks", {"now": now}))]
 
 
 @plan(reads=True)

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from pgqueue.store import audit
-from pgqueue.store.jobs import control
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.workers import workers
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import check_text, is_pattern, matching_names
 from pgqueue.values.queues.defaults import QueueCache, QueueDefaults, drained_error, full
@@ -273,7 +273,7 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
     counted, in_all = (COUNTED, COUNTED_IN_ALL) if large.live < WHOLE else (0, 0)
     heads = yield Statement("insight/standing_heads", {"counted": counted, "in_all": in_all})
     settings = yield from known()
-    unknown = yield from control.unknown_tasks(now=now)
+    unknown = yield from workers.unknown_tasks(now=now)
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = max(at - RATED, midnight)
     first_page = max(0, history - LAST_PAGES)

@@ -12,6 +12,7 @@ from pgqueue.errors import UnknownWorker
 from pgqueue.store import audit
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.jobs.options import check_text
+from pgqueue.values.queues.standing import UnknownTaskJobs
 from pgqueue.values.workers.load import Bounds
 from pgqueue.values.workers.worker import ALL, Steered, WorkerRequest, WorkerStatus, choose_workers
 
@@ -24,6 +25,16 @@ def listed(*, now: datetime | None = None) -> Steps[list[WorkerStatus]]:
         now: the instant; the database's own by default.
     """
     return [_status(row) for row in (yield Statement("workers/list", {"now": now}))]
+
+
+@plan(reads=True)
+def unknown_tasks(*, now: datetime | None = None) -> Steps[list[UnknownTaskJobs]]:
+    """The tasks of waiting jobs that no live worker runs, those first that no worker has run for longest.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    return [UnknownTaskJobs(*row) for row in (yield Statement("insight/unknown_tasks", {"now": now}))]
 
 
 @plan(transaction=True)
