@@ -56,6 +56,7 @@ class Heartbeat:
 
     Attributes:
         id: the worker's id; a new one after a lost lease.
+        queues: what the worker serves, as its row has it; None: all.
         renewed_at: when the database last registered it or renewed its lease, in seconds of the monotonic clock; None: never.
         lost_leases: how many leases were lost.
     """
@@ -79,7 +80,7 @@ class Heartbeat:
         """
         self._connection = connection
         self._lease = lease
-        self._queues = queues
+        self.queues = queues
         self._tasks = tasks
         self._known: Sequence[str] | None = None  # as its row has them
         self._claims = claims
@@ -138,7 +139,7 @@ class Heartbeat:
         doing = self._slots.doing()
         info = leases.WorkerInfo.here(
             doing.bounds.maximum,
-            self._queues,
+            self.queues,
             id=self.id,
             tasks=sorted(self._tasks.known),
             chosen_tasks=self._tasks.chosen.entries,
@@ -196,7 +197,7 @@ class Heartbeat:
         """Say which tasks it runs, if some were loaded since it last did."""
         known = sorted(self._tasks.known)
         if known != self._known:
-            await self._connection.run(leases.know_tasks(self.id, known, self._queues))
+            await self._connection.run(leases.know_tasks(self.id, known, self.queues))
             self._known = known
 
     async def _say_stacks(self, jobs: Sequence[int]) -> None:

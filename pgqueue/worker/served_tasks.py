@@ -62,12 +62,16 @@ class ServedTasks:
         """Have claims take jobs of an unknown task again: one of them was given up, and so are the others."""
         self._unknown.remove(name)
 
-    def left_out(self) -> list[str]:
-        """The tasks whose jobs a claim leaves to other workers."""
+    def not_chosen(self) -> Sequence[str]:
+        """The registered tasks that the worker was told not to run."""
         if self.chosen is not ALL_TASKS and len(self._registered) != self._seen:
             names = [*self._registered]
             self._not_chosen, self._seen = [name for name in names if not self.may_run(name)], len(names)
-        return [*self._not_chosen, *(name for name in self._unknown.now() if name not in self.known)]
+        return self._not_chosen
+
+    def left_out(self) -> list[str]:
+        """The tasks whose jobs a claim leaves to other workers."""
+        return [*self.not_chosen(), *(name for name in self._unknown.now() if name not in self.known)]
 
 
 class _Chosen(Mapping[str, Task[..., Any]]):

@@ -26,7 +26,7 @@ from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
 from pgqueue.store.schedules import ticks
-from pgqueue.store.workers import leases, upkeep
+from pgqueue.store.workers import leases, upkeep, workers
 from pgqueue.values.workers.lease import CANCEL_EVERY
 from pgqueue.worker.alerts import AlertLooks
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
@@ -147,6 +147,7 @@ class Upkeep:
             self._started_by_poll("look at alerts", "alerts", self._alerts.run_once),
             self._started_by_poll("name other workers that start no jobs", "workers", self._others.run_once),
             Service("write what was measured", 60.0, self._series.run_once),
+            Service("look for tasks that no worker runs", 60.0, self.note_left_out, first=5.0),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
             Service("settle flows", 600.0, self.settle_flows, LONG_READS_FIRST),
             Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LONG_READS_FIRST),
@@ -211,6 +212,12 @@ class Upkeep:
         await self._slots.run_once()
         if self._slots.unsaid:
             await self._heartbeat.do(self._heartbeat.beat)
+
+    async def note_left_out(self) -> None:
+        """Note tasks that this worker was told not to run, and no other one runs: it never claims their jobs, so it has to look."""
+        if tasks := self._executor.served.not_chosen():
+            worker, queues = self._heartbeat.id, self._heartbeat.queues
+            await self._connections.upkeep.run(workers.note_left_out(worker, tasks, queues))
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""

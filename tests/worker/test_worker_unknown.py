@@ -353,18 +353,23 @@ async def test_a_worker_runs_the_chosen_tasks_only_and_its_row_says_so(
     async def report() -> None: ...
 
     left = [bulk.enqueue(), report.enqueue()]
-    async with running(queue, tasks=["mail.*", "!mail.bulk"]):
+    async with running(queue, tasks=["mail.*", "!mail.bulk"]) as one:
         await ended(queue, send.enqueue())
         (worker,) = queue.workers.list()
         assert worker.tasks == ("mail.*", "!mail.bulk")
         assert ask(queue, "select tasks from pgqueue.workers") == [(sorted(["mail.send", *BUILTIN]),)]
         assert queue.why(left[1].id).reason == "task unknown"
-    assert ask(queue, "select id, attempts, fence from pgqueue.jobs order by id") == [
-        (one.id, 0, 0) for one in left
-    ]
-    assert ask(queue, "select task from pgqueue.unknown_tasks") == [], (
-        "jobs of these tasks were never claimed"
-    )
+        await one.parts.upkeep.note_left_out()
+        assert ask(queue, NOTED) == [("mail.bulk",), ("report",)], "it never claims these jobs, so it looks"
+        runs_it = msgspec.structs.replace(worker_info(), tasks=["report"])
+        queue.database.run(leases.register(runs_it, LEASE))
+        await one.parts.upkeep.note_left_out()
+        assert ask(queue, NOTED) == [("mail.bulk",)], "a live worker runs the other one"
+    untouched = [(one.id, 0, 0) for one in left]
+    assert ask(queue, "select id, attempts, fence from pgqueue.jobs order by id") == untouched
+
+
+NOTED = "select task from pgqueue.unknown_tasks order by 1"
 
 
 @pytest.mark.parametrize(

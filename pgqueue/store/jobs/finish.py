@@ -26,6 +26,7 @@ from pgqueue.store.jobs import admission
 from pgqueue.store.jobs.ending import AT_ONCE, States, cancelled, expired, states_of
 from pgqueue.store.jobs.notifications import tell_ended
 from pgqueue.store.plan import Plan, Row, Statement, Steps, plan
+from pgqueue.store.workers.workers import note_unknown_tasks
 from pgqueue.values.jobs.job import JobFlags, JobState
 from pgqueue.values.jobs.verdict import (
     Again,
@@ -207,7 +208,7 @@ def _requeue(
 ) -> Steps[States]:
     verdicts = sorted(verdicts, key=_id)
     if unknown := {(one.claim.queue, one.claim.task) for one in verdicts if isinstance(one, Unknown)}:
-        yield from _note_unknown(worker, sorted(unknown), now=now)
+        yield from note_unknown_tasks(worker, sorted(unknown), now=now)
     afters = [one.after if isinstance(one, Unknown) else None for one in verdicts]
     rows = yield Statement(
         "jobs/requeue",
@@ -221,12 +222,6 @@ def _requeue(
         },
     )
     return states_of(rows)
-
-
-def _note_unknown(worker: UUID, met: Sequence[tuple[str, str]], *, now: datetime | None) -> Steps[None]:
-    queues, tasks = zip(*met, strict=True)
-    params = {"worker": worker, "queues": texts(queues), "tasks": texts(tasks), "now": now}
-    yield Statement("workers/note_unknown_tasks", params, returns=False)
 
 
 def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None) -> Steps[States]:

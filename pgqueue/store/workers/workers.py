@@ -7,9 +7,11 @@ The worker learns it from its row: a notification has it look at once, and each 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from pgqueue.errors import UnknownWorker
 from pgqueue.store import audit
+from pgqueue.store.arrays import texts
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.jobs.options import check_text
 from pgqueue.values.queues.standing import UnknownTaskJobs
@@ -35,6 +37,39 @@ def unknown_tasks(*, now: datetime | None = None) -> Steps[list[UnknownTaskJobs]
         now: the instant; the database's own by default.
     """
     return [UnknownTaskJobs(*row) for row in (yield Statement("insight/unknown_tasks", {"now": now}))]
+
+
+@plan
+def note_unknown_tasks(
+    worker: UUID, met: Sequence[tuple[str, str]], *, now: datetime | None = None
+) -> Steps[None]:
+    """Note tasks of waiting jobs that a worker does not run, if no other live worker runs them.
+
+    Args:
+        worker: which.
+        met: the queue of the jobs, and the task.
+        now: the instant; the database's own by default.
+    """
+    queues, tasks = zip(*met, strict=True)
+    params = {"worker": worker, "queues": texts(queues), "tasks": texts(tasks), "now": now}
+    yield Statement("workers/note_unknown_tasks", params, returns=False)
+
+
+@plan
+def note_left_out(
+    worker: UUID, tasks: Sequence[str], queues: Sequence[str] | None, *, now: datetime | None = None
+) -> Steps[None]:
+    """Note those of these tasks that have waiting jobs and that no live worker runs: a worker that never claims them looks.
+
+    Args:
+        worker: which.
+        tasks: those that it was told not to run.
+        queues: what it serves; None: all queues.
+        now: the instant; the database's own by default.
+    """
+    params = {"tasks": texts(tasks), "queues": None if queues is None else [*queues]}
+    if met := [(row[0], row[1]) for row in (yield Statement("workers/left_out_tasks", params))]:
+        yield from note_unknown_tasks(worker, met, now=now)
 
 
 @plan(transaction=True)
