@@ -38,7 +38,6 @@ from pgqueue.errors import (
     ConfigurationError,
     ConnectionFailed,
     Duration,
-    InvalidOption,
     PgQueueError,
     SchemaMissing,
     as_delay,
@@ -48,11 +47,9 @@ from pgqueue.store.schema import schema
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.store.workers import upkeep
 from pgqueue.values.flows.flow import BUILTIN
-from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.event import WorkerEvent, WorkerEventName
-from pgqueue.values.jobs.options import stands_for
 from pgqueue.values.queues.served_queues import Order, parse_served
-from pgqueue.values.workers.chosen_tasks import ChosenTasks, parse_chosen
+from pgqueue.values.workers.chosen_tasks import parse_chosen
 from pgqueue.values.workers.health import Vitals
 from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.workers.load import checked_bounds
@@ -144,7 +141,8 @@ class Worker:
         self._grace = as_delay("grace", grace).total_seconds()
         options = WorkerOptions(
             served=served,
-            tasks=self._chosen(tasks),
+            # a framework's task may be registered when a job names it
+            tasks=parse_chosen(tasks, known=None if isinstance(queue.tasks, TaskLoader) else queue.tasks),
             concurrency=checked_bounds(concurrency),
             lease=as_limit("lease", lease),
             poll=as_limit("poll", poll),
@@ -162,17 +160,6 @@ class Worker:
         queue.alerts.declared()  # and tasks that cannot be told
         self.parts = WorkerParts(queue, options)
         self._declaring: asyncio.Task[None] | None = None
-
-    def _chosen(self, given: Iterable[str] | None) -> ChosenTasks:
-        chosen, known = parse_chosen(given), self.queue.tasks
-        if isinstance(known, TaskLoader):  # a task may be registered when a job names it
-            return chosen
-        for entry in (*chosen.included, *chosen.excluded):
-            if not any(stands_for(entry, name) for name in known):
-                raise InvalidOption(
-                    f"tasks: {entry!r} stands for none of the app's tasks{did_you_mean(entry, known)}"
-                )
-        return chosen
 
     @property
     def id(self) -> UUID:

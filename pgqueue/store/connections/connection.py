@@ -7,7 +7,6 @@ Which class is used for a user's connection is decided in :mod:`pgqueue.store.co
 """
 
 import asyncio
-import os
 import select
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import (
@@ -15,10 +14,8 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
-    suppress,
 )
 from functools import partial
-from socket import SHUT_RDWR, socket
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
@@ -147,11 +144,6 @@ class OwnConnection(psycopg.Connection[Any]):
         if self._heard is None:
             self._heard = _ear(self.fileno())
         return bool(self._heard())
-
-    def cut(self) -> None:
-        """End the connection from another thread: what waits for an answer on it fails."""
-        with suppress(OSError, psycopg.Error), socket(fileno=os.dup(self.fileno())) as own:
-            own.shutdown(SHUT_RDWR)
 
     def clean(self) -> None:
         """Undo what a task did to the session, so that the next user of the connection finds it as new, or close it."""

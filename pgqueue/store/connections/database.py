@@ -111,9 +111,7 @@ class Database:
         self._given_dsn = dsn
         self._given_direct_dsn = direct_dsn
         self._unknown_settings: frozenset[str] = frozenset()
-        self.pools = Pools(
-            proxy(self), pool_size
-        )  # no cycle: a database that is dropped closes its pools at once
+        self.pools = Pools(proxy(self), pool_size)  # no cycle: one that is dropped closes its pools at once
         self.ends = EndWaiters(proxy(self))
         self.known = QueueCache()
 
@@ -171,15 +169,14 @@ class Database:
         try:
             pool = self.pools.blocking()
             own = take_connection(pool)  # not pooled(): a context manager costs an enqueue 1 µs
-            timer = cut_in_time(own)
+            call_off = cut_in_time(own)
             try:
                 return run(plan, own.steps(self.catalogue))
             except psycopg.errors.ReadOnlySqlTransaction as error:
                 own.close()  # after a failover the next one leads to the new primary
                 raise read_only(error) from error
             finally:
-                if timer is not None:
-                    timer.cancel()
+                call_off()
                 pool.putconn(own)
         except psycopg.OperationalError as error:
             raise failure(error) from error

@@ -11,12 +11,14 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from socket import SHUT_RDWR, socket
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
+import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
@@ -209,17 +211,26 @@ def waiting_at_most(patience: Patience) -> Iterator[None]:
         _patience.reset(before)
 
 
-def cut_in_time(connection: OwnConnection) -> threading.Timer | None:
-    """Have a connection cut that does not answer in time; the caller cancels the timer. None: this caller waits without an end.
+def cut_in_time(connection: OwnConnection) -> Callable[[], object]:
+    """Have a connection cut that does not answer in time, if the caller does not wait without an end; the function returned calls it off.
 
     A server that is stopped, and a pooler in front of one that is away, keep the connection and do not answer.
     """
     if (patience := _patience.get()) is None:
-        return None
-    timer = threading.Timer(patience.answer, connection.cut)
+        return _nothing
+    timer = threading.Timer(patience.answer, _cut, [connection])
     timer.daemon = True
     timer.start()
-    return timer
+    return timer.cancel
+
+
+def _nothing() -> None: ...
+
+
+def _cut(connection: OwnConnection) -> None:
+    """End a connection from another thread: what waits for an answer on it fails."""
+    with suppress(OSError, psycopg.Error), socket(fileno=os.dup(connection.fileno())) as own:
+        own.shutdown(SHUT_RDWR)
 
 
 def _longest_wait() -> float | None:

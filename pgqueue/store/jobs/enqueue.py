@@ -329,18 +329,16 @@ def _enqueue_keyed(
     numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults, now: datetime | None
 ) -> Steps[dict[int, EnqueueAnswer]]:
     """Insert jobs with unique keys; return, for the ids that were not used, what to answer instead."""
-    numbered.sort(
-        key=lambda pair: pair[1].unique_key or ""
-    )  # two batches lock keys in one order: no deadlock
+    # Two batches lock keys in one order: no deadlock.
+    numbered.sort(key=lambda pair: pair[1].unique_key or "")
     params = new_by_each([job for _, job in numbered], clock, defaults)
     params |= {"id": [job_id for job_id, _ in numbered], "now": now}
     accepted = {row[0] for row in (yield Statement("jobs/enqueue_batch", params))}
     refused = [(job_id, job) for job_id, job in numbered if job_id not in accepted]
     if not refused:
         return {}
-    keys = [job.unique_key for _, job in refused]
-    rows = yield Statement("jobs/count_collisions", {"unique_keys": keys})
-    holders = {row[0]: row[1] for row in rows}
+    collided = {"unique_keys": [job.unique_key for _, job in refused]}
+    holders = {row[0]: row[1] for row in (yield Statement("jobs/count_collisions", collided))}
     answers = {}
     for job_id, job in refused:
         holder = holders.get(job.unique_key)

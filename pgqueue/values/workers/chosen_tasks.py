@@ -4,11 +4,12 @@ An entry is a name, or a pattern in which ``*`` stands for any characters; with 
 excluding entries are given, all other tasks are run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from pgqueue.errors import InvalidOption
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.options import EXCLUDES, check_name, stands_for
 
 
@@ -38,11 +39,15 @@ class ChosenTasks(msgspec.Struct, frozen=True):
 ALL_TASKS = ChosenTasks()
 
 
-def parse_chosen(given: Iterable[str] | None) -> ChosenTasks:
-    """What ``tasks=`` says; None: all.
+def parse_chosen(given: Iterable[str] | None, *, known: Collection[str] | None) -> ChosenTasks:
+    """What ``tasks=`` says.
+
+    Args:
+        given: names and patterns; None: all tasks.
+        known: the registered tasks, of which each entry stands for one; None: others may be registered later.
 
     Raises:
-        InvalidOption: an entry is no name or pattern, two contradict each other, or there is none.
+        InvalidOption: an entry is no name or pattern, or stands for no task; two contradict each other, or there is none.
     """
     if given is None:
         return ALL_TASKS
@@ -57,4 +62,9 @@ def parse_chosen(given: Iterable[str] | None) -> ChosenTasks:
         raise InvalidOption(f"tasks: {both[0]} and !{both[0]} contradict each other; give one of them")
     if not included and not excluded:
         raise InvalidOption("tasks=[]: name at least one task, or None for all")
+    for entry in () if known is None else (*included, *excluded):
+        if not any(stands_for(entry, name) for name in known or ()):
+            raise InvalidOption(
+                f"tasks: {entry!r} stands for none of the app's tasks{did_you_mean(entry, known or ())}"
+            )
     return ChosenTasks(tuple(dict.fromkeys(included)), tuple(dict.fromkeys(excluded)))
