@@ -68,7 +68,21 @@ class AlertCondition(
         raise NotImplementedError
 
 
-class OldestReady(AlertCondition, frozen=True, kw_only=True):
+class LengthCondition(AlertCondition, frozen=True, kw_only=True):
+    """A condition whose value is a length of time.
+
+    Attributes:
+        over: the condition holds when it is longer than this; seconds, or a timedelta.
+    """
+
+    over: Duration
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        msgspec.structs.force_setattr(self, "over", as_limit("over", self.over))
+
+
+class OldestReady(LengthCondition, frozen=True, kw_only=True):
     """For how long the job that waits longest has been ready. Paused queues are left out.
 
     Attributes:
@@ -76,12 +90,7 @@ class OldestReady(AlertCondition, frozen=True, kw_only=True):
         queue: of this queue; None: of all queues.
     """
 
-    over: Duration
     queue: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _set_length(self, self.over)
 
     def said(self, value: float | None, about: Mapping[str, str]) -> str:
         """The value in words."""
@@ -163,7 +172,7 @@ class DeadJobs(AlertCondition, frozen=True, kw_only=True):
         return f"{_place(about)}: dead jobs{lately}: {_number(value)}, over {_number(self.over)}"
 
 
-class LateSchedule(AlertCondition, frozen=True, kw_only=True):
+class LateSchedule(LengthCondition, frozen=True, kw_only=True):
     """For how long the next tick of a schedule has been due and has not fired; also of one that was set aside.
 
     Attributes:
@@ -171,12 +180,7 @@ class LateSchedule(AlertCondition, frozen=True, kw_only=True):
         schedule: of this schedule; None: the latest of all that are not paused.
     """
 
-    over: Duration
     schedule: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _set_length(self, self.over)
 
     def said(self, value: float | None, about: Mapping[str, str]) -> str:
         """The value in words."""
@@ -204,7 +208,7 @@ class StalledWorkers(AlertCondition, frozen=True, kw_only=True):
         return f"stalled workers: {_number(value)}, over {_number(self.over)}{first}"
 
 
-class UnservedTask(AlertCondition, frozen=True, kw_only=True):
+class UnservedTask(LengthCondition, frozen=True, kw_only=True):
     """For how long no live worker has run a task whose jobs wait; of several tasks, the one for which that is longest.
 
     Attributes:
@@ -212,12 +216,7 @@ class UnservedTask(AlertCondition, frozen=True, kw_only=True):
         queue: of jobs of this queue; None: of any.
     """
 
-    over: Duration
     queue: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _set_length(self, self.over)
 
     def said(self, value: float | None, about: Mapping[str, str]) -> str:
         """The value in words."""
@@ -335,10 +334,6 @@ def decode_condition(stored: str) -> Rule:
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidOption(f"the stored condition {stored:.200} cannot be read: {error}") from error
     return rule
-
-
-def _set_length(condition: AlertCondition, over: Duration) -> None:
-    msgspec.structs.force_setattr(condition, "over", as_limit("over", over))
 
 
 def _number(value: float | None) -> str:
