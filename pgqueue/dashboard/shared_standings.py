@@ -35,5 +35,5 @@ class SharedStandings:
             return answer
 
     def forget(self) -> None:
-        """Somebody has changed something: the next look is new."""
+        """Drop the answers, since a user changes something: the next look asks the database."""
         self._answers.clear()

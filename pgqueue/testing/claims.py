@@ -171,7 +171,7 @@ class ClaimBook:
         verdicts: Sequence[Verdict],
         *,
         keep: bool,
-        tell: bool,  # noqa: ARG002 - nobody waits
+        tell: bool,  # noqa: ARG002 - memory has no idle workers
         now: datetime,
     ) -> States:
         """Record verdicts on jobs that the worker still holds; the ids of those."""

@@ -1,18 +1,9 @@
 -- insight/standing_met: queues and states of which there are jobs, as a look at the first ones by index tells: a sample may miss them.
--- index: jobs_lanes, jobs_scheduled, waits_pkey, jobs_pkey, dead_jobs_ended_in
+-- index: jobs_scheduled, waits_pkey, jobs_pkey, dead_jobs_ended_in
 -- locks: none
 -- run by: Insight.queues, where a table is large
 -- rights: monitor
-with recursive lane (queue, place) as (
-    (select queue, 1 from pgqueue.jobs where in_lane order by queue limit 1)
-    union all
-    select next.queue, lane.place + 1
-    from lane cross join lateral (
-        select queue from pgqueue.jobs where in_lane and queue > lane.queue order by queue limit 1) as next
-    where lane.place < 1000
-)
-select queue, 'blocked' from lane
-union
+-- why: queues whose jobs wait in lanes are found by limits/queues
 select job.queue, 'blocked'
 from (select job_id from pgqueue.waits order by waits_for, job_id limit 1000) as waiting
 join pgqueue.jobs as job on job.id = waiting.job_id

@@ -1,7 +1,7 @@
 -- limits/queues: the queues in which jobs wait in lanes, found by skipping from queue to queue; at most the limit.
 -- index: jobs_lanes
 -- locks: none
--- run by: a worker with weights or a strict order that serves patterns of queues
+-- run by: a worker with weights or a strict order that serves patterns of queues; Insight.queues, where a table is large
 -- rights: monitor
 with recursive line (queue, place) as (
     (select queue, 1 from pgqueue.jobs where in_lane order by queue limit 1)

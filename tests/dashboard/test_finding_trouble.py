@@ -122,7 +122,7 @@ def test_the_page_of_a_task_shows_since_when_it_is_slow_and_fails(shop: Shop) ->
 
 WAITING: Final = 80_000
 WHOLE_PAGES: Final = 1_000
-"""Of a table of so many jobs, more pages than are read as a whole here."""
+"""The table of these jobs has more pages than this, so the pages of the dashboard read a sample of it."""
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -255,6 +255,8 @@ SAMPLED_PAGES = 150
 """Of a larger table: some 12,000 jobs. Each page that is not in memory takes 0.2 ms."""
 COUNTED_IN_ALL = 50_000
 """Of a larger table, ready jobs of all queues are counted by index up to this number: some 10 ms."""
+MOST_MET = 1_000
+"""Of a larger table, up to this number of queues is looked for whose jobs wait in lanes."""
 LAST_PAGES = 500
 """Of today's history: some 20,000 jobs that ended last."""
 RATED = timedelta(minutes=1)
@@ -304,7 +306,7 @@ def _large_tables(live: int, dead: int, now: datetime | None) -> Steps[LargeTabl
     if of_live == of_dead == WHOLE:
         return NOT_LARGE
     running = (yield Statement("insight/standing_running", {"now": now})) if of_live < WHOLE else []
-    met = yield Statement("insight/standing_met", {})
-    return LargeTables(
-        of_live, of_dead, {row[0]: row[1] for row in running}, [(row[0], row[1]) for row in met]
-    )
+    in_lanes = yield Statement("limits/queues", {"limit": MOST_MET})
+    met = [(row[0], row[1]) for row in (yield Statement("insight/standing_met", {}))]
+    met += [(row[0], "blocked") for row in in_lanes]
+    return LargeTables(of_live, of_dead, {row[0]: row[1] for row in running}, met)
