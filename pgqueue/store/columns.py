@@ -83,6 +83,7 @@ JOBS = _columns(
     FLAGS,
     Column("expires_at", Type.TIMESTAMP, nullable=True),
     *LIMITED,
+    Column("claim_number", Type.BIGINT, nullable=True),
     Column("in_lane", Type.BOOLEAN, nullable=True),
     Column("place_at", Type.TIMESTAMP, nullable=True),
     marks=(
@@ -91,7 +92,7 @@ JOBS = _columns(
         Column("cancel_requested", Type.BOOLEAN),
     ),
 )
-NOT_READ = frozenset({"flags", "expires_at", "lane", "cost", "in_lane", "place_at"})
+NOT_READ = frozenset({"flags", "expires_at", "lane", "cost", "claim_number", "in_lane", "place_at"})
 """Columns that only workers need: Spark does not read them."""
 
 KEPT = (FLAGS, *LIMITED)

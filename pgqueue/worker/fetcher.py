@@ -20,7 +20,7 @@ from pgqueue.errors import PgQueueError
 from pgqueue.store.jobs import claim
 from pgqueue.store.jobs.claim import Portions
 from pgqueue.store.jobs.refusals import in_one_line, of_a_row
-from pgqueue.store.limits import limits
+from pgqueue.store.limits.lanes import waiting_queues
 from pgqueue.store.limits.limits import LaneClaims
 from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.store.plan import Plan
@@ -209,7 +209,7 @@ class Fetcher:
         """Return the queues in which jobs wait in lanes, if that decides how to claim."""
         if self._queues.split is None or not self._queues.searches:
             return []
-        return await self._connection.run(limits.queues(MOST_QUEUES + 1))
+        return await self._connection.run(waiting_queues(MOST_QUEUES + 1))
 
     async def _claimed_from_all_lanes(self, room: int) -> list[Claim] | None:
         return await self._claimed_from_lanes(self._lanes, room)

@@ -1,7 +1,7 @@
 """Which queues a worker asks for jobs, in which order, and from which position on.
 
 A worker that serves all queues remembers those in which it found jobs lately, while they are few: it asks them in turn,
-each from its mark (:class:`Marks`). It searches for other queues once a second, and when those that it knows are empty.
+each from its mark (:mod:`pgqueue.store.jobs.marks`). It searches for other queues once a second, and when those that it knows are empty.
 
 Where there are many queues (one for each tenant), most of those in which it found a job are empty at the next look, so
 it remembers none and goes around: it asks the database for the next queues that have ready jobs, in the order of names,
@@ -14,7 +14,6 @@ in :mod:`pgqueue.values.queues.shares`. A worker with patterns searches for queu
 it does not serve.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from operator import attrgetter
 from uuid import UUID
 
 from pgqueue.store.jobs import claim
+from pgqueue.store.jobs.marks import Marks
 from pgqueue.store.jobs.refusals import PassedOver
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim, Mark
@@ -38,20 +38,8 @@ MOST_KNOWN = 500
 """With more queues than this, the worker goes around instead of remembering them."""
 LONGEST_LOOK = 0.25
 """Seconds after which a look ends, and the next look goes on where it ended."""
-SHARE = 20
-"""After a slow look from the head, marks are used for this many times as long as it took …"""
-LONGEST = 4.5
-"""… and for this many seconds at most: a job before its mark starts within 5 s."""
-SLOW_LOOK, SLOW_CLAIM = 0.005, 20e-6
-"""Seconds. A look is slow if it takes longer than the first, and the second for every claim …"""
-SLOWER = 1.3
-"""… or this many times what a claim has cost at its best."""
-ASKING = 20e-6
-"""Seconds to ask one more queue; they do not count as a slow look."""
 OTHERS = ""
 """Stands for the queues that no entry names. No entry is empty."""
-ENOUGH = 100
-"""A look with fewer claims says nothing about the cost of one."""
 
 
 class Queues:
@@ -72,7 +60,7 @@ class Queues:
     ) -> None:
         """``left_out`` returns the tasks whose jobs are left to other workers."""
         self._left_out = left_out
-        self.marks = Marks(clock)
+        self.marks = Marks(_queue_of, clock)
         self.searches = served.is_open
         self.unfinished = False
         self._served = served
@@ -127,7 +115,7 @@ class Queues:
         claims = yield from claim.claim(
             worker, quotas, limit=room, marks=self._behind(starts), left_out=self._left_out()
         )
-        self.marks.learn(starts, claims, self._clock() - began, queues=len(quotas))
+        self.marks.learn(starts, claims, self._clock() - began, lines=len(quotas))
         if self.searches:
             self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
         return claims if self._split is None else in_turn(self._split, claims, _queue_of)
@@ -216,7 +204,7 @@ class Queues:
         claims = yield from claim.fill(
             worker, queues, room, split=self._split, marks=self._behind(starts), left_out=self._left_out()
         )
-        self.marks.learn(starts, claims, self._clock() - began, queues=len(queues))
+        self.marks.learn(starts, claims, self._clock() - began, lines=len(queues))
         return claims if self._split is None else in_turn(self._split, claims, _queue_of)
 
 
@@ -289,59 +277,3 @@ def _count_served(turn: Sequence[str], claims: Sequence[Claim], room: int) -> in
         return 1
     served = {one.queue for one in claims}
     return max(place for place, queue in enumerate(turn, start=1) if queue in served)
-
-
-class Marks:
-    """Decides where each look starts, from how long the last looks took: at the head of each queue, or at its mark.
-
-    While a snapshot is held open (a long report, pg_dump), the index entries of jobs that have gone pile up at the head,
-    and every claim reads them. A *mark* is the position of the last job claimed from a queue; a look that starts behind
-    it costs nothing. But jobs can become ready before the mark: retries, late commits, higher priorities. So marks are
-    used only while a look from the head is slow, and even then every head is looked at again and again, as often as a
-    small share of the time allows.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._marks: dict[str, Mark] = {}
-        self._head_at = 0.0
-        self._best = SLOW_CLAIM
-
-    def starts(self) -> dict[str, Mark]:
-        """Where to start in each queue; queues that are not named: at the head."""
-        return {} if self._clock() >= self._head_at else self._marks
-
-    def head_in(self) -> float:
-        """Seconds until the head is to be looked at again; infinity if the last look started there.
-
-        The moment may pass between a look behind the marks and this call: then it is now, not never.
-        """
-        return max(0.0, self._head_at - self._clock()) if self._head_at else math.inf
-
-    def learn(
-        self, starts: dict[str, Mark], claims: Iterable[Claim], seconds: float, *, queues: int = 1
-    ) -> None:
-        """Take note of a look.
-
-        Args:
-            starts: where it started.
-            claims: what it found, in order.
-            seconds: how long it took.
-            queues: in how many queues it looked.
-        """
-        found = list(claims)
-        seconds = max(0.0, seconds - ASKING * (queues - 1))
-        if not starts:
-            slow = self._is_slow(len(found), seconds)
-            self._head_at = self._clock() + min(SHARE * seconds, LONGEST) if slow else 0.0
-            self._marks = {}
-        if len(found) >= ENOUGH:
-            self._best = min(self._best * 1.01, seconds / len(found))
-        for one in {one.queue: one for one in found}.values():  # the last one of each queue
-            position = Mark(-one.priority, one.run_at, one.id)
-            self._marks[one.queue] = max(self._marks.get(one.queue, HEAD), position)
-
-    def _is_slow(self, count: int, seconds: float) -> bool:
-        if seconds > SLOW_LOOK + SLOW_CLAIM * count:
-            return True
-        return count >= ENOUGH and seconds > SLOWER * self._best * count

@@ -176,7 +176,7 @@ class Upkeep:
                 "jobs set aside: the database refused to put them in line", extra={"jobs": polled.refused}
             )
         self._lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
-        if polled.count or polled.ready or polled.in_lanes:
+        if polled.count or polled.ready or (polled.in_lanes and not self._lanes.rests):
             self._signals.look.set()
         elif self._fetcher.waits:
             self._signals.looked()

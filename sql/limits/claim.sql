@@ -1,4 +1,4 @@
--- limits/claim: take waiting jobs, in order, from each lane up to its quota; of a queue that is itself limited, its ready jobs.
+-- limits/claim: take waiting jobs, in order, from each lane those behind a mark, up to its quota; of a queue that is itself limited, its ready jobs.
 -- index: jobs_lanes, jobs_ready, jobs_pkey
 -- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: a claim from lanes, in the same transaction
@@ -8,9 +8,11 @@ with claimant as (  -- a worker off the list claims nothing; while it claims, it
     select from pgqueue.workers where id = %(worker)s::uuid for key share
 ),
 line as (
-    select queue, lane, quota, inside
-    from claimant cross join unnest(%(queues)s::text[], %(lanes)s::text[], %(quotas)s::integer[], %(insides)s::boolean[])
-         as line (queue, lane, quota, inside)
+    select queue, lane, quota, inside,
+           coalesce(mark_rank, -101) as mark_rank, coalesce(mark_run_at, '-infinity') as mark_run_at, coalesce(mark_id, 0) as mark_id
+    from claimant cross join unnest(%(queues)s::text[], %(lanes)s::text[], %(quotas)s::integer[], %(insides)s::boolean[],
+                %(mark_ranks)s::smallint[], %(mark_run_ats)s::timestamptz[], %(mark_ids)s::bigint[])  -- without marks these are empty
+         as line (queue, lane, quota, inside, mark_rank, mark_run_at, mark_id)
     where queue <> all(array(select name from pgqueue.queues where name = any(%(queues)s::text[]) and paused_at is not null))
 ),
 waiting as (
@@ -18,6 +20,7 @@ waiting as (
     from line cross join lateral (
         select waiting.id from pgqueue.jobs as waiting
         where waiting.in_lane and waiting.queue = line.queue and waiting.lane = line.lane
+          and (-waiting.priority, waiting.run_at, waiting.id) > (line.mark_rank, line.mark_run_at, line.mark_id)
           and waiting.id <> all(%(passed)s::bigint[])  -- those that a worker passes over: a claim of each was refused
           and waiting.task <> all(%(left_out)s::text[])  -- the tasks that a worker does not run
         order by waiting.queue, waiting.lane, -waiting.priority, waiting.run_at, waiting.id
@@ -31,6 +34,7 @@ ready as (
     from line cross join lateral (
         select ready.id from pgqueue.jobs as ready
         where ready.queue = line.queue and ready.status = 'ready' and ready.id <> all(%(passed)s::bigint[])
+          and (-ready.priority, ready.run_at, ready.id) > (line.mark_rank, line.mark_run_at, line.mark_id)
           and ready.task <> all(%(left_out)s::text[])
         order by -ready.priority, ready.run_at, ready.id
         limit line.quota
@@ -44,7 +48,8 @@ claimed as (
         worker_id = %(worker)s::uuid,
         claimed_at = coalesce(%(now)s::timestamptz, now()),
         unique_key = case when job.unique_until_started then null else job.unique_key end,
-        lane = coalesce(job.lane, ''), in_lane = null
+        lane = coalesce(job.lane, ''), in_lane = null,
+        claim_number = (select pg_catalog.nextval('pgqueue.limited_claims'))  -- one for the whole statement
     where job.id = any(array(select id from waiting union all select id from ready))
     returning job.id, job.fence, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args,
@@ -58,8 +63,8 @@ claimed as (
               case when job.expires_at is not null
                    then extract(epoch from least(greatest(job.expires_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')
                                            - job.claimed_at) end::float8 as expires_in,
-              job.lane, job.cost
+              job.lane, job.cost, job.claim_number
 )
 select id, fence, attempts, max_attempts, priority, queue, task, args::pg_catalog.json, run_at, created_at, failing_seconds, meta, flags,
-       expires_in, lane, cost
+       expires_in, lane, cost, claim_number
 from (select * from claimed order by priority desc, run_at, id offset 0) as ordered

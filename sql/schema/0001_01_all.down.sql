@@ -12,7 +12,7 @@ drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.retenti
            pgqueue.series_depth_hours, pgqueue.deploys, pgqueue.lake_days, pgqueue.rollup_made, pgqueue.rollup_days,
            pgqueue.rollup_hours, pgqueue.rollup_failures, pgqueue.rollup_tenants, pgqueue.rollup_workers, pgqueue.sink_attempts,
            pgqueue.sink_rows, pgqueue.sink_writes, pgqueue.sink_rejected, pgqueue.audit, pgqueue.compatibility;
-drop sequence pgqueue.idle_workers;
+drop sequence pgqueue.idle_workers, pgqueue.limited_claims;
 drop routine
     pgqueue.arguments_fit(json), pgqueue.as_jsonb(json), pgqueue.as_datetime(timestamptz), pgqueue.instant(text), pgqueue.check_name(text, text),
     pgqueue.with_error(jsonb, jsonb, timestamptz), pgqueue.promote_due(timestamptz, integer), pgqueue.set_aside(bigint, text, timestamptz),

@@ -19,6 +19,9 @@ comment on column pgqueue.limits.declared is 'What the code says of it, as text;
 comment on column pgqueue.limits.set_at is 'When an operator set its numbers; null: they are as declared.';
 comment on column pgqueue.limits.set_by is 'Who set them, for people to read.';
 
+create sequence pgqueue.limited_claims;
+comment on sequence pgqueue.limited_claims is 'Numbers claims of limited jobs, in the order in which the rows of their limits were locked.';
+
 create table pgqueue.rates (
     key text   primary key,
     tat bigint not null

@@ -102,9 +102,9 @@ def one(dsn: str, queue: PgQueue, count: int, enqueue: Callable[[], object]) -> 
     return added, count / (time.perf_counter() - begun)
 
 
-async def drained(dsn: str, queue: PgQueue) -> None:
+async def drained(dsn: str, queue: PgQueue, *, concurrency: int = 20) -> None:
     """Run a worker until there is no job left."""
-    worker = Worker(queue, concurrency=20)
+    worker = Worker(queue, concurrency=concurrency)
     running = asyncio.create_task(worker.run())
     connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
     async with connection:

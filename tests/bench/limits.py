@@ -1,13 +1,17 @@
-"""What limits cost, beside ordinary jobs, in one run: ``python tests/bench/limits.py [DSN]``; ``--spacing``: how exact starts are.
+"""What limits cost, beside ordinary jobs, in one run: ``python tests/bench/limits.py [DSN]``.
 
 Each load is enqueued and drained by one worker process with 20 slots, of tasks that do nothing. Rounds alternate.
-With ``--spacing``, four processes run 1,000 jobs whose starts are 10 ms apart, and write when each started.
+
+``--spacing``: how exact starts are. Four processes run 1,000 jobs whose starts are 10 ms apart, and write when each started.
+``--snapshot``: rounds of one hot key, 50 at once, while a snapshot is held open elsewhere; how the later ones compare with the first.
+``--full``: what share of a core an idle worker and its server take while jobs wait in 100,000 lanes whose limit is full.
 """
 
 import argparse
 import asyncio
 import itertools
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
@@ -17,17 +21,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
-from flows import one  # type: ignore[attr-defined]  # the script beside this one, not the package of tests
+from flows import drained, one  # type: ignore[attr-defined]  # the script beside this one, not the package of tests
 
 from pgqueue import Limit, PgQueue, Rate
 from pgqueue.app.task import Task
 from pgqueue.embedded import embedded_server
 from pgqueue.store.schema import schema
+from pgqueue.worker.signals import IDLE_AFTER
 from pgqueue.worker.worker import Worker
 
 PROCESSES = 4
 STARTS = 1_000
 INTERVAL = 0.01
+LANES = 100_000
+LOOKED_FOR = 60.0
 
 
 def main() -> None:
@@ -37,12 +44,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=int, default=50_000)
     parser.add_argument("--spacing", action="store_true")
+    parser.add_argument("--snapshot", action="store_true")
+    parser.add_argument("--full", action="store_true")
     given = parser.parse_args()
     with ExitStack() as stack:
         dsn = given.dsn or stack.enter_context(embedded_server())
         schema.migrate(dsn, schema="pgqueue")
         if given.spacing:
             spacing(dsn)
+        elif given.snapshot:
+            snapshot(dsn, given.rounds, given.scale)
+        elif given.full:
+            full(dsn)
         else:
             measure(dsn, given.rounds, given.scale)
 
@@ -113,6 +126,69 @@ def spacing(dsn: str) -> None:
         f"{len(starts):,} starts of {PROCESSES} processes in {starts[-1] - starts[0]:.3f} s; of |gap - {INTERVAL * 1e3:g} ms|: "
         f"median {gaps[len(gaps) // 2] * 1e3:.2f} ms, 99th percentile {gaps[int(len(gaps) * 0.99)] * 1e3:.2f} ms, most {gaps[-1] * 1e3:.2f} ms\n"
     )
+
+
+def snapshot(dsn: str, rounds: int, scale: int) -> None:
+    """Print how fast each round was."""
+    queue = PgQueue(dsn)
+
+    @queue.task(name="hot", limit=Limit(50))
+    async def hot(_n: int) -> None: ...
+
+    first = 0.0
+    with psycopg.connect(dsn) as other:
+        other.execute("set transaction isolation level repeatable read")
+        other.execute("select")
+        for number in range(rounds):
+            queue.enqueue_many(hot.call(one) for one in range(scale))
+            begun = time.perf_counter()
+            asyncio.run(drained(dsn, queue, concurrency=60))
+            rate = scale / (time.perf_counter() - begun)
+            first = first or rate
+            sys.stdout.write(
+                f"after {number * scale:9,} jobs {rate:9,.0f} jobs/s ({rate / first:.2f} of the first round)\n"
+            )
+
+
+def full(dsn: str) -> None:
+    """Print how much processor time a worker takes that can start no job."""
+    queue = PgQueue(dsn)
+
+    @queue.task(name="full", limit=[Limit(1, name="api"), Limit(1, by="number")])
+    async def busy(number: int) -> None:
+        await asyncio.sleep(3_600 if number == 0 else 0)
+
+    queue.enqueue_many(busy.call(number) for number in range(LANES))
+    asyncio.run(_idle(dsn, queue))
+
+
+async def _idle(dsn: str, queue: PgQueue) -> None:
+    holder, idle = Worker(queue, concurrency=1), Worker(queue, concurrency=4)
+    held = asyncio.create_task(holder.run())
+    await asyncio.sleep(3)
+    running = asyncio.create_task(idle.run())
+    await asyncio.sleep(IDLE_AFTER + 5)
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        rows = await (await connection.execute("select pid from pg_stat_activity")).fetchall()
+        pids = ["self", *(str(pid) for (pid,) in rows)]
+        began, before = time.monotonic(), sum(map(_seconds, pids))
+        await asyncio.sleep(LOOKED_FOR)
+        used, took = sum(map(_seconds, pids)) - before, time.monotonic() - began
+    sys.stdout.write(
+        f"two workers and their server beside {LANES:,} full lanes: {used / took:.1%} of a core, over {took:.0f} s\n"
+    )
+    held.cancel()
+    running.cancel()
+    await asyncio.gather(held, running, return_exceptions=True)
+
+
+def _seconds(pid: str) -> float:
+    """Processor time of a process, in seconds."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def paced(dsn: str, log: str) -> PgQueue:

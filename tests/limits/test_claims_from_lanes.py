@@ -394,9 +394,9 @@ def test_jobs_enqueued_at_once_wait_in_the_lanes_of_those_enqueued_one_by_one(qu
 
 def test_waits_count_from_when_the_database_was_asked_its_time_however_long_the_commit_takes() -> None:
     noon = 1_000_000_000_000_000
-    job = (7, 1, 1, 25, 0, "default", "tick", "{}", NOON, NOON, 0.0, None, 0, None, "task:tick", None)
+    job = (7, 1, 1, 25, 0, "default", "tick", "{}", NOON, NOON, 0.0, None, 0, None, "task:tick", None, 1)
     answers: dict[str, list[tuple[Any, ...]]] = {
-        "limits/lock": [("task:tick", None, 40_000, 1, True)],
+        "limits/lock": [("task:tick", None, 40_000, 1, True, 0.0)],
         "limits/arrivals": [(noon, "task:tick", noon + 30_000)],
         "limits/claim": [job],
         "limits/advance": [(noon + 10_000,)],

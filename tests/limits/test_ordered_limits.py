@@ -128,13 +128,10 @@ def test_a_claim_reads_the_kept_places_of_its_own_keys_only(
 
     @plan
     def held() -> Steps[Sequence[Row]]:
-        return (
-            yield Statement(
-                "limits/running", {"keys": texts(['task:post:account {"account":3}', "name:other"])}
-            )
-        )
+        keys = texts(['task:post:account {"account":3}', "name:other"])
+        return (yield Statement("limits/running", {"keys": keys, "since": 0}))
 
-    assert do(queue, held()) == [(None, 'task:post:account {"account":3}', 1)]
+    assert do(queue, held()) == [(None, 'task:post:account {"account":3}', 1, None)]
 
 
 def test_a_kept_place_is_one_of_its_keys_and_none_of_the_queue_as_a_whole(

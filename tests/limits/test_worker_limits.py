@@ -19,7 +19,7 @@ from worker.helping import FOR_EVER, dismantle, ended, register
 
 from pgqueue import Limit, PgQueue, Rate, Task, Throttle, Unique
 from pgqueue.store.jobs import finish
-from pgqueue.store.limits import limit_control, limits
+from pgqueue.store.limits import lanes, limit_control, limits
 from pgqueue.store.limits.served_lanes import START
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim
@@ -300,7 +300,7 @@ def test_lanes_of_a_queue_that_is_not_served_hide_no_lane_behind_them(queue: PgQ
 
     queue.enqueue_many([a.call(), b.call()])
     ask(queue, "update pgqueue.jobs set lane = chr(1114111) || lane where task = 'a'")
-    found = do(queue, limits.find(["b"], START, 9))
+    found = do(queue, lanes.find(["b"], START, 9))
     assert ([one.queue for one in found.lanes], found.looked_at) == (["b"], 2)
 
 

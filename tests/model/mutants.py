@@ -214,6 +214,13 @@ MUTANTS = [
         "history",
     ),
     Mutant(
+        "pgqueue/store/limits/limits.py",
+        "counted.learn(state.counted, state.first_claim)",
+        "counted.learn(state.counted, state.first_claim + 1)",
+        "running jobs are counted from behind the first of them",
+        "history",
+    ),
+    Mutant(
         "sql/signals/wait.sql", "attempts = attempts - 1", "attempts = attempts", "a wait spends an attempt"
     ),
     Mutant("sql/signals/wait.sql", "and not cancel_requested", "", "a job that is to be cancelled waits"),

@@ -7,6 +7,7 @@ the queue would write it, and :meth:`World.judge` has it checked: by rules that 
 One client may hold a transaction open: then what it has claimed or ended is locked, and the others go on.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.bulk.operation import Retried
 from pgqueue.values.jobs.job import Claim, Outcome
 from pgqueue.values.limits.limit import LimitNumbers
-from pgqueue.values.limits.state import WaitingLane
+from pgqueue.values.limits.state import CountedClaims, WaitingLane
 
 T = TypeVar("T")
 LIMIT = "one"
@@ -87,6 +88,7 @@ class World:
     workers: list[UUID] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     stopped: list[Claim] = field(default_factory=list)
+    counted: dict[UUID, CountedClaims] = field(default_factory=lambda: defaultdict(CountedClaims))
     open: Open | None = None
     events: list[Event] = field(default_factory=list)
     out_of_line: set[int] = field(default_factory=set)
@@ -114,6 +116,7 @@ class World:
             self.workers,
             self.claims,
             self.stopped,
+            self.counted,
             self.events,
             self.out_of_line,
         ):
@@ -220,6 +223,7 @@ class World:
             [WaitingLane("default", LIMIT)],
             5,
             declared={LIMIT: LimitNumbers(1, None, None)},
+            counted=self.counted[worker],
             now=self.now,
         )
         found = self.run(plan, "worker").claims

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -20,11 +21,12 @@ from worker.helping import ended
 from pgqueue import Context, JobState, Limit, PgQueue
 from pgqueue.errors import InvalidOption
 from pgqueue.store.connections.connection import StepRunner
+from pgqueue.store.jobs.marks import Marks
 from pgqueue.store.plan import Plan, Row, Statement, Step, run
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.queues.served_queues import parse_served
 from pgqueue.worker import queues as queues_module
-from pgqueue.worker.queues import MOST_KNOWN, Marks, Queues
+from pgqueue.worker.queues import MOST_KNOWN, Queues
 from pgqueue.worker.worker import Worker
 
 MANY = 2 * MOST_KNOWN + 100
@@ -242,10 +244,10 @@ def test_queues_that_are_empty_give_their_turn_to_the_next_and_not_always_to_the
 
 
 def test_asking_many_queues_is_no_sign_of_a_slow_look(clock: Clock) -> None:
-    marks = Marks(clock)
-    marks.learn({}, [], 0.010, queues=400)
+    marks = Marks(attrgetter("queue"), clock)
+    marks.learn({}, [], 0.010, lines=400)
     assert marks.starts() == {}
-    marks.learn({}, [], 0.020, queues=400)
+    marks.learn({}, [], 0.020, lines=400)
     assert marks.head_in() < float("inf")
 
 

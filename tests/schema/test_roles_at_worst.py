@@ -142,13 +142,14 @@ def _takes_no_place(stage: Stage) -> None:
     stage.refuses(
         "insert into pgqueue.jobs (task, queue, worker_id) values ('t', 'mail', gen_random_uuid())",
         "insert into pgqueue.jobs (task, queue, place_at) values ('t', 'mail', now())",
+        "insert into pgqueue.jobs (task, queue, claim_number) values ('t', 'mail', 1)",
     )
     assert ask(stage.own, _places()) == []
 
 
 @plan
 def _places() -> Steps[Sequence[Row]]:
-    return (yield Statement("limits/running", {"keys": ["name:warehouse"]}))
+    return (yield Statement("limits/running", {"keys": ["name:warehouse"], "since": 0}))
 
 
 CONTENTS = (

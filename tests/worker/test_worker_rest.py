@@ -5,12 +5,14 @@ Where claims start: at the head while that is quick, behind the last claim while
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from unittest.mock import AsyncMock, Mock
 from uuid import UUID
 
 import pytest
 
 from pgqueue import PgQueue
+from pgqueue.store.jobs.marks import LONGEST, SHARE, Marks
 from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import HEAD, AttemptError, Claim, Mark
@@ -18,7 +20,7 @@ from pgqueue.values.jobs.verdict import Again, Cancelled, Died, Returned, Succee
 from pgqueue.values.queues.served_queues import parse_served
 from pgqueue.values.signals import SignalWait
 from pgqueue.worker.pace import FADING, HORIZON, LARGEST_PREFETCH, LONG, REMEMBERED, SHORTEST_SAMPLE, Pace
-from pgqueue.worker.queues import FORGET_AFTER, LONGEST, LOOK_AROUND_AFTER, SHARE, Marks, Queues
+from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
 from pgqueue.worker.worker import Worker
 
@@ -235,14 +237,14 @@ def claims(count: int, *, first: int = 1, queue: str = "default", priority: int 
 
 
 def test_quick_looks_always_start_at_the_head() -> None:
-    marks = Marks(StandingClock())
+    marks = Marks(attrgetter("queue"), StandingClock())
     for _ in range(3):
         assert marks.starts() == {}
         marks.learn({}, claims(500), QUICK)
 
 
 def test_after_a_slow_look_the_next_ones_start_behind_its_last_claim() -> None:
-    marks = Marks(StandingClock())
+    marks = Marks(attrgetter("queue"), StandingClock())
     marks.learn({}, claims(500), SLOW)
     assert marks.starts() == {"default": Mark(0, NOON, 500)}
 
@@ -251,7 +253,7 @@ def test_after_a_slow_look_the_next_ones_start_behind_its_last_claim() -> None:
 
 
 def test_a_look_that_is_slower_than_claims_have_been_counts_as_slow() -> None:
-    marks = Marks(StandingClock())
+    marks = Marks(attrgetter("queue"), StandingClock())
     for _ in range(3):
         marks.learn({}, claims(500), QUICK)
     marks.learn({}, claims(500), QUICK * 2)
@@ -260,7 +262,7 @@ def test_a_look_that_is_slower_than_claims_have_been_counts_as_slow() -> None:
 
 def test_the_head_is_looked_at_again_once_marks_have_been_used_for_a_multiple_of_the_slow_look() -> None:
     clock = StandingClock()
-    marks = Marks(clock)
+    marks = Marks(attrgetter("queue"), clock)
     marks.learn({}, claims(500), SLOW)
     clock.now += SHARE * SLOW * 0.99
     assert marks.starts() != {}
@@ -270,7 +272,7 @@ def test_the_head_is_looked_at_again_once_marks_have_been_used_for_a_multiple_of
 
 def test_a_job_before_its_mark_is_found_within_five_seconds_however_slow_looks_are() -> None:
     clock = StandingClock()
-    marks = Marks(clock)
+    marks = Marks(attrgetter("queue"), clock)
     marks.learn({}, claims(500), 60.0)
     clock.now += LONGEST
     assert LONGEST < 5.0
@@ -278,14 +280,14 @@ def test_a_job_before_its_mark_is_found_within_five_seconds_however_slow_looks_a
 
 
 def test_queues_have_marks_of_their_own_and_priority_ranks_before_time() -> None:
-    marks = Marks(StandingClock())
+    marks = Marks(attrgetter("queue"), StandingClock())
     marks.learn({}, [*claims(1, first=9, queue="mail"), *claims(2, priority=5)], SLOW)
     assert marks.starts() == {"mail": Mark(0, NOON, 9), "default": Mark(-5, NOON, 2)}
     assert HEAD < Mark(-100, NOON, 1) < Mark(-5, NOON, 2) < Mark(0, NOON, 1)
 
 
 def test_marks_never_move_back() -> None:
-    marks = Marks(StandingClock())
+    marks = Marks(attrgetter("queue"), StandingClock())
     marks.learn({}, claims(2, first=8), SLOW)
     marks.learn(marks.starts(), claims(1, first=3), QUICK)
     assert marks.starts() == {"default": Mark(0, NOON, 9)}
@@ -294,7 +296,7 @@ def test_marks_never_move_back() -> None:
 def test_a_moment_that_passed_between_a_look_and_a_wait_is_now_and_not_never() -> None:
     """Under load a worker that had looked behind its marks waited for ever: the moment for the head had just passed."""
     clock = StandingClock()
-    marks = Marks(clock)
+    marks = Marks(attrgetter("queue"), clock)
     marks.learn({}, [], SLOW)
     clock.now += SHARE * SLOW + 1
     assert marks.head_in() == 0

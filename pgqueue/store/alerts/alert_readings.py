@@ -154,5 +154,6 @@ def _saturated_limit(rule: SaturatedLimit, moment: Moment) -> Steps[Reading]:
 
 @plan
 def _lanes() -> Steps[list[LaneCount]]:
-    rows = yield Statement("limits/running", {"keys": []})  # places that are kept for a retry are not counted
-    return [LaneCount(queue, lane, running, 0, 0) for queue, lane, running in rows]
+    params = {"keys": [], "since": 0}  # places that are kept for a retry are not counted
+    rows = yield Statement("limits/running", params)
+    return [LaneCount(queue, lane, running, 0, 0) for queue, lane, running, _ in rows]

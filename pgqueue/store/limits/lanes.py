@@ -1,13 +1,18 @@
-"""How jobs get the lanes in which they wait for their limits; :mod:`pgqueue.store.limits.limits` claims them from there."""
+"""How jobs get the lanes in which they wait for their limits, and how these lanes are found.
 
-from collections.abc import Mapping
+:mod:`pgqueue.store.limits.limits` claims the jobs from there.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.jobs.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.limits.limit import keys_of
+from pgqueue.values.limits.state import WaitingLane
 from pgqueue.values.limits.status import LaneChange
 from pgqueue.values.limits.task_limits import limit_reached
 
@@ -15,6 +20,22 @@ AT_ONCE = 1_000
 """How many jobs are put into other lanes in one transaction."""
 ROUNDS, PAUSE = 10, 0.5
 """How often jobs that others had locked are tried again, and how many seconds before each time."""
+JOBS_READ_PER_LANE = 4
+"""How many jobs are read for each lane that is asked for, at most, where lanes are found by reading on."""
+
+
+class LaneScan(NamedTuple):
+    """Lanes in which jobs wait.
+
+    Attributes:
+        lanes: those that may be claimed from.
+        last: the queue and the name of the last lane that was looked at; the start of the look, where there was none.
+        looked_at: how many lanes were looked at.
+    """
+
+    lanes: Sequence[WaitingLane]
+    last: tuple[str, str]
+    looked_at: int
 
 
 @plan(transaction=True)
@@ -81,3 +102,46 @@ def relane(name: str, to: str | None) -> Steps[LaneChange]:
             break
         yield Statement("bulk/wait", {"seconds": PAUSE})
     return LaneChange(jobs, locked)
+
+
+@plan
+def find(queues: Sequence[str] | None, after: tuple[str, str], limit: int) -> Steps[LaneScan]:
+    """The next lanes in which jobs wait, in the order of queues and names.
+
+    Args:
+        queues: of which queues; None: all.
+        after: the queue and the lane after which to look.
+        limit: at most how many.
+    """
+    params = {
+        "queues": None if queues is None else texts(queues),
+        "after_queue": after[0],
+        "after_lane": after[1],
+        "limit": limit,
+    }
+    rows = yield Statement("limits/find", params)
+    return _lane_scan(rows, after)
+
+
+@plan
+def read_on(after: tuple[str, str], limit: int) -> Steps[LaneScan]:
+    """As :func:`find`, lanes of one queue, from its next jobs; cheaper where lanes have few jobs each, and may find fewer."""
+    queue, lane = after
+    params = {"queue": queue, "after": lane, "most": limit * JOBS_READ_PER_LANE, "limit": limit}
+    rows = yield Statement("limits/read_on", params)
+    return _lane_scan(rows, after)
+
+
+@plan
+def waiting_queues(limit: int) -> Steps[list[str]]:
+    """The queues in which jobs wait in lanes; at most ``limit``."""
+    return [row[0] for row in (yield Statement("limits/queues", {"limit": limit}))]
+
+
+def _lane_scan(rows: Sequence[tuple[Any, ...]], after: tuple[str, str]) -> LaneScan:
+    lanes = [
+        WaitingLane(queue, lane, cost or 1, limited=limited)
+        for queue, lane, cost, is_open, limited in rows
+        if is_open
+    ]
+    return LaneScan(lanes, (rows[-1][0], rows[-1][1]) if rows else after, len(rows))

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
+from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.limits.lanes import relane
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.queues.queues import SAMPLED_PAGES, WHOLE_PAGES
@@ -104,6 +105,7 @@ def change(
         refuse_other_kind(require_limit(name, known), numbers)
     yield from _set(name, numbers, declared, by=by, now=now)
     yield from audit.note("limit set", name, by=by, to=numbers.declared)
+    yield from wake()
     return (yield from _known_limits(declared))[name]
 
 
@@ -121,6 +123,7 @@ def unset(name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) ->
         refuse_forgetting(name, (yield from named(name)))
         yield Statement("limits/remove", {"name": name}, returns=False)
     yield from audit.note("limit unset", name, by=by)
+    yield from wake()
 
 
 @plan
@@ -137,6 +140,7 @@ def delete(name: str, declared: Mapping[str, LimitNumbers], *, by: str | None) -
     changed = yield from relane(name, None)
     if not changed.locked:  # without its row, the jobs that are left would wait for ever
         yield Statement("limits/remove", {"name": name}, returns=False)
+    yield from wake()
     return changed
 
 
@@ -155,7 +159,9 @@ def move(
         require_limit(name, known)
     check_move(name, to, known)
     yield from audit.note("limit moved", name, by=by, to=to)
-    return (yield from relane(name, to))
+    changed = yield from relane(name, to)
+    yield from wake()
+    return changed
 
 
 @plan

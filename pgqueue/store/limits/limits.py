@@ -8,7 +8,8 @@ A claim from lanes is one transaction:
 
 1. It locks the limits of the lanes that it looks at. Those that another worker has locked are passed over, not waited for.
 2. It counts the running jobs of each lane. They are counted from the jobs themselves: however a job stops running, its place
-   is free, and no crash can lose one. It is a statement after the lock, so that it sees what the last holder claimed.
+   is free, and no crash can lose one. It is a statement after the lock, so that it sees what the last holder claimed. It starts
+   at the first claim that may still run (:class:`pgqueue.values.limits.state.CountedClaims`).
 3. Pure rules say how many jobs each lane may start (:mod:`pgqueue.values.limits.lanes`), and when (:mod:`pgqueue.values.limits.gcra`).
 4. It claims those, and stores the new states of rates.
 
@@ -16,9 +17,10 @@ A limit on a queue as a whole holds in the same way: :mod:`pgqueue.store.jobs.cl
 claimed here.
 """
 
+import math
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from operator import attrgetter
@@ -28,36 +30,21 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.store.arrays import numbers, texts, truths
+from pgqueue.store.arrays import columns, numbers, texts, truths
 from pgqueue.store.jobs.claim import next_fence
+from pgqueue.store.jobs.marks import Marks
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.jobs.job import Claim
+from pgqueue.values.jobs.job import HEAD, Claim
 from pgqueue.values.limits.gcra import HORIZON
 from pgqueue.values.limits.lanes import LaneShares
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers, lane_keys, share_of
-from pgqueue.values.limits.state import LaneLine, LimitState, WaitingLane, line_of
+from pgqueue.values.limits.state import CountedClaims, LaneLine, LimitState, WaitingLane, line_of
 from pgqueue.values.limits.task_limits import TaskLimits
 
-_LANE = attrgetter("queue", "lane")
+LANE: Callable[[Claim], tuple[str, str]] = attrgetter("queue", "lane")
 NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
 AGAIN = 0.005
 """Seconds after which to look again for limits that another worker had locked."""
-JOBS_READ_PER_LANE = 4
-"""How many jobs are read for each lane that is asked for, at most, where lanes are found by reading on."""
-
-
-class LaneScan(NamedTuple):
-    """Lanes in which jobs wait.
-
-    Attributes:
-        lanes: those that may be claimed from.
-        last: the queue and the name of the last lane that was looked at; the start of the look, where there was none.
-        looked_at: how many lanes were looked at.
-    """
-
-    lanes: Sequence[WaitingLane]
-    last: tuple[str, str]
-    looked_at: int
 
 
 class LaneClaims(msgspec.Struct, frozen=True):
@@ -77,49 +64,6 @@ class LaneClaims(msgspec.Struct, frozen=True):
 
 
 NOTHING = LaneClaims((), {}, 0.0, None)
-
-
-@plan
-def find(queues: Sequence[str] | None, after: tuple[str, str], limit: int) -> Steps[LaneScan]:
-    """The next lanes in which jobs wait, in the order of queues and names.
-
-    Args:
-        queues: of which queues; None: all.
-        after: the queue and the lane after which to look.
-        limit: at most how many.
-    """
-    params = {
-        "queues": None if queues is None else texts(queues),
-        "after_queue": after[0],
-        "after_lane": after[1],
-        "limit": limit,
-    }
-    rows = yield Statement("limits/find", params)
-    return _lane_scan(rows, after)
-
-
-@plan
-def read_on(after: tuple[str, str], limit: int) -> Steps[LaneScan]:
-    """As :func:`find`, lanes of one queue, from its next jobs; cheaper where lanes have few jobs each, and may find fewer."""
-    queue, lane = after
-    params = {"queue": queue, "after": lane, "most": limit * JOBS_READ_PER_LANE, "limit": limit}
-    rows = yield Statement("limits/read_on", params)
-    return _lane_scan(rows, after)
-
-
-@plan
-def queues(limit: int) -> Steps[list[str]]:
-    """The queues in which jobs wait in lanes; at most ``limit``."""
-    return [row[0] for row in (yield Statement("limits/queues", {"limit": limit}))]
-
-
-def _lane_scan(rows: Sequence[tuple[Any, ...]], after: tuple[str, str]) -> LaneScan:
-    lanes = [
-        WaitingLane(queue, lane, cost or 1, limited=limited)
-        for queue, lane, cost, is_open, limited in rows
-        if is_open
-    ]
-    return LaneScan(lanes, (rows[-1][0], rows[-1][1]) if rows else after, len(rows))
 
 
 @plan
@@ -160,6 +104,8 @@ def take(
     declared: Mapping[str, LimitNumbers],
     weighted: bool = False,
     turns: LaneShares | None = None,
+    marks: Marks[tuple[str, str]] | None = None,
+    counted: CountedClaims | None = None,
     passed: Collection[int] = (),
     left_out: Sequence[str] = (),
     horizon: int = HORIZON,
@@ -174,6 +120,8 @@ def take(
         declared: limits that this program knows, by name, for those that the database does not know yet.
         weighted: whether shares may have weights.
         turns: what the shares were given in former claims of this worker.
+        marks: where its former claims ended in each lane; None: each lane is claimed from its head.
+        counted: from which claim on it counts running jobs; None: all are counted.
         passed: jobs to pass over.
         left_out: tasks whose jobs are left to other workers.
         horizon: how many microseconds before their start jobs of rates are claimed.
@@ -182,22 +130,28 @@ def take(
     weights = (yield from _weights(waiting)) if weighted else NO_WEIGHTS
     lines = [line_of(one, room, weights=weights) for one in waiting]
     names = {key.limit for line in lines for key in line.keys}
-    said = yield from _lock_limits(names, declared)
+    server, said = yield from _lock_limits(names, declared)
     again_in = AGAIN if None in said.values() else None
     known = {name: one for name, one in said.items() if one is not None}
     if len(known) < len(names):
         lines = [line for line in lines if all(key.limit in known for key in line.keys)]
     if not lines:
         return LaneClaims((), {}, 0.0, again_in)
-    state = yield from _state(lines, known, horizon, now)
-    but = {"passed": numbers([*passed]), "left_out": texts(left_out)}
-    claims, starts = yield from _fill(
-        worker, lines, room, state=state, turns=turns or LaneShares(), but=but, now=now
-    )
+    state = LimitState(known, horizon)
+    since = 0 if counted is None else counted.since(state.counted, server, time.monotonic())
+    yield from _count(state, lines, since, now)
+    claim = _LaneClaim(worker, {"passed": numbers([*passed]), "left_out": texts(left_out), "now": now}, marks)
+    claims, starts = yield from _fill(claim, lines, room, state=state, turns=turns or LaneShares())
+    if counted is not None and state.first_claim is not None:
+        counted.learn(state.counted, state.first_claim)
     if claims and any(line.waiting.cost > 1 for line in lines):
         again_in = AGAIN  # what the next jobs of these lanes cost is known then
-    waits, since = yield from _appoint(state, starts, now)
-    return LaneClaims(claims, waits, since, min(filter(None, (again_in, state.next_in(lines))), default=None))
+    if marks is not None and len(claims) < room and math.isfinite(head_in := marks.head_in()):
+        again_in = min(head_in, again_in or head_in)
+    waits, appointed_at = yield from _appoint(state, starts, now)
+    return LaneClaims(
+        claims, waits, appointed_at, min(filter(None, (again_in, state.next_in(lines))), default=None)
+    )
 
 
 @plan
@@ -232,14 +186,7 @@ def _weights(waiting: Sequence[WaitingLane]) -> Steps[Mapping[str, int]]:
 
 
 def _fill(
-    worker: UUID,
-    lines: Sequence[LaneLine],
-    room: int,
-    *,
-    state: LimitState,
-    turns: LaneShares,
-    but: Mapping[str, str],
-    now: datetime | None,
+    claim: "_LaneClaim", lines: Sequence[LaneLine], room: int, *, state: LimitState, turns: LaneShares
 ) -> Steps[tuple[list[Claim], dict[int, int]]]:
     """Claim until there is no room, or no lane has jobs that may start.
 
@@ -253,7 +200,8 @@ def _fill(
         if not shares:
             break
         quotas = [(lines[place].waiting, share) for place, share in shares.items()]
-        found = yield from _claim(worker, quotas, but, now)
+        number, found = yield from claim.run(quotas)
+        state.note_claim(number)
         begun = _count_starts(found, lines, state)
         if begun.early:
             yield Statement("limits/put_back", {"ids": numbers(begun.early)}, returns=False)
@@ -292,7 +240,7 @@ def _count_starts(
     places = {(line.waiting.queue, line.waiting.lane): place for place, line in enumerate(lines)}
     claims = [claim for claim, _ in found]
     if not state.has_rates:  # all start at once: this takes a third of the time
-        served = Counter(map(places.__getitem__, map(_LANE, claims)))
+        served = Counter(map(places.__getitem__, map(LANE, claims)))
         for place, count in served.items():
             state.take(lines[place], count)
         return _LaneStarts(claims, {}, served)
@@ -300,7 +248,7 @@ def _count_starts(
     starts: dict[int, int] = {}
     early: dict[int, list[int]] = {}
     for claim, cost in found:
-        place = places[_LANE(claim)]
+        place = places[LANE(claim)]
         at = None if place in early else state.start(lines[place], cost)
         if at is not None:
             starting.append(claim)
@@ -308,73 +256,89 @@ def _count_starts(
                 starts[claim.id] = at
         else:  # it costs more than the first job of its lane; and no job of a lane goes past another
             early.setdefault(place, []).append(claim.id)
-    served = Counter(map(places.__getitem__, map(_LANE, starting)))
+    served = Counter(map(places.__getitem__, map(LANE, starting)))
     return _LaneStarts(starting, starts, served, [*chain(*early.values())])
 
 
-def _claim(
-    worker: UUID, quotas: Sequence[tuple[WaitingLane, int]], but: Mapping[str, str], now: datetime | None
-) -> Steps[list[tuple[Claim, int]]]:
-    """Claim up to its quota from each lane; return each claim with what its start costs."""
-    params = {
-        "worker": worker,
-        "queues": texts(one.queue for one, _ in quotas),
-        "lanes": texts(one.lane for one, _ in quotas),
-        "insides": truths(one.inside for one, _ in quotas),
-        "quotas": numbers([quota for _, quota in quotas]),
-        **but,
-        "fence": next_fence(),
-        "now": now,
-    }
-    asked_at = time.monotonic()
-    rows = yield Statement("limits/claim", params)
-    return [
-        (Claim(row[0], worker, *row[1:-2], asked_at, row[-2]), row[-1] or 1)  # type: ignore[call-arg]  # mypy has row fill all
-        for row in rows
-    ]
+class _LaneClaim(NamedTuple):
+    """What is the same in each statement of one claim."""
+
+    worker: UUID
+    but: Mapping[str, Any]
+    marks: Marks[tuple[str, str]] | None
+
+    def run(
+        self, quotas: Sequence[tuple[WaitingLane, int]]
+    ) -> Steps[tuple[int | None, list[tuple[Claim, int]]]]:
+        """Claim up to its quota from each lane; return the number of the claims, and each claim with what its start costs."""
+        marks = self.marks
+        starts, began = ({}, 0.0) if marks is None else (marks.starts(), marks.clock())
+        behind = (starts.get((one.queue, one.lane), HEAD) for one, _ in quotas) if starts else ()
+        params = {
+            "worker": self.worker,
+            "queues": texts(one.queue for one, _ in quotas),
+            "lanes": texts(one.lane for one, _ in quotas),
+            "insides": truths(one.inside for one, _ in quotas),
+            "quotas": numbers([quota for _, quota in quotas]),
+            **columns(behind),
+            **self.but,
+            "fence": next_fence(),
+        }
+        asked_at = time.monotonic()
+        rows = yield Statement("limits/claim", params)
+        claims = [
+            (Claim(row[0], self.worker, *row[1:-3], asked_at, row[-3]), row[-2] or 1)  # type: ignore[call-arg]  # mypy has row fill all
+            for row in rows
+        ]
+        if marks is not None:
+            marks.learn(starts, [one for one, _ in claims], marks.clock() - began, lines=len(quotas))
+        return rows[0][-1] if rows else None, claims
 
 
-def _state(
-    lines: Sequence[LaneLine], said: Mapping[str, LimitNumbers], horizon: int, now: datetime | None
-) -> Steps[LimitState]:
-    """Read what runs now, and the states of rates. The limits must be locked before."""
-    state = LimitState(said, horizon)
-    if any(one.most is not None for one in said.values()):
-        keys = {key.text for line in lines for key in line.keys if said[key.limit].most is not None}
-        for queue, lane, count in (yield Statement("limits/running", {"keys": texts(sorted(keys))})):
+def _count(state: LimitState, lines: Sequence[LaneLine], since: int, now: datetime | None) -> Steps[None]:
+    """Count what runs now, from a number of claims on, and read the states of rates. The limits must be locked before."""
+    if state.counted:
+        keys = {key.text for line in lines for key in line.keys if state.said[key.limit].most is not None}
+        params = {"keys": texts(sorted(keys)), "since": since}
+        for queue, lane, count, first in (yield Statement("limits/running", params)):
             for text in lane_keys(lane).texts:
                 state.count(text, count)
             if queue is not None:
                 state.count(QUEUE + queue, count)
-    if any(one.every is not None for one in said.values()):
-        rates = {key.text: key for line in lines for key in line.keys if said[key.limit].every is not None}
+            state.note_claim(first)
+    if state.has_rates:
+        rates = {key.text: key for line in lines for key in line.keys if key.limit not in state.counted}
         rows = yield Statement("limits/arrivals", {"keys": texts(sorted(rates)), "now": now})
         state.now = rows[0][0]
         for _, key, tat in rows:
             if key is not None:
                 state.learn(rates[key], tat)
-    return state
 
 
 def _lock_limits(
     names: Collection[str], declared: Mapping[str, LimitNumbers]
-) -> Steps[dict[str, LimitNumbers | None]]:
-    """Lock limits; return what they say, None where another worker has locked one. A limit that is not known is missing."""
+) -> Steps[tuple[float, dict[str, LimitNumbers | None]]]:
+    """Lock limits; return the server's start, and what they say, None where another worker has locked one.
+
+    A limit that is not known is missing.
+    """
     if not names:
-        return {}
-    said = yield from _lock(names)
+        return 0.0, {}
+    server, said = yield from _lock(names)
     if new := {name: declared[name] for name in names if name not in said and name in declared}:
         yield from declare(new)
-        said |= yield from _lock(new)
-    return said
+        server, locked = yield from _lock(new)
+        said |= locked
+    return server, said
 
 
-def _lock(names: Collection[str]) -> Steps[dict[str, LimitNumbers | None]]:
+def _lock(names: Collection[str]) -> Steps[tuple[float, dict[str, LimitNumbers | None]]]:
     rows = yield Statement("limits/lock", {"names": texts(sorted(names))})
-    return {
+    said = {
         name: LimitNumbers(most=most, every=every, burst=burst) if locked else None
-        for name, most, every, burst, locked in rows
+        for name, most, every, burst, locked, _ in rows
     }
+    return rows[0][-1] if rows else 0.0, said
 
 
 def _appoint(

@@ -11,14 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from pgqueue.store.jobs.marks import ENOUGH, Marks, not_before
 from pgqueue.store.jobs.refusals import PassedOver
 from pgqueue.store.limits import limits
-from pgqueue.store.limits.limits import NOTHING, LaneClaims, LaneScan
+from pgqueue.store.limits.lanes import LaneScan, find, read_on
+from pgqueue.store.limits.limits import LANE, NOTHING, LaneClaims
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.limits.gcra import HORIZON
 from pgqueue.values.limits.lanes import LaneShares
 from pgqueue.values.limits.limit import LimitNumbers
-from pgqueue.values.limits.state import WaitingLane
+from pgqueue.values.limits.state import CountedClaims, WaitingLane
 from pgqueue.values.limits.task_limits import TaskLimits
 from pgqueue.values.queues.served_queues import ALL, ServedQueues
 
@@ -31,6 +33,8 @@ SKIPS = 20
 """How many times the worker skips from lane to lane, after it has read on and found few lanes."""
 REMEMBERED_FOR = 0.05
 """Seconds. If there are few lanes, and each look claims as many jobs as there is room for, other lanes are found this late."""
+REST, LONGEST_REST = 50, 60.0
+"""After a round in which no job might start, polls begin no other one for this many times as long as it took, and at most this long."""
 
 
 class ServedLanes:
@@ -71,6 +75,11 @@ class ServedLanes:
         self._clock = clock
         self._known: list[WaitingLane] = []
         self._known_until = -math.inf
+        self._find_at = -math.inf
+        self._marks = Marks(LANE, clock, enough=ENOUGH // 10)
+        self._counted = CountedClaims()
+        self._round = _Round()
+        self._rests_until = -math.inf
         self._turns = LaneShares()
         self._told: Mapping[str, LimitNumbers] | None = None
         self._telling: Mapping[str, LimitNumbers] | None = None
@@ -106,6 +115,11 @@ class ServedLanes:
         return found
 
     @property
+    def rests(self) -> bool:
+        """Whether jobs that wait in lanes are no reason to look: none might start at the last round, which took long."""
+        return self._clock() < self._rests_until
+
+    @property
     def are_served(self) -> bool:
         """Whether to look at lanes at all."""
         return self._told is None or self.seen or bool(self.limited) or bool(self._declared())
@@ -124,13 +138,29 @@ class ServedLanes:
             yield from limits.declare(declared)
             yield from limits.declare_tasks(self._tasks())
             self._telling = dict(declared)  # the transaction may be rolled back yet
-        remembered = self._known if self._clock() < self._known_until else None
-        taken = yield from self._take(worker, remembered or (yield from self._next()), room, horizon, now)
-        if len(taken.claims) < room:
-            self._known_until = -math.inf
-            if remembered and not taken.claims:  # these have no more jobs; others may have
-                return (yield from self._take(worker, (yield from self._next()), room, horizon, now))
-            self.unfinished |= remembered is not None
+        began = self._clock()
+        taken = yield from self._claim_next(worker, room, horizon, now)
+        self._round.learn(self._clock() - began, bool(taken.claims))
+        if not self.unfinished:
+            self._rests_until = self._clock() + self._round.rest()
+        return taken
+
+    def _claim_next(self, worker: UUID, room: int, horizon: int, now: datetime | None) -> Steps[LaneClaims]:
+        """Claim from the lanes that are known, or from the next ones."""
+        if self._clock() >= self._known_until:
+            return (yield from self._take(worker, (yield from self._next()), room, horizon, now))
+        taken = yield from self._take(worker, self._known, room, horizon, now)
+        if len(taken.claims) == room:
+            return taken
+        # These have no more jobs that may start; others may have.
+        self._known_until = self._find_at
+        left = self._find_at - self._clock()
+        if left > 0:
+            again_in = left if taken.again_in is None else min(left, taken.again_in)
+            return LaneClaims(taken.claims, taken.waits, taken.since, again_in)
+        if not taken.claims:
+            return (yield from self._take(worker, (yield from self._next()), room, horizon, now))
+        self.unfinished = True
         return taken
 
     def claimed(self) -> None:
@@ -162,6 +192,8 @@ class ServedLanes:
                 declared=self._declared(),
                 weighted=self.weighted,
                 turns=self._turns,
+                marks=None if self._alone else self._marks,
+                counted=self._counted,
                 passed=self._passed.now(),
                 left_out=self._left_out(),
                 horizon=horizon,
@@ -171,13 +203,13 @@ class ServedLanes:
 
     def _next(self) -> Steps[list[WaitingLane]]:
         """Return the next lanes in which jobs wait. A round that ends goes on with the first lanes."""
-        began = self._after
+        after, began = self._after, self._clock()
         read = yield from self._read_on()
         lanes, left = [*read.lanes], AT_ONCE - read.looked_at
         self._after, self.unfinished = read.last, True
         if not left:
             return lanes
-        found = yield from limits.find(self._queues, read.last, left)
+        found = yield from find(self._queues, read.last, left)
         lanes += found.lanes
         if read.looked_at and found.looked_at > read.looked_at:
             self._skips = SKIPS
@@ -185,10 +217,10 @@ class ServedLanes:
         if self.unfinished:
             return lanes
         self._after = START  # at the end of a round the worker rests, though the next one has begun
-        if began == START:
-            self._remember(lanes)
+        if after == START:
+            self._remember(lanes, self._clock() - began)
             return lanes
-        again = yield from limits.find(self._queues, START, left - found.looked_at)
+        again = yield from find(self._queues, START, left - found.looked_at)
         self._after = again.last if again.looked_at == left - found.looked_at else START
         return [*dict.fromkeys([*lanes, *again.lanes])]
 
@@ -198,9 +230,30 @@ class ServedLanes:
         if after == START or self._skips > 0 or not self._served.weight(after[0]):
             self._skips -= 1
             return LaneScan((), after, 0)
-        return (yield from limits.read_on(after, AT_ONCE))
+        return (yield from read_on(after, AT_ONCE))
 
-    def _remember(self, lanes: list[WaitingLane]) -> None:
-        # Few lanes with many jobs need not be found again at once; costs are those of their first jobs.
-        if all(one.cost == 1 for one in lanes):
-            self._known, self._known_until = lanes, self._clock() + REMEMBERED_FOR
+    def _remember(self, lanes: list[WaitingLane], seconds: float) -> None:
+        """Take note of all lanes in which jobs wait. It took so long to find them that they are not looked for again at once."""
+        if all(one.cost == 1 for one in lanes):  # else the costs of the next jobs are to be read
+            self._known = lanes
+            self._find_at = self._clock() + not_before(seconds)
+            self._known_until = max(self._find_at, self._clock() + REMEMBERED_FOR) if lanes else self._find_at
+
+
+class _Round:
+    """What the looks of one round took, and whether they found jobs that may start."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._claimed = False
+
+    def learn(self, seconds: float, claimed: bool) -> None:  # noqa: FBT001
+        """Take note of a look."""
+        self._seconds += seconds
+        self._claimed |= claimed
+
+    def rest(self) -> float:
+        """End the round; return for how many seconds a poll begins no other one."""
+        seconds = 0.0 if self._claimed else min(REST * self._seconds, LONGEST_REST)
+        self._seconds, self._claimed = 0.0, False
+        return seconds

@@ -3,7 +3,7 @@
 How much a rate lets start is decided in :mod:`pgqueue.values.limits.gcra`; which lane is next, in :mod:`pgqueue.values.limits.lanes`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -11,6 +11,9 @@ import msgspec
 from pgqueue.values.limits import gcra
 from pgqueue.values.limits.lanes import Lane
 from pgqueue.values.limits.limit import LimitKey, LimitNumbers, key_of_queue, lane_keys
+
+COUNT_ALL_AFTER = 5.0
+"""Seconds after which all running jobs are counted again: a claim may have been made just before a limit was stored."""
 
 
 class WaitingLane(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +32,38 @@ class WaitingLane(msgspec.Struct, frozen=True, gc=False):
     cost: int = 1
     inside: bool = True
     limited: bool = False
+
+
+class CountedClaims:
+    """From which claim on a worker counts the running jobs of limits.
+
+    Each claim of limited jobs has a number, taken from a sequence while the rows of its limits are locked. So a worker that has
+    counted under these locks knows the lowest number of a job that runs under these limits: all later claims have higher ones.
+    A count from there on does not read the index entries of jobs that have ended, which stay under a snapshot held open elsewhere.
+
+    A server that lost the end of its log gives out lower numbers again, so what is known holds until the server starts again.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}
+        self._server = 0.0
+        self._until = 0.0
+
+    def since(self, limits: Collection[str], server: float, now: float) -> int:
+        """The number from which on to count the jobs of these limits; 0: all are counted.
+
+        Args:
+            limits: their names. Their rows are locked.
+            server: the start of the server, in seconds since 1970.
+            now: in seconds of the program's monotonic clock.
+        """
+        if server != self._server or now >= self._until:
+            self._first, self._server, self._until = {}, server, now + COUNT_ALL_AFTER
+        return min((self._first.get(one, 0) for one in limits), default=0)
+
+    def learn(self, limits: Collection[str], first: int) -> None:
+        """Take note of the lowest number of a job that runs under these limits. Arguments as for :meth:`since`."""
+        self._first |= dict.fromkeys(limits, first)
 
 
 class LaneLine(msgspec.Struct, frozen=True, gc=False):
@@ -75,6 +110,8 @@ class LimitState:
         tats: the states of rates, by key.
         advanced: the keys of rates whose state is to be stored: a job was claimed under them, or what was stored counts no more.
         has_rates: whether one of the limits is a rate.
+        counted: the names of the limits whose running jobs are counted.
+        first_claim: the lowest number of a claim of a running job; None: none is known.
     """
 
     said: Mapping[str, LimitNumbers]
@@ -83,11 +120,14 @@ class LimitState:
     running: dict[str, int] = field(default_factory=dict)
     tats: dict[str, int] = field(default_factory=dict)
     advanced: set[str] = field(default_factory=set)
+    first_claim: int | None = None
     has_rates: bool = field(init=False)
+    counted: Collection[str] = field(init=False)
 
     def __post_init__(self) -> None:
         # Looked up once: most limits are no rates, and a start then has no instant to look for.
         self.has_rates = any(one.every is not None for one in self.said.values())
+        self.counted = [name for name, one in self.said.items() if one.most is not None]
 
     def learn(self, key: LimitKey, tat: int) -> None:
         """Keep the stored state of a rate. One that is too far ahead is lowered, and the claim stores the lower value."""
@@ -99,6 +139,11 @@ class LimitState:
     def count(self, key: str, running: int) -> None:
         """Take note of jobs that run under a key."""
         self.running[key] = self.running.get(key, 0) + running
+
+    def note_claim(self, number: int | None) -> None:
+        """Take note of a number of claims of jobs that run."""
+        if number is not None:
+            self.first_claim = min(number, self.first_claim or number)
 
     def free(self, lines: Iterable[LaneLine]) -> dict[str, int]:
         """How many jobs of each key may start; of the costs of a key's first jobs, the highest counts."""
