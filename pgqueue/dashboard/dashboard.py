@@ -227,8 +227,10 @@ class Dashboard:
         visit.check_queue()
         check_values(visit.request, visit.values.values())
         if action := self._actions.get(visit.endpoint):
-            self._standings.forget()
-            return self._act(visit, action)
+            try:
+                return self._act(visit, action)
+            finally:
+                self._standings.forget()
         kind, _, name = visit.endpoint.rpartition(":")
         page = self._pages[name]
         return self._shown(visit, page, page.read(visit, **visit.values), as_data=kind == "api")

@@ -104,7 +104,7 @@ class Executor:
         self.max_payload = queue.max_payload
         self.codec = queue.codec
         self.board = Board(queue.codec)
-        self._unknown_after = unknown_after
+        self.unknown_after = unknown_after
         self._queue = queue
         self._app = app
         self.observers = observers or Observers()
@@ -276,32 +276,40 @@ class Executor:
         if not self.served.may_run(claim.task) or self.served.is_left_out(claim.task):
             return self._unknown(claim)
         try:
-            loaded = await asyncio.to_thread(self._load, claim.task)
+            loaded = await self.load(claim.task)
         except asyncio.CancelledError:
             if attempt.stopped is Stop.LOST:
                 return None
             return Cancelled(claim) if attempt.stopped is Stop.CANCEL else Returned(claim)
-        except GeneratorExit:
+        return Returned(claim) if loaded else self._unknown(claim)
+
+    async def load(self, task: str) -> bool:
+        """Look further for a task that is not registered; whether it is registered now."""
+        try:
+            return await asyncio.to_thread(self._load, task)
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:  # the module of the task may raise anything
-            log.exception("task could not be loaded", extra={"job": claim.id, "task": claim.task})
-            loaded = False
-        return Returned(claim) if loaded else self._unknown(claim)
+            log.exception("task could not be loaded", extra={"task": task})
+            return False
 
     def _unknown(self, claim: Claim) -> Verdict:
         """Leave the job, and those of its task, to workers that run the task; it goes back at once."""
         error = UnknownTask(f"no task {claim.task!r} is registered on this queue; import its module")
         self.note(claim, error)
+        return Unknown(claim, NO_DELAY if self.leave_out(claim) else UNKNOWN_TASK_DELAY, self.unknown_after)
+
+    def leave_out(self, claim: Claim) -> bool:
+        """Leave the task of a claim out of claims, and log that once; False: too many are left out."""
         if not self.served.is_left_out(claim.task) and self.served.may_run(claim.task):
             fields = {
                 "task": claim.task,
                 "nearest": nearest(claim.task, self._tasks) or "none",
                 "job": claim.id,
-                "dead_after": str(self._unknown_after),
+                "dead_after": str(self.unknown_after),
             }
             log.warning("task is not registered here; its jobs are left to other workers", extra=fields)
-        left_out = self.served.leave_out(claim.task)
-        return Unknown(claim, NO_DELAY if left_out else UNKNOWN_TASK_DELAY, self._unknown_after)
+        return self.served.leave_out(claim.task)
 
     def undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Died:
         """The verdict on a job whose arguments cannot be read."""

@@ -20,6 +20,7 @@ from pgqueue.errors import PgQueueError
 from pgqueue.store.jobs import claim
 from pgqueue.store.jobs.claim import Portions
 from pgqueue.store.jobs.refusals import in_one_line, of_a_row
+from pgqueue.store.limits import limits
 from pgqueue.store.limits.lanes import waiting_queues
 from pgqueue.store.limits.limits import LaneClaims
 from pgqueue.store.limits.served_lanes import ServedLanes
@@ -78,7 +79,10 @@ class Fetcher:
         lanes: ServedLanes,
         served: ServedQueues,
         signals: Signals,
+        leave_out: Callable[[Claim], bool],
     ) -> None:
+        """``leave_out`` leaves the task of a claim to other workers; False: it cannot."""
+        self._leave_out = leave_out
         self._connection = connection
         self._claims = claims
         self._runners = runners
@@ -238,6 +242,9 @@ class Fetcher:
             return None
         lanes.claimed()
         self._look_again_in(taken.again_in)
+        if [*filter(self._leave_out, taken.unknown)]:
+            self._look_again_in(limits.AGAIN)
+            self._signals.unknown.set()
         self._lanes_unfinished |= lanes.unfinished
         self._signals.in_lanes = True
         return [*taken.claims]

@@ -149,7 +149,11 @@ class WorkerParts:
         )
         self.queues = queues = Queues(options.served, left_out=tasks.left_out)
         self.lanes = lanes = ServedLanes(
-            lambda: queue.limits, lambda: queue.limiting, options.served, left_out=tasks.left_out
+            lambda: queue.limits,
+            lambda: queue.limiting,
+            options.served,
+            left_out=tasks.left_out,
+            is_unknown=tasks.is_unknown,
         )
         self.fetcher = fetcher = Fetcher(
             connections.claiming,
@@ -161,6 +165,7 @@ class WorkerParts:
             lanes=lanes,
             served=options.served,
             signals=signals,
+            leave_out=executor.leave_out,
         )
         self.reconciler = Reconciler(connections, heartbeat=heartbeat, completer=completer)
         self.upkeep = Upkeep(

@@ -3,6 +3,8 @@
 A worker may know only some of the tasks of its queues: it runs another release, or was told to run some only. It finds out from a
 job that it has claimed. The job goes back at once, unspent, with its place; and for a minute the worker's claims leave the task out,
 so that the workers which run it have its jobs. Then it tries again: meanwhile the task may have been registered.
+
+A claim of a job under a rate would use up a start of the rate, so such a job is put back by the claim itself, before it is committed.
 """
 
 import time
@@ -40,12 +42,13 @@ class ServedTasks:
         self.chosen = chosen
         self._registered = registered
         self._unknown = PassedOver[str, None](clock)
+        self._claimed: set[str] = set()
         self._not_chosen: Sequence[str] = ()
         self._seen = 0
 
     def may_run(self, name: str) -> bool:
         """Whether the worker runs a task of this name, once it is registered."""
-        return _may_run(self.chosen, name)
+        return _may_run(self._registered, self.chosen, name)
 
     def is_left_out(self, name: str) -> bool:
         """Whether claims leave out a task that was found to be unknown."""
@@ -56,11 +59,21 @@ class ServedTasks:
         if len(name) > LONGEST_NAME or len(self._unknown.now()) >= MOST_LEFT_OUT:
             return False
         self._unknown.add(name, None)
+        self._claimed.discard(name)
         return True
 
     def try_again(self, name: str) -> None:
-        """Have claims take jobs of an unknown task again: one of them was given up, and so are the others."""
+        """Have claims take jobs of an unknown task again: it was loaded, or its jobs have waited for so long that they are given up."""
         self._unknown.remove(name)
+        self._claimed.add(name)
+
+    def is_unknown(self, name: str) -> bool:
+        """Whether the worker does not run a task, and is not to claim its jobs to give them up."""
+        return name not in self.known and name not in self._claimed
+
+    def unknown(self) -> list[str]:
+        """The tasks that were found to be unknown in the last minute, and may be registered yet."""
+        return [name for name in self._unknown.now() if name not in self.known and self.may_run(name)]
 
     def not_chosen(self) -> Sequence[str]:
         """The registered tasks that the worker was told not to run."""
@@ -82,16 +95,18 @@ class _Chosen(Mapping[str, Task[..., Any]]):
         self._chosen = chosen
 
     def __getitem__(self, name: str) -> Task[..., Any]:
-        if not _may_run(self._chosen, name):
+        if not _may_run(self._registered, self._chosen, name):
             raise KeyError(name)
         return self._registered[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([name for name in [*self._registered] if _may_run(self._chosen, name)])
+        return iter([name for name in [*self._registered] if _may_run(self._registered, self._chosen, name)])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def _may_run(chosen: ChosenTasks, name: str) -> bool:
-    return name in BUILTIN or chosen.include(name)  # jobs of flows wait for those of pgqueue's own
+def _may_run(registered: Tasks, chosen: ChosenTasks, name: str) -> bool:
+    task = registered.get(name)  # under one of its former names, perhaps
+    # Jobs of flows wait for those of pgqueue's own tasks.
+    return name in BUILTIN or chosen.include(name if task is None else task.name)

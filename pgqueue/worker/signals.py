@@ -40,6 +40,7 @@ class Signals:
         poll: the upkeep makes due jobs ready; one may be due sooner than it knew.
         cancel: the upkeep asks which running jobs are to be cancelled.
         cancel_heard: a notification said that a running job of some worker is to be cancelled.
+        unknown: the upkeep looks at tasks that were found to be unknown.
         slots: the upkeep chooses the number of slots, and says what the worker does now; it may have been asked to.
         asked: the ids of workers that a notification named: they are asked to do something.
         stopping: no job is claimed or started any more.
@@ -62,6 +63,7 @@ class Signals:
         self.poll = asyncio.Event()
         self.cancel = asyncio.Event()
         self.cancel_heard = False
+        self.unknown = asyncio.Event()
         self.slots = asyncio.Event()
         self.asked: set[str] = set()
         self.stopping = asyncio.Event()

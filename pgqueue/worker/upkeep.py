@@ -147,7 +147,13 @@ class Upkeep:
             self._started_by_poll("look at alerts", "alerts", self._alerts.run_once),
             self._started_by_poll("name other workers that start no jobs", "workers", self._others.run_once),
             Service("write what was measured", 60.0, self._series.run_once),
-            Service("look for tasks that no worker runs", 60.0, self.note_left_out, first=5.0),
+            Service(
+                "look for tasks that no worker runs",
+                60.0,
+                self.note_unknown_tasks,
+                first=5.0,
+                nudge=signals.unknown,
+            ),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
             Service("settle flows", 600.0, self.settle_flows, LONG_READS_FIRST),
             Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LONG_READS_FIRST),
@@ -213,11 +219,26 @@ class Upkeep:
         if self._slots.unsaid:
             await self._heartbeat.do(self._heartbeat.beat)
 
-    async def note_left_out(self) -> None:
-        """Note tasks that this worker was told not to run, and no other one runs: it never claims their jobs, so it has to look."""
-        if tasks := self._executor.served.not_chosen():
-            worker, queues = self._heartbeat.id, self._heartbeat.queues
-            await self._connections.upkeep.run(workers.note_left_out(worker, tasks, queues))
+    async def note_unknown_tasks(self) -> None:
+        """Load tasks that this worker left out as unknown; note those tasks that wait and that no worker runs.
+
+        A worker that has no free slot, or was told not to run a task, claims none of its jobs, so it has to look. Jobs that have
+        waited for too long are claimed, to be given up.
+        """
+        served = self._executor.served
+        for name in served.unknown():
+            if await self._executor.load(name):
+                served.try_again(name)
+                self._signals.look.set()
+        plan = workers.note_left_out(
+            self._heartbeat.id,
+            [*served.not_chosen(), *served.unknown()],
+            queues=self._heartbeat.queues,
+            known=[*served.known],
+        )
+        for task, seconds in await self._connections.upkeep.run(plan):
+            if seconds >= self._executor.unknown_after.total_seconds() and served.may_run(task):
+                served.try_again(task)
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""

@@ -253,7 +253,10 @@ class Worker:
         await self._store_retention()
         await self._store_declared_soon()
         joblog.log_start(
-            self.id, connection.info, self.queues, [name for name in self.queue.tasks if name not in BUILTIN]
+            self.id,
+            connection.info,
+            self.queues,
+            [name for name in self.parts.executor.served.known if name not in BUILTIN],
         )
 
     async def _store_retention(self) -> None:

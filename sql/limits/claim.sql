@@ -28,6 +28,13 @@ waiting as (
         for update skip locked
     ) as job
     where line.inside
+      and (%(left_out)s::text[] = '{}' or not exists (  -- no job of an ordered lane goes past one that this worker does not run
+          select from (
+              select head.task from pgqueue.jobs as head
+              where head.in_lane and head.queue = line.queue and head.lane = line.lane
+              order by head.queue, head.lane, -head.priority, head.run_at, head.id limit 1) as head
+          where head.task = any(%(left_out)s::text[])
+            and exists (select from pgqueue.limited_tasks where task = head.task and ordered)))
 ),
 ready as (
     select job.id

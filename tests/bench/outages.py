@@ -1,23 +1,29 @@
-"""What users notice of an outage: ``python tests/bench/outages.py [SECONDS ...] [--behind-pooler]``.
+"""What users notice of an outage: ``python tests/bench/outages.py [SECONDS ...] [--behind-pooler | --failover | --full]``.
 
-A program enqueues again and again, a worker waits for jobs, and somebody looks at the dashboard's first page every 0.3 s, while the
-server is stopped for so long. It prints how long after the server's return the first enqueue and the first job came, how soon the
-page said that the database is away, and when it showed numbers again.
+A program enqueues again and again, a worker waits for jobs, and a browser asks for the dashboard's first page every 0.3 s, while the
+server is stopped for each of these times. It prints how long after the server's return the first enqueue and the first job came, how
+soon the page said that the database is away, and when it showed numbers again.
+
+``--failover``: the server ends as in a crash, and its standby is promoted after that time.
+``--full``: the server runs, its connections are cut, and other programs hold all that it allows.
 """
 
 import argparse
 import asyncio
 import logging
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psycopg
 from werkzeug.test import Client
 
 from pgqueue import PgQueue, PgQueueError
@@ -28,8 +34,12 @@ from pgqueue.worker.worker import Worker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from servers import free_port
+from servers import free_port, standby_of
 
+CUT = """
+select pg_terminate_backend(pid) from pg_stat_activity
+where backend_type = 'client backend' and pid <> all(%s::integer[]) and pid <> pg_backend_pid()
+"""
 EVERY = 0.3
 AFTER = 6.0
 """Seconds for which the page is looked at after the server's return."""
@@ -51,7 +61,9 @@ def main() -> None:
     """Stop the server for each of these times, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seconds", nargs="*", type=float, default=[5.0, 20.0, 60.0])
-    parser.add_argument("--behind-pooler", action="store_true")
+    kinds = parser.add_mutually_exclusive_group()
+    for kind in ("--behind-pooler", "--failover", "--full"):
+        kinds.add_argument(kind, action="store_true")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     with ExitStack() as stack:
@@ -62,7 +74,41 @@ def main() -> None:
             pooled = stack.enter_context(_pooler(server.folder))
             options = {"dsn": pooled, "behind_pooler": True, "direct_dsn": server.dsn}
         for seconds in given.seconds:
-            _measure(server, options, seconds)
+            if given.failover:
+                standby = stack.enter_context(standby_of(server))
+                options["dsn"] = (
+                    f"postgresql://postgres:@/postgres?host={server.folder},{standby.folder}&target_session_attrs=read-write"
+                )
+                _measure(options, seconds, partial(_failover, server, standby, seconds))
+                break  # the former primary is behind
+            _measure(options, seconds, partial(_filled if given.full else _stopped, server, seconds))
+
+
+def _stopped(server: Server, seconds: float) -> None:
+    server.stop()
+    time.sleep(seconds)
+    server.start()
+
+
+def _failover(primary: Server, standby: Server, seconds: float) -> None:
+    primary.stop(signal.SIGQUIT)
+    time.sleep(seconds)
+    with psycopg.connect(standby.dsn, autocommit=True) as connection:
+        connection.execute("select pg_promote()")
+
+
+def _filled(server: Server, seconds: float) -> None:
+    others = [psycopg.connect(server.dsn, autocommit=True)]
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        mine = f"{{{','.join(str(one.info.backend_pid) for one in others)}}}"
+        others[0].execute(CUT, [mine])
+        with suppress(psycopg.OperationalError):
+            while True:
+                others.append(psycopg.connect(server.dsn, autocommit=True))
+        time.sleep(0.1)
+    for one in others:
+        one.close()
 
 
 @contextmanager
@@ -82,7 +128,7 @@ def _pooler(folder: Path) -> Iterator[str]:
             process.wait()
 
 
-def _measure(server: Server, options: dict[str, Any], seconds: float) -> None:
+def _measure(options: dict[str, Any], seconds: float, outage: Callable[[], None]) -> None:
     queue, watched = PgQueue(**options), PgQueue(**options)
     started: list[float] = []
 
@@ -112,10 +158,8 @@ def _measure(server: Server, options: dict[str, Any], seconds: float) -> None:
     for thread in threads:
         thread.start()
     time.sleep(AFTER / 2)
-    server.stop()
     down = time.monotonic()
-    time.sleep(seconds)
-    server.start()
+    outage()
     up = time.monotonic()
     time.sleep(AFTER)
     over.set()

@@ -61,23 +61,63 @@ def test_what_somebody_has_changed_is_seen_at_once() -> None:
     assert cast("Any", shared.of("")) == [2]
 
 
-def test_who_asks_while_another_one_does_gets_that_answer() -> None:
-    begun, go = threading.Event(), threading.Event()
+class Waiting(Slow):
+    """A queue whose look waits until the test lets it go on."""
 
-    class Waiting(Slow):
-        def queues(self) -> list[int]:
-            begun.set()
-            assert go.wait(20)
-            return super().queues()
+    def __init__(self) -> None:
+        super().__init__(0.5)
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.fails = False
 
-    queue = Waiting(0.5)
-    look = _shared(cast("Slow", queue))
+    def queues(self) -> list[int]:
+        self.begun.set()
+        assert self.go.wait(20)
+        answer = super().queues()
+        if self.fails:
+            raise ConnectionError(f"look {self.looks}")
+        return answer
+
+
+def _looked_together(
+    queue: Waiting, look: Callable[[], object], meanwhile: Callable[[], object]
+) -> list[object]:
     answers: list[object] = []
-    threads = [threading.Thread(target=lambda: answers.append(look())) for _ in range(5)]
-    for thread in threads:
+
+    def one() -> None:
+        try:
+            answers.append(look())
+        except ConnectionError as error:
+            answers.append(str(error))
+
+    threads = [threading.Thread(target=one) for _ in range(5)]
+    threads[0].start()
+    assert queue.begun.wait(20)
+    for thread in threads[1:]:
         thread.start()
-    assert begun.wait(20)
-    go.set()
+    meanwhile()
+    queue.go.set()
     for thread in threads:
         thread.join()
-    assert answers == [[1]] * 5
+    return answers
+
+
+def test_who_asks_while_another_one_does_gets_that_answer() -> None:
+    queue = Waiting()
+    assert _looked_together(queue, _shared(queue), lambda: None) == [[1]] * 5
+
+
+def test_a_failed_look_is_the_answer_for_all_who_waited_for_it() -> None:
+    """Else each of them waits as long again, one after the other, while the database does not answer."""
+    queue = Waiting()
+    queue.fails = True
+    look = _shared(queue)
+    assert _looked_together(queue, look, lambda: None) == ["look 1"] * 5
+    queue.fails = False
+    assert look() == [2]
+
+
+def test_an_answer_that_was_under_way_when_a_user_changed_something_is_not_shown_later() -> None:
+    queue = Waiting()
+    shared = SharedStandings({"": cast("PgQueue", queue)}, lambda: queue.now)
+    answers = _looked_together(queue, lambda: shared.of(""), shared.forget)
+    assert sorted(map(str, answers)) == ["[1]", *["[2]"] * 4]

@@ -218,3 +218,22 @@ def test_a_lane_is_claimed_behind_its_mark_while_looks_from_its_head_are_slow_an
     worker.complete(taken)
     server.now += SHARE * 0.05
     assert urgent.id in [one.id for one in worker.claim(1).claims]
+
+
+def test_lanes_of_a_task_that_a_worker_leaves_out_are_neither_locked_nor_counted(
+    queue: PgQueue, server: Server
+) -> None:
+    """With 100,000 of them, jobs of other limited tasks started 25 s late."""
+
+    @queue.task(name="left", limit=Limit(1, by="number"))
+    def left(number: int) -> None: ...
+
+    @queue.task(name="mail", limit=Limit(1, by="number"))
+    def mail(number: int) -> None: ...
+
+    queue.enqueue_many(one.call(number) for number in range(3) for one in (left, mail))
+    lanes = ServedLanes(lambda: queue.limits, lambda: queue.limiting, left_out=lambda: ["left"])
+    taken = server.run(lanes.claim(listed(queue), 9))
+    assert [one.task for one in taken.claims] == ["mail"] * 3
+    (locked,) = [one.params["names"] for one in server.asked if one.name == "limits/lock"]
+    assert locked == '{"task:mail:number"}'

@@ -15,9 +15,9 @@ from store.hostile import put
 from store.samples import LEASE, MINUTE, NOON, adding, new_job, shown, taking, worker_info
 from worker.helping import ended
 
-from pgqueue import Context, JobState, Limit, PgQueue
+from pgqueue import Context, JobState, Limit, PgQueue, Rate
 from pgqueue.errors import InvalidOption
-from pgqueue.store.jobs import claim, control, finish
+from pgqueue.store.jobs import claim, control, enqueue, finish
 from pgqueue.store.workers import leases
 from pgqueue.values.flows.flow import BUILTIN
 from pgqueue.values.jobs.job import Claim
@@ -115,6 +115,7 @@ def test_the_time_begins_anew_where_no_worker_met_the_task_for_an_hour(
         ({"tasks": ["bill"], "queues": ["mail"]}, True),
         ({"tasks": ["bill"], "queues": ["!default"]}, True),
         ({"tasks": ["bill"], "lease": -LEASE}, True),
+        ({"tasks": ["bill"], "draining": True}, True),
     ],
     ids=[
         "it runs the task",
@@ -124,6 +125,7 @@ def test_the_time_begins_anew_where_no_worker_met_the_task_for_an_hour(
         "it serves others",
         "it serves the others",
         "it is gone",
+        "it is drained",
     ],
 )
 def test_a_task_is_noted_only_where_no_other_live_worker_may_run_it(
@@ -187,6 +189,7 @@ def _register(own: psycopg.Connection[object], other: dict[str, object]) -> UUID
     info = worker_info(queues=other.get("queues"))  # type: ignore[arg-type]  # a list or None
     info = msgspec.structs.replace(info, tasks=other["tasks"])
     on(own, leases.register(info, other.get("lease", LEASE), now=NOON))  # type: ignore[arg-type]  # a timedelta
+    own.execute("update pgqueue.workers set draining = %s where id = %s", [other.get("draining"), info.id])
     return info.id
 
 
@@ -359,11 +362,11 @@ async def test_a_worker_runs_the_chosen_tasks_only_and_its_row_says_so(
         assert worker.tasks == ("mail.*", "!mail.bulk")
         assert ask(queue, "select tasks from pgqueue.workers") == [(sorted(["mail.send", *BUILTIN]),)]
         assert queue.why(left[1].id).reason == "task unknown"
-        await one.parts.upkeep.note_left_out()
+        await one.parts.upkeep.note_unknown_tasks()
         assert ask(queue, NOTED) == [("mail.bulk",), ("report",)], "it never claims these jobs, so it looks"
         runs_it = msgspec.structs.replace(worker_info(), tasks=["report"])
         queue.database.run(leases.register(runs_it, LEASE))
-        await one.parts.upkeep.note_left_out()
+        await one.parts.upkeep.note_unknown_tasks()
         assert ask(queue, NOTED) == [("mail.bulk",)], "a live worker runs the other one"
     untouched = [(one.id, 0, 0) for one in left]
     assert ask(queue, "select id, attempts, fence from pgqueue.jobs order by id") == untouched
@@ -380,6 +383,7 @@ NOTED = "select task from pgqueue.unknown_tasks order by 1"
         (["repotr"], "'repotr' stands for none of the app's tasks; did you mean 'report'"),
         (["mail.*"], "stands for none of the app's tasks"),
         (["report", "!report"], "contradict each other"),
+        (["!*"], "leave no task of the app"),
         (["two words"], "a name has no white space"),
     ],
 )
@@ -416,3 +420,121 @@ def test_a_task_is_left_out_for_a_minute_or_until_it_is_registered() -> None:
 def test_a_worker_refuses_to_give_up_at_once(queue: PgQueue) -> None:
     with pytest.raises(InvalidOption, match="unknown_after"):
         Worker(queue, unknown_after=0)
+
+
+async def test_a_worker_that_does_not_run_a_task_uses_up_no_start_of_its_rate(
+    queue: PgQueue, running: Running
+) -> None:
+    """Each worker of another release took a start once a minute, and the job seldom came to the worker that runs it."""
+
+    @queue.task(name="hourly", limit=Rate(every=3600))
+    async def hourly() -> None: ...
+
+    other = PgQueue(queue.database.dsn)
+    async with running(queue):  # which stores the limit
+        await until(lambda: ask(queue, "select name from pgqueue.limits"))
+    async with running(other) as old:
+        job = hourly.enqueue()
+        await until(lambda: ask(queue, "select task from pgqueue.unknown_tasks"))
+        assert old.parts.executor.served.left_out() == ["hourly"]
+        async with running(queue):
+            await ended(queue, job)
+
+
+async def test_a_job_under_a_rate_is_given_up_where_no_worker_has_run_its_task_for_long(
+    queue: PgQueue, dsn: str, running: Running
+) -> None:
+    @queue.task(name="hourly", limit=Rate(every=3600))
+    async def hourly() -> None: ...
+
+    async with running(queue):
+        await until(lambda: ask(queue, "select name from pgqueue.limits"))
+    hourly.enqueue()
+    with psycopg.connect(dsn, autocommit=True) as own:
+        own.execute("update pgqueue.jobs set run_at = now() - interval '2 hours'")
+        own.execute(
+            "insert into pgqueue.unknown_tasks select 'default', 'hourly', now() - interval '2 hours', now() - interval '1 minute'"
+        )
+    async with running(PgQueue(dsn), unknown_after=3600):
+        await until(lambda: ask(queue, "select reason from pgqueue.dead_jobs") == [("unknown",)])
+
+
+@pytest.mark.parametrize("limits", [None, Limit(1, by="number")], ids=["ready", "in lanes"])
+async def test_a_task_that_no_worker_runs_is_noted_however_many_jobs_of_others_are_before_its_own(
+    queue: PgQueue, running: Running, limits: Limit | None
+) -> None:
+    @queue.task(name="video", limit=limits)
+    async def video(number: int) -> None: ...
+
+    @queue.task(name="mail", limit=limits)
+    async def mail(number: int) -> None: ...
+
+    @queue.task(name="chosen")
+    async def chosen() -> None: ...
+
+    async with running(queue, tasks=["chosen"]) as one:
+        queue.enqueue_many(video.using(priority=5).call(number) for number in range(300))
+        mail.enqueue(1)
+        await one.parts.upkeep.note_unknown_tasks()
+        assert ask(queue, NOTED) == [("mail",), ("video",)]
+
+
+async def test_any_worker_renews_the_note_of_a_task_that_none_runs(
+    queue: PgQueue, dsn: str, running: Running
+) -> None:
+    """One that has no free slot claims no job, and so meets none of its tasks."""
+    async with running(queue, concurrency=1) as one:
+        one.parts.claims.draining = True
+        with psycopg.connect(dsn, autocommit=True) as own:
+            put(own, task="'gone'")
+            own.execute(
+                "insert into pgqueue.unknown_tasks select 'default', 'gone', now() - interval '9 minutes', now() - interval '6 minutes'"
+            )
+        await one.parts.upkeep.note_unknown_tasks()
+        assert ask(queue, "select met_at > now() - interval '1 minute' from pgqueue.unknown_tasks") == [
+            (True,)
+        ]
+
+
+async def test_a_task_is_chosen_by_its_name_also_for_jobs_of_its_former_names(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task(name="video.cut", aliases=["shop.cut"])
+    async def cut() -> None: ...
+
+    @queue.task(name="mail.send", aliases=["old.send"])
+    async def send() -> None: ...
+
+    left, wanted = new_job("shop.cut"), new_job("old.send")
+    on_queue = queue.database
+    on_queue.run(enqueue.enqueue(left))
+    added = on_queue.run(enqueue.enqueue(wanted))
+    async with running(queue, tasks=["mail.*"]) as one:
+        await until(lambda: queue.job(added.id).state is JobState.SUCCEEDED)
+        assert one.parts.executor.served.left_out() == ["video.cut", "shop.cut"]
+    assert ask(queue, "select task, status from pgqueue.jobs") == [("shop.cut", "ready")]
+
+
+async def test_no_job_of_an_ordered_lane_goes_past_one_that_the_worker_does_not_run(
+    queue: PgQueue, running: Running
+) -> None:
+    account = Limit(1, by="account", name="account", ordered=True)
+    ran: list[str] = []
+
+    @queue.task(name="deposit", limit=account)
+    async def deposit(account: int) -> None:
+        ran.append(f"deposit {account}")
+
+    @queue.task(name="withdraw", limit=account)
+    async def withdraw(account: int) -> None:
+        ran.append(f"withdraw {account}")
+
+    deposit.enqueue(1)
+    last = withdraw.enqueue(1)
+    other = withdraw.enqueue(2)
+    async with running(queue, tasks=["withdraw"]):
+        await ended(queue, other)
+        assert ran == ["withdraw 2"]
+        async with running(queue, tasks=["deposit"]):
+            await ended(queue, last)
+    assert ran == ["withdraw 2", "deposit 1", "withdraw 1"]

@@ -55,15 +55,22 @@ class LaneClaims(msgspec.Struct, frozen=True):
         waits: in how many seconds some of them start, by job, from ``since`` on.
         since: the database's instant to which the waits belong, in seconds of this program's monotonic clock.
         again_in: in how many seconds more may be claimed; None: not before jobs end or are added.
+        unknown: those that were put back, since the worker does not run their tasks.
     """
 
     claims: Sequence[Claim]
     waits: Mapping[int, float]
     since: float
     again_in: float | None
+    unknown: Sequence[Claim] = ()
 
 
 NOTHING = LaneClaims((), {}, 0.0, None)
+
+
+def never(_task: str) -> bool:
+    """No task is unknown: a take gives jobs of any task."""
+    return False
 
 
 @plan
@@ -108,6 +115,7 @@ def take(
     counted: CountedClaims | None = None,
     passed: Collection[int] = (),
     left_out: Sequence[str] = (),
+    is_unknown: Callable[[str], bool] = never,
     horizon: int = HORIZON,
     now: datetime | None = None,
 ) -> Steps[LaneClaims]:
@@ -124,6 +132,7 @@ def take(
         counted: from which claim on it counts running jobs; None: all are counted.
         passed: jobs to pass over.
         left_out: tasks whose jobs are left to other workers.
+        is_unknown: tells whether jobs of a task are to be put back, where a claim would use up a start of a rate.
         horizon: how many microseconds before their start jobs of rates are claimed.
         now: the instant; the database's own by default.
     """
@@ -140,18 +149,19 @@ def take(
     state = LimitState(known, horizon)
     since = 0 if counted is None else counted.since(state.counted, server, time.monotonic())
     yield from _count(state, lines, since, now)
-    claim = _LaneClaim(worker, {"passed": numbers([*passed]), "left_out": texts(left_out), "now": now}, marks)
-    claims, starts = yield from _fill(claim, lines, room, state=state, turns=turns or LaneShares())
+    but = {"passed": numbers([*passed]), "left_out": texts(left_out), "now": now}
+    claim = _LaneClaim(worker, but, marks, is_unknown)
+    begun = yield from _fill(claim, lines, room, state=state, turns=turns or LaneShares())
+    claims = begun.claims
     if counted is not None and state.first_claim is not None:
         counted.learn(state.counted, state.first_claim)
     if claims and any(line.waiting.cost > 1 for line in lines):
         again_in = AGAIN  # what the next jobs of these lanes cost is known then
     if marks is not None and len(claims) < room and math.isfinite(head_in := marks.head_in()):
         again_in = min(head_in, again_in or head_in)
-    waits, appointed_at = yield from _appoint(state, starts, now)
-    return LaneClaims(
-        claims, waits, appointed_at, min(filter(None, (again_in, state.next_in(lines))), default=None)
-    )
+    waits, appointed_at = yield from _appoint(state, begun.starts, now)
+    again_in = min(filter(None, (again_in, state.next_in(lines))), default=None)
+    return LaneClaims(claims, waits, appointed_at, again_in, begun.unknown)
 
 
 @plan
@@ -187,13 +197,11 @@ def _weights(waiting: Sequence[WaitingLane]) -> Steps[Mapping[str, int]]:
 
 def _fill(
     claim: "_LaneClaim", lines: Sequence[LaneLine], room: int, *, state: LimitState, turns: LaneShares
-) -> Steps[tuple[list[Claim], dict[int, int]]]:
-    """Claim until there is no room, or no lane has jobs that may start.
-
-    Return the claims, and when some of them start, in microseconds since 1970.
-    """
+) -> "Steps[_LaneStarts]":
+    """Claim until there is no room, or no lane has jobs that may start."""
     claims: list[Claim] = []
     starts: dict[int, int] = {}
+    unknown: list[Claim] = []
     while lines and len(claims) < room:
         lanes = [line.lane for line in lines]
         shares = turns.quotas(lanes, state.free(lines), room - len(claims))
@@ -202,11 +210,12 @@ def _fill(
         quotas = [(lines[place].waiting, share) for place, share in shares.items()]
         number, found = yield from claim.run(quotas)
         state.note_claim(number)
-        begun = _count_starts(found, lines, state)
-        if begun.early:
-            yield Statement("limits/put_back", {"ids": numbers(begun.early)}, returns=False)
+        begun = _count_starts(found, lines, state, claim.is_unknown)
+        if back := [*begun.early, *(one.id for one in begun.unknown)]:
+            yield Statement("limits/put_back", {"ids": numbers(back)}, returns=False)
         claims += begun.claims
         starts |= begun.starts
+        unknown += begun.unknown
         counts = {place: begun.served.get(place, 0) for place in shares}
         turns.learn(lanes, counts)
         short = {place for place, count in counts.items() if count < shares[place]}
@@ -214,7 +223,7 @@ def _fill(
             range(len(lines)) if short else shares
         )  # what a lane had no jobs for goes to lanes that were given none
         lines = [lines[place] for place in left if place not in short]
-    return claims, starts
+    return _LaneStarts(claims, starts, unknown)
 
 
 class _LaneStarts(NamedTuple):
@@ -223,18 +232,23 @@ class _LaneStarts(NamedTuple):
     Attributes:
         claims: those that start.
         starts: when, in microseconds since 1970, where that is not at once.
+        unknown: those of tasks that the worker does not run; they are put back.
         served: how many start of each line, by its place.
-        early: the jobs that are to be put back.
+        early: the jobs that are put back since their start costs more than their rates have.
     """
 
     claims: Sequence[Claim]
     starts: Mapping[int, int]
-    served: Mapping[int, int]
+    unknown: Sequence[Claim] = ()
+    served: Mapping[int, int] = MappingProxyType({})
     early: Sequence[int] = ()
 
 
 def _count_starts(
-    found: Sequence[tuple[Claim, int]], lines: Sequence[LaneLine], state: LimitState
+    found: Sequence[tuple[Claim, int]],
+    lines: Sequence[LaneLine],
+    state: LimitState,
+    is_unknown: Callable[[str], bool],
 ) -> _LaneStarts:
     """Count the starts of jobs that were claimed from these lines."""
     places = {(line.waiting.queue, line.waiting.lane): place for place, line in enumerate(lines)}
@@ -243,11 +257,15 @@ def _count_starts(
         served = Counter(map(places.__getitem__, map(LANE, claims)))
         for place, count in served.items():
             state.take(lines[place], count)
-        return _LaneStarts(claims, {}, served)
+        return _LaneStarts(claims, {}, (), served)
     starting: list[Claim] = []
     starts: dict[int, int] = {}
     early: dict[int, list[int]] = {}
+    unknown: list[Claim] = []
     for claim, cost in found:
+        if is_unknown(claim.task):
+            unknown.append(claim)
+            continue
         place = places[LANE(claim)]
         at = None if place in early else state.start(lines[place], cost)
         if at is not None:
@@ -257,7 +275,7 @@ def _count_starts(
         else:  # it costs more than the first job of its lane; and no job of a lane goes past another
             early.setdefault(place, []).append(claim.id)
     served = Counter(map(places.__getitem__, map(LANE, starting)))
-    return _LaneStarts(starting, starts, served, [*chain(*early.values())])
+    return _LaneStarts(starting, starts, unknown, served, [*chain(*early.values())])
 
 
 class _LaneClaim(NamedTuple):
@@ -266,6 +284,7 @@ class _LaneClaim(NamedTuple):
     worker: UUID
     but: Mapping[str, Any]
     marks: Marks[tuple[str, str]] | None
+    is_unknown: Callable[[str], bool]
 
     def run(
         self, quotas: Sequence[tuple[WaitingLane, int]]

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
 from pgqueue.store.jobs.marks import ENOUGH, Marks, not_before
@@ -19,9 +20,9 @@ from pgqueue.store.limits.limits import LANE, NOTHING, LaneClaims
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.limits.gcra import HORIZON
 from pgqueue.values.limits.lanes import LaneShares
-from pgqueue.values.limits.limit import LimitNumbers
+from pgqueue.values.limits.limit import LimitNumbers, lane_keys
 from pgqueue.values.limits.state import CountedClaims, WaitingLane
-from pgqueue.values.limits.task_limits import TaskLimits
+from pgqueue.values.limits.task_limits import TaskLimits, task_of
 from pgqueue.values.queues.served_queues import ALL, ServedQueues
 
 AT_ONCE = 500
@@ -55,12 +56,14 @@ class ServedLanes:
         clock: Callable[[], float] = time.monotonic,
         *,
         left_out: Callable[[], Sequence[str]] = tuple,
+        is_unknown: Callable[[str], bool] = limits.never,
     ) -> None:
         """``declared`` returns the limits of the tasks that this program knows, by name.
 
         ``tasks`` returns which limits each of these tasks has; None: it has none. ``left_out`` returns the tasks whose jobs are
-        left to other workers.
+        left to other workers; ``is_unknown`` whether a task is one of those, where they are not known beforehand.
         """
+        self._is_unknown = is_unknown
         self.limited: Collection[str] = ()
         self.seen = False
         self.weighted = False
@@ -108,7 +111,12 @@ class ServedLanes:
         """The lanes of one queue alone, with a round of their own."""
         if queue not in self._of:
             self._of[queue] = ServedLanes(
-                self._declared, self._tasks, ServedQueues({queue: 1}), self._clock, left_out=self._left_out
+                self._declared,
+                self._tasks,
+                ServedQueues({queue: 1}),
+                self._clock,
+                left_out=self._left_out,
+                is_unknown=self._is_unknown,
             )
         found = self._of[queue]
         found.learn(limited=self.limited, weighted=self.weighted, seen=self.seen)
@@ -157,7 +165,7 @@ class ServedLanes:
         left = self._find_at - self._clock()
         if left > 0:
             again_in = left if taken.again_in is None else min(left, taken.again_in)
-            return LaneClaims(taken.claims, taken.waits, taken.since, again_in)
+            return LaneClaims(taken.claims, taken.waits, taken.since, again_in, taken.unknown)
         if not taken.claims:
             return (yield from self._take(worker, (yield from self._next()), room, horizon, now))
         self.unfinished = True
@@ -172,7 +180,9 @@ class ServedLanes:
     ) -> Steps[LaneClaims]:
         """Claim from those of these lanes, and from those queues with a limit of their own, that are served."""
         served = {queue for queue in {one.queue for one in waiting} if self._served.weight(queue)}
-        lanes = [one for one in waiting if one.queue in served]
+        left_out = self._left_out()
+        runs = self._runs_under(left_out)
+        lanes = [one for one in waiting if one.queue in served and runs(one.lane)]
         lanes += [
             WaitingLane(queue, "", inside=False, limited=True)
             for queue in self._served.filtered(sorted(self.limited))
@@ -195,11 +205,20 @@ class ServedLanes:
                 marks=None if self._alone else self._marks,
                 counted=self._counted,
                 passed=self._passed.now(),
-                left_out=self._left_out(),
+                left_out=left_out,
+                is_unknown=self._is_unknown,
                 horizon=horizon,
                 now=now,
             )
         )
+
+    def _runs_under(self, left_out: Collection[str]) -> Callable[[str], bool]:
+        """Tells of the name of a lane whether it may have jobs that this worker runs. Lanes of a task that it leaves out have none."""
+        if not left_out:
+            return lambda _lane: True
+        others = set(left_out)
+        may_run = cache(lambda limit: task_of(limit) not in others)
+        return lambda lane: all(may_run(key.limit) for key in lane_keys(lane).limiting)
 
     def _next(self) -> Steps[list[WaitingLane]]:
         """Return the next lanes in which jobs wait. A round that ends goes on with the first lanes."""

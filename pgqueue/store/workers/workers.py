@@ -57,19 +57,35 @@ def note_unknown_tasks(
 
 @plan
 def note_left_out(
-    worker: UUID, tasks: Sequence[str], queues: Sequence[str] | None, *, now: datetime | None = None
-) -> Steps[None]:
-    """Note those of these tasks that have waiting jobs and that no live worker runs: a worker that never claims them looks.
+    worker: UUID,
+    tasks: Sequence[str],
+    *,
+    queues: Sequence[str] | None,
+    known: Sequence[str],
+    now: datetime | None = None,
+) -> Steps[list[tuple[str, float]]]:
+    """Note tasks that have waiting jobs and that no live worker runs, though the worker claims no job of them.
 
     Args:
         worker: which.
-        tasks: those that it was told not to run.
+        tasks: those that it leaves out of its claims. It looks for those that were noted before, too.
         queues: what it serves; None: all queues.
+        known: the tasks that it runs.
         now: the instant; the database's own by default.
+
+    Returns:
+        Each task that was noted before, and for how many seconds no worker has run it.
     """
-    params = {"tasks": texts(tasks), "queues": None if queues is None else [*queues]}
-    if met := [(row[0], row[1]) for row in (yield Statement("workers/left_out_tasks", params))]:
-        yield from note_unknown_tasks(worker, met, now=now)
+    params = {
+        "tasks": texts(tasks),
+        "known": texts(known),
+        "queues": None if queues is None else [*queues],
+        "now": now,
+    }
+    rows = yield Statement("workers/left_out_tasks", params)
+    if rows:
+        yield from note_unknown_tasks(worker, [(queue, task) for queue, task, _ in rows], now=now)
+    return [(task, seconds) for _, task, seconds in rows if seconds is not None]
 
 
 @plan(transaction=True)

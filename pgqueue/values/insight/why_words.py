@@ -74,10 +74,15 @@ def _workers(facts: WhyFacts) -> Iterator[Cause]:
         yield Cause(
             "task unknown",
             f"no live worker of queue {queue} runs task {facts.task!r}{_for_how_long(facts.unknown_for)}: "
-            "is its module imported by the worker's --app, and do its --tasks leave it out?",
+            "is its module imported by the worker's --app, and do its --tasks leave it out?"
+            + _drained(facts),
         )
     else:
         yield from _causes_at_workers(facts)
+
+
+def _drained(facts: WhyFacts) -> str:
+    return f" {_many(facts.draining, 'drained worker')} of the queue may run it" if facts.draining else ""
 
 
 def _for_how_long(seconds: float | None) -> str:

@@ -260,6 +260,12 @@ def _name(limit: AnyLimit, task: str) -> str:
     return ":".join(parts)
 
 
+def task_of(limit: str) -> str | None:
+    """The task that a limit is of; None: it has a name of its own, and several tasks may share it."""
+    kind, name, *_ = *limit.split(":"), ""
+    return name if kind == "task" else None
+
+
 def _cost(task: str, limits: Iterable[AnyLimit]) -> int | str:
     costs = {limit.cost for limit in limits if isinstance(limit, Rate)}
     if len(costs) > 1:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from pgqueue.errors import InvalidOption
+from pgqueue.values.flows.flow import BUILTIN
 from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.options import EXCLUDES, check_name, stands_for
 
@@ -67,4 +68,7 @@ def parse_chosen(given: Iterable[str] | None, *, known: Collection[str] | None) 
             raise InvalidOption(
                 f"tasks: {entry!r} stands for none of the app's tasks{did_you_mean(entry, known or ())}"
             )
-    return ChosenTasks(tuple(dict.fromkeys(included)), tuple(dict.fromkeys(excluded)))
+    chosen = ChosenTasks(tuple(dict.fromkeys(included)), tuple(dict.fromkeys(excluded)))
+    if known and not any(chosen.include(name) for name in known if name not in BUILTIN):
+        raise InvalidOption(f"tasks={chosen.entries}: they leave no task of the app")
+    return chosen
