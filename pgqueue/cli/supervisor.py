@@ -27,6 +27,8 @@ MOST_EARLY_DEATHS = 5
 GAVE_UP = 1
 ASKED_TO_END = {"stop": 85, "restart": 86}
 """The exit codes with which a child says that it ended because it was asked to, from outside."""
+DONE, JOBS_DIED = 87, 3
+"""The exit codes of a child that ended by itself: no job of its attempts is dead, or some are."""
 STOPPING = "stopping: each worker waits for its running jobs; Ctrl-C again returns them to the queue now"
 AGAIN = "stopping now: each worker returns its running jobs to the queue"
 KILLED_AFTER = 30.0
@@ -61,19 +63,23 @@ class Supervisor:
         self._early_deaths = [0] * processes
         self._ended: set[int] = set()
         self._last_code = 0
+        self._jobs_died = False
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
         """Keep the children running until stopped.
 
         Returns:
-            The exit code: 0 after a stop; after giving up, that of the last child to die.
+            The exit code: 0 after a stop; after giving up, that of the last child to die; ``JOBS_DIED`` if the children ended by
+            themselves and jobs of their attempts are dead.
         """
         loop = asyncio.get_running_loop()
         for number in stop_signals():
             loop.add_signal_handler(number, self.stop)
         await asyncio.gather(*(self._keep(slot) for slot in range(len(self._early_deaths))))
-        return (self._last_code or GAVE_UP) if self._gives_up() else 0
+        if self._gives_up():
+            return self._last_code or GAVE_UP
+        return JOBS_DIED if self._jobs_died else 0
 
     def stop(self) -> None:
         """Stop all children gracefully; a second call stops them at once."""
@@ -93,7 +99,12 @@ class Supervisor:
     async def _keep(self, slot: int) -> None:
         while not self._stopping.is_set():
             child, code, seconds = await self._run_child(slot)
+            self._jobs_died |= code == JOBS_DIED
             if self._stopping.is_set():
+                return
+            if code in {DONE, JOBS_DIED}:
+                log.info("worker process ended by itself", extra={"pid": child.pid})
+                self._ended.add(slot)
                 return
             if code == ASKED_TO_END["stop"]:
                 log.info("worker process stopped, as it was asked to", extra={"pid": child.pid})

@@ -24,7 +24,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.metrics import LOOPBACK, require
-from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor, stop_signals
+from pgqueue.cli.supervisor import ASKED_TO_END, DONE, JOBS_DIED, Supervisor, stop_signals
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.errors import as_duration
 from pgqueue.values.jobs.options import EXCLUDES
@@ -105,6 +105,18 @@ def _seconds(length: timedelta) -> str:
     default=_seconds(BLOCKED_AFTER),
     help="Log an event loop that a task has blocked for this long.",
 )
+@click.option(
+    "--until-empty",
+    is_flag=True,
+    help="End when no job is left that may run now. The exit code is 3 if jobs died.",
+)
+@click.option(
+    "--max-jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="End after this many attempts, in each process.",
+)
+@click.option("--max-time", type=ABOVE_ZERO, metavar="LENGTH", help="End after this time.")
 @click.option(
     "--series/--no-series",
     default=True,
@@ -242,9 +254,16 @@ async def _serve(
             await serving.run()
     finally:
         watching.cancel()
-        code = ASKED_TO_END[serving.asked_to_end] if serving.supervised and serving.asked_to_end else 0
+        code = _exit_code(serving)
         await exit_despite_tasks(code or 1, queue)
     return code
+
+
+def _exit_code(serving: Worker | ShardedWorker) -> int:
+    if serving.own_end:
+        done = DONE if serving.supervised else 0
+        return JOBS_DIED if serving.died else done
+    return ASKED_TO_END[serving.asked_to_end] if serving.supervised and serving.asked_to_end else 0
 
 
 def _metrics(

@@ -42,6 +42,7 @@ class Claims:
         given_up: attempts that were given up, and whose function has not returned: each has a thread or an asyncio task, and no
             slot.
         replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
+        most: how many attempts the worker is to run in all.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Claims:
         self.coming = False
         self.ended = 0
         self.ran = 0.0
+        self.most: float = math.inf
         self.given_up: set[Attempt] = set()
         self._tasks = tasks
         self._batch_tasks = batch_tasks
@@ -94,11 +96,13 @@ class Claims:
         if not self._open:
             return 0
         used = len(self.running) - self._beside_running
-        room = self.size + ahead - used - self.queued - self.held.count
+        held = self.queued + self.held.count
+        room = int(min(self.size + ahead - used - held, self.most - self.ended - len(self.running) - held))
         if not self.held.gathered:
             return room
         with self.lock:
-            return max(room, self.held.missing() if used + len(self.waiting) < self.size else 0)
+            missing = self.held.missing() if used + len(self.waiting) < self.size else 0
+        return max(room, int(min(missing, self.most - self.ended - len(self.running) - held)))
 
     def unstarted(self) -> list[Claim]:
         """All claims that have not started. To be called under the lock."""

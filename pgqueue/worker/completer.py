@@ -37,13 +37,23 @@ log = worker_log()
 LARGEST_BATCH = 1_000
 MOST_BYTES = 8_000_000
 """Of the results in a batch. Errors are bounded in themselves."""
+GATHER_FOR = 0.005
+"""Seconds from the beginning of one batch to the next, while jobs wait for slots: a statement costs as much as some dozen jobs."""
+ENOUGH = 50
+"""Verdicts that are worth a batch of their own."""
+NAP = 0.001
+"""Seconds between two looks at how many there are."""
 _JOB = attrgetter("claim.id")
 _RESULT = attrgetter("result")
 _WORKER = attrgetter("claim.worker_id")
 
 
 class Completer:
-    """Records verdicts soon after attempts end. A verdict is kept until the database has it."""
+    """Records verdicts soon after attempts end. A verdict is kept until the database has it.
+
+    Attributes:
+        died: how many jobs are dead by what it recorded.
+    """
 
     def __init__(
         self,
@@ -70,7 +80,9 @@ class Completer:
         self._written_twice: list[Verdict] = []  # the loop's batch that the stand-in has written again …
         self._recorded: States = {}  # … and those of its jobs that were recorded by that
         self._later: list[tuple[float, Verdict]] = []
+        self.died = 0
         self._doubts: list[Verdict] = []
+        self._wrote_at = 0.0
         self._dealt_with: set[int] | None = None
         self._added = asyncio.Event()
         self._idle = asyncio.Event()
@@ -135,7 +147,22 @@ class Completer:
             with suppress(TimeoutError):  # not wait_for, which may lose a cancellation to an addition
                 async with asyncio.timeout(LOCKED_FOR if self._later else None):
                     await self._added.wait()
+            await self._gather()
             await self.run_once()
+
+    async def _gather(self) -> None:
+        """While jobs wait for slots, let some time pass between two batches, if nothing waits for what is to be recorded."""
+        claims, looked_at = self._claims, 0
+        while self._wrote_at + GATHER_FOR > time.monotonic() and claims.queued:
+            new = claims.verdicts[looked_at:ENOUGH]
+            looked_at += len(new)
+            if (
+                looked_at >= ENOUGH
+                or self._signals.stopping.is_set()
+                or not all(map(_is_awaited_by_none, new))
+            ):
+                break
+            await asyncio.sleep(NAP)
 
     async def run_once(self) -> None:
         """Record one batch: verdicts of one worker id, as many as have gathered."""
@@ -143,6 +170,7 @@ class Completer:
         with self._claims.lock:
             batch = self._writing = self._next_batch()
         if batch:
+            self._wrote_at = time.monotonic()
             written = await self._recorder.write(batch)
             with self._claims.lock:
                 written.done |= self._recorded
@@ -233,9 +261,9 @@ class Completer:
             recorded = [written.fallbacks.get(one.claim.id, one) for one in batch if one.claim.id in done]
             ended = [as_recorded(one, done[one.claim.id]) for one in recorded]
             self._observers.ended(ended)
-            for task in {
-                one.claim.task for one in ended if isinstance(one, Died) and one.reason == "unknown"
-            }:
+            dead = [one for one in ended if isinstance(one, Died)]
+            self.died += len(dead)
+            for task in {one.claim.task for one in dead if one.reason == "unknown"}:
                 self._tasks.try_again(task)
         later = [(now + seconds, one) for seconds, one in written.later if one.claim.id not in done]
         expected = done.keys() | {one.claim.id for _, one in later}
@@ -279,3 +307,9 @@ def _are_alike_and_small(batch: Sequence[Verdict]) -> bool:
     if {*map(type, batch)} != {Succeeded} or len({*map(_JOB, batch)}) != len(batch):
         return False
     return not any(map(_RESULT, batch)) and len({*map(id, map(_WORKER, batch))}) == 1
+
+
+def _is_awaited_by_none(verdict: Verdict) -> bool:
+    """Whether no program waits for the job's end, no flow goes on with it, and it frees no place of a limit."""
+    claim = verdict.claim
+    return isinstance(verdict, Succeeded) and not claim.flags and claim.lane is None

@@ -65,6 +65,7 @@ class Fetcher:
     Attributes:
         asks: how many times it asked for jobs.
         empty: how many times there were none.
+        again_in: in how many seconds after the last look limited jobs may start that wait; None: none is known.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Fetcher:
         self._queues = queues
         self._lanes = lanes
         self._both = CombinedDivision(queues, lanes, served)
-        self._again_in: float | None = None
+        self.again_in: float | None = None
         self._lanes_unfinished = False
         self._lanes_locked_until = 0.0
         self._signals = signals
@@ -184,7 +185,7 @@ class Fetcher:
 
     async def _claimed_of_both(self, room: int) -> list[Claim] | None:
         """Claim ready jobs and limited ones: divided among queues together, or each kind first in turn."""
-        self._again_in, self._lanes_unfinished = None, False
+        self.again_in, self._lanes_unfinished = None, False
         of_lanes = self._both.among(await self._queues_of_lanes())
         if of_lanes is not None:
             return await self._claimed_together(min(room, MOST), of_lanes)
@@ -251,7 +252,7 @@ class Fetcher:
 
     def _look_again_in(self, seconds: float | None) -> None:
         """Note that more may be claimed from lanes after this many seconds; None: not before jobs end or are added."""
-        self._again_in = min(filter(None, (self._again_in, seconds)), default=None)
+        self.again_in = min(filter(None, (self.again_in, seconds)), default=None)
 
     def _add_taken(self, taken: LaneClaims) -> None:
         if taken.claims:
@@ -355,7 +356,7 @@ class Fetcher:
             await self._set_idle(idle=True)  # then look once more, for what was committed before this
 
     def _sooner(self, seconds: float) -> float:
-        return seconds if self._again_in is None else min(seconds, self._again_in)
+        return seconds if self.again_in is None else min(seconds, self.again_in)
 
     async def _set_idle(self, *, idle: bool) -> None:
         await self._connection.run(leases.set_idle(self._heartbeat.id, idle=idle))

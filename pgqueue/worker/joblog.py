@@ -112,9 +112,9 @@ def log_start(
         )
 
 
-def log_stopping(worker: UUID, running: int, grace: float) -> None:
-    """Log what a stopping worker waits for."""
-    words = "worker stopping"
+def log_stopping(worker: UUID, running: int, grace: float, own_end: str | None) -> None:
+    """Log what a stopping worker waits for; ``own_end``: why it stops by itself."""
+    words = f"worker stopping: {own_end}" if own_end else "worker stopping"
     if running and grace:
         them = "it" if running == 1 else "them"
         words += (

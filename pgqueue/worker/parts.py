@@ -3,6 +3,7 @@
 :class:`Inspection` is what a worker shows of its inside, for tests and for people.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,11 +29,13 @@ from pgqueue.worker.gauge import Gauge
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import JobLog
 from pgqueue.worker.measures import Measures
+from pgqueue.worker.own_end import LOOK_EVERY, OwnEnd, OwnEndWatch
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.series import SeriesWriter
 from pgqueue.worker.served_tasks import ServedTasks
+from pgqueue.worker.service import Service
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Upkeep
@@ -52,6 +55,7 @@ class WorkerOptions:
     unknown_after: timedelta
     blocked_after: timedelta
     series: bool
+    own_end: OwnEnd
     drops_history: Callable[[], bool]
     supervised: Callable[[], bool]
     app: Callable[[], str | None]
@@ -185,7 +189,18 @@ class WorkerParts:
             sweep=options.sweep,
             drops_history=options.drops_history,
         )
-        self.services = self.upkeep.services(compare_every=renew_every(options.lease))
+        self.own_end = OwnEndWatch(
+            options.own_end,
+            claims=claims,
+            completer=completer,
+            fetcher=fetcher,
+            signals=signals,
+            poll=self.upkeep.poll,
+        )
+        claims.most = math.inf if options.own_end.max_jobs is None else options.own_end.max_jobs
+        self.services = [*self.upkeep.services(compare_every=renew_every(options.lease))]
+        if options.own_end.is_wanted:
+            self.services.append(Service("end by itself", LOOK_EVERY, self.own_end.run_once))
 
     def inspect(self) -> Inspection:
         """What the worker is doing now."""

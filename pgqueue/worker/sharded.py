@@ -40,6 +40,8 @@ class ShardedWorker:
         app: as of :class:`~pgqueue.worker.worker.Worker`.
         workers: those that run now, by the place of their database in the list.
         asked_to_end: how one of its workers was asked from outside to end; then all end. None: none was.
+        own_end: why the worker of a shard ended by itself; each does so for its own shard. None: none has.
+        died: how many jobs of their attempts are dead.
     """
 
     supervised = False
@@ -59,6 +61,8 @@ class ShardedWorker:
         self.queue = queue
         self.workers: dict[int, Worker] = {}
         self.asked_to_end: End | None = None
+        self.own_end: str | None = None
+        self.died = 0
         self._databases = sharded_database(queue).databases
         self._total = checked_bounds(concurrency).maximum
         if self._total < len(self._databases):
@@ -135,7 +139,11 @@ class ShardedWorker:
                     self.stop()
                 told = False
             finally:
+                self.died += worker.died
                 del self.workers[place]
+            if worker.own_end:
+                self.own_end = worker.own_end
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(AGAIN_AFTER):
                     await self._stopping.wait()

@@ -108,8 +108,9 @@ class Signals:
     def call_soon(self, what: Callable[[], object]) -> None:
         """Call something in the loop, at its next turn. From any thread."""
         if self.loop is not None:
+            own = self.thread == threading.get_ident()  # else the loop would be woken by two system calls
             with suppress(RuntimeError):  # the loop is closed: the worker has ended
-                self.loop.call_soon_threadsafe(what)
+                (self.loop.call_soon if own else self.loop.call_soon_threadsafe)(what)
 
     def waiting(self, claims: int) -> None:
         """This many claims wait to start: the fetcher looks if it waited for that."""

@@ -7,12 +7,14 @@ many run. A thread whose function was given up takes more work after that functi
 import asyncio
 import math
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
+from pgqueue.errors import ConfigurationError
 from pgqueue.worker.attempt import Attempt
 
 Work: TypeAlias = Callable[[], object]
@@ -109,3 +111,17 @@ class Deadlines:
         for attempt in self.overdue():
             self._on_passed(attempt)
         self._set(loop)
+
+
+def require_threads() -> None:
+    """Refuse to run where gevent has replaced Python's threads.
+
+    Raises:
+        ConfigurationError: it has.
+    """
+    gevent = sys.modules.get("gevent.monkey")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        raise ConfigurationError(
+            "gevent has replaced Python's threads in this process, and a worker needs real ones: "
+            "start it from an app that does not call gevent.monkey.patch_all()"
+        )

@@ -20,7 +20,6 @@ before it stops the worker, the worker's running jobs count as those of a worker
 import asyncio
 import os
 import socket
-import sys
 import time
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
@@ -59,8 +58,10 @@ from pgqueue.worker.attempt import Stop
 from pgqueue.worker.connection import LONG_READ
 from pgqueue.worker.executor import UNKNOWN_AFTER
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.own_end import own_end_of
 from pgqueue.worker.parts import Inspection, WorkerOptions, WorkerParts
 from pgqueue.worker.signals import listen_for_ever
+from pgqueue.worker.threads import require_threads
 
 log = worker_log()
 
@@ -103,6 +104,9 @@ class Worker:
         unknown_after: Duration = UNKNOWN_AFTER,
         blocked_after: Duration = BLOCKED_AFTER,
         series: bool = True,
+        until_empty: bool = False,
+        max_jobs: int | None = None,
+        max_time: Duration | None = None,
     ) -> None:
         """Describe a worker; :meth:`run` starts it. Lengths of time are seconds, or timedeltas.
 
@@ -125,6 +129,9 @@ class Worker:
             blocked_after: after this long a blocked event loop is logged with the task that blocks it, and claims
                 that have not started are requeued.
             series: whether to write, once a minute, what was measured of its jobs: see ``queue.insight.series``.
+            until_empty: end when no job is left that the worker may run now. Jobs that are due later are left.
+            max_jobs: end after this many attempts. None: there is no bound.
+            max_time: claim no more after this time, and end as after :meth:`stop`. None: there is no bound.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -150,6 +157,7 @@ class Worker:
             unknown_after=as_limit("unknown_after", unknown_after),
             blocked_after=as_limit("blocked_after", blocked_after),
             series=series,
+            own_end=own_end_of(until_empty=until_empty, max_jobs=max_jobs, max_time=max_time),
             drops_history=lambda: self.drops_history,
             supervised=lambda: self.supervised,
             app=lambda: self.app,
@@ -170,6 +178,16 @@ class Worker:
     def asked_to_end(self) -> End | None:
         """Whether it was asked from outside to ``stop`` or to ``restart``; None: it was not."""
         return self.parts.slots.end
+
+    @property
+    def own_end(self) -> str | None:
+        """Why it ended by itself; None: it did not."""
+        return self.parts.own_end.reason
+
+    @property
+    def died(self) -> int:
+        """How many jobs of its attempts are dead."""
+        return self.parts.completer.died
 
     def inspect(self) -> Inspection:
         """What the worker is doing now: what runs and waits, what is not recorded, whether its loop is blocked."""
@@ -195,7 +213,7 @@ class Worker:
             ConfigurationError: gevent has replaced Python's threads in this process.
             SchemaError: the schema is missing, too old or too new.
         """
-        _require_threads()
+        require_threads()
         await self.parts.slots.open()
         try:
             self.parts.signals.here()
@@ -305,7 +323,7 @@ class Worker:
 
     async def _wind_down(self, fetching: "asyncio.Task[None]") -> None:
         runners, completer = self.parts.runners, self.parts.completer
-        joblog.log_stopping(self.id, len(self.parts.claims.running), self._grace)
+        joblog.log_stopping(self.id, len(self.parts.claims.running), self._grace, self.own_end)
         self._start_nothing()
         grace_ends = time.monotonic() + self._grace
         await self._until(grace_ends, fetching)
@@ -359,15 +377,6 @@ class Worker:
 def _failure_of(fetching: "asyncio.Task[None]") -> BaseException | None:
     """Return what ended the fetcher, if it was an error: perhaps a job that it could not read."""
     return fetching.exception() if fetching.done() and not fetching.cancelled() else None
-
-
-def _require_threads() -> None:
-    gevent = sys.modules.get("gevent.monkey")
-    if gevent is not None and gevent.is_module_patched("threading"):
-        raise ConfigurationError(
-            "gevent has replaced Python's threads in this process, and a worker needs real ones: "
-            "start it from an app that does not call gevent.monkey.patch_all()"
-        )
 
 
 async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:

@@ -171,9 +171,9 @@ async def _idle(dsn: str, queue: PgQueue) -> None:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         rows = await (await connection.execute("select pid from pg_stat_activity")).fetchall()
         pids = ["self", *(str(pid) for (pid,) in rows)]
-        began, before = time.monotonic(), sum(map(_seconds, pids))
+        began, before = time.monotonic(), sum(map(seconds_of, pids))
         await asyncio.sleep(LOOKED_FOR)
-        used, took = sum(map(_seconds, pids)) - before, time.monotonic() - began
+        used, took = sum(map(seconds_of, pids)) - before, time.monotonic() - began
     sys.stdout.write(
         f"two workers and their server beside {LANES:,} full lanes: {used / took:.1%} of a core, over {took:.0f} s\n"
     )
@@ -182,7 +182,7 @@ async def _idle(dsn: str, queue: PgQueue) -> None:
     await asyncio.gather(held, running, return_exceptions=True)
 
 
-def _seconds(pid: str) -> float:
+def seconds_of(pid: str) -> float:
     """Processor time of a process, in seconds."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

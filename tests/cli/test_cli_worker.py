@@ -54,6 +54,21 @@ def test_a_worker_runs_jobs_and_ends_well_when_told_to_stop(dsn: str, shop: Path
     assert only_row(dsn, "select count(*) from pgqueue.workers") == (0,)
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(("dying", "code"), [(0, 0), (1, 3)], ids=["all succeed", "one dies"])
+def test_a_worker_that_runs_until_nothing_is_left_says_by_its_exit_code_whether_jobs_died(
+    dsn: str, shop: Path, processes: str, dying: int, code: int
+) -> None:
+    for number in range(5):
+        enqueue(dsn, "shop.send", f'{{"order_id": {number}}}')
+    for _ in range(dying):
+        enqueue(dsn, "shop.leave")
+    with started("worker", "--until-empty", "--processes", processes, dsn=dsn, folder=shop) as worker:
+        assert worker.code(within=60) == code
+    assert only_row(dsn, "select count(*) from pgqueue.jobs") == (0,)
+    assert only_row(dsn, "select count(*) from pgqueue.workers") == (0,)
+
+
 def test_an_exit_in_an_asyncio_task_of_a_job_is_its_failure_and_no_end_of_the_worker(
     dsn: str, shop: Path, queue: PgQueue
 ) -> None:

@@ -6,12 +6,14 @@ The bookkeeping of a worker's claims, without a worker.
 import asyncio
 import threading
 import time
+from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import AsyncMock
 from uuid import UUID
 
+import msgspec
 import pytest
 from looking import until
 from running import Running
@@ -19,12 +21,14 @@ from tenacity import wait_fixed
 from worker.helping import FOR_EVER, all_ended, claimed, dismantle, ended, hand_over, register
 
 from pgqueue import PgQueue, Retry
-from pgqueue.values.jobs.job import Claim, JobState
-from pgqueue.values.jobs.verdict import Returned, Succeeded
+from pgqueue.values.jobs.job import Claim, JobFlags, JobState
+from pgqueue.values.jobs.verdict import Returned, Succeeded, Verdict
+from pgqueue.worker import completer as completing
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.executor import Executor
+from pgqueue.worker.recorder import WriteResult
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.worker import Worker
 
@@ -313,6 +317,38 @@ async def test_a_job_is_known_from_its_claim_until_its_verdict_is_recorded() -> 
     await completer.run_once()
     assert seen == [[1, 2]]
     assert completer.known() == [2]
+
+
+@pytest.mark.parametrize(
+    ("last", "batches"),
+    [({}, [1, 3]), ({"flags": JobFlags.TELL}, [1, 1, 2]), ({"lane": "name:api"}, [1, 1, 2])],
+    ids=["none waits for it", "a caller waits", "its limit has a place"],
+)
+async def test_ends_gather_while_jobs_wait_for_slots_if_nothing_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch, last: dict[str, Any], batches: list[int]
+) -> None:
+    """A statement for each end costs as much as some dozen jobs."""
+    claims = _claims(*range(9))
+    completer = Completer(AsyncMock(spec=WorkerConnection, losses=0), claims, PgQueue("postgresql://nowhere"))
+    written: list[int] = []
+
+    async def write(batch: Sequence[Verdict]) -> WriteResult:
+        written.append(len(batch))
+        return WriteResult(done={one.claim.id: JobState.SUCCEEDED for one in batch})
+
+    monkeypatch.setattr(completing, "GATHER_FOR", 0.2)
+    monkeypatch.setattr(completer._recorder, "write", write)  # noqa: SLF001 - the database's answer
+    monkeypatch.setattr(completing, "NAP", 0)
+    running = asyncio.create_task(completer.run())
+    completer.add([Succeeded(_claim(1), 0.0)])
+    await until(lambda: written == [1])
+    completer.add([Succeeded(msgspec.structs.replace(_claim(2), **last), 0.0)])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    completer.add([Succeeded(_claim(3), 0.0), Succeeded(_claim(4), 0.0)])
+    await until(lambda: sum(written) == 4)
+    running.cancel()
+    assert written == batches
 
 
 def test_an_attempt_ends_once() -> None:
