@@ -7,6 +7,7 @@
     │   ├── InvalidOption           an option of a task or an enqueue is out of its range
     │   ├── UnknownQueue            a queue that was not declared, where queues are declared
     │   ├── QueueExists             a queue was declared that has other settings
+    │   ├── LimitExists             a limit was set that has other numbers
     │   ├── UnknownTask             a task name that was never registered
     │   ├── UnknownSchedule         a schedule of this name is not stored
     │   ├── UnknownWorker           no live worker has this id, or this host and process
@@ -93,6 +94,10 @@ class UnknownQueue(ConfigurationError):
 
 class QueueExists(ConfigurationError):
     """A queue was declared that has other settings, and the declaration was to fail then; nothing was changed."""
+
+
+class LimitExists(ConfigurationError):
+    """A limit was set that has other numbers, and that was to fail then; nothing was changed."""
 
 
 class UnknownTask(ConfigurationError):

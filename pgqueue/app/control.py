@@ -27,11 +27,13 @@ from pgqueue.store.bulk import bulk
 from pgqueue.store.insight import series
 from pgqueue.store.jobs import control
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
+from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
 from pgqueue.values.bulk.filter import DeadCriteria, LiveCriteria
 from pgqueue.values.bulk.operation import BulkResult
 from pgqueue.values.jobs.options import check_one_queue
+from pgqueue.values.limits.limit import Rate
 from pgqueue.values.queues.settings import Existing, QueueSettings, WhenFull
 from pgqueue.values.workers.worker import Stack
 
@@ -78,6 +80,7 @@ class QueueControl:
         queue: str,
         *,
         existing: Existing = "keep",
+        interval: Duration | None = None,
         by: str | None = None,
         **settings: Unpack[QueueSettingOptions],
     ) -> QueueSettings:
@@ -85,8 +88,10 @@ class QueueControl:
 
         Args:
             queue: its name.
-            existing: what is done if it has other settings: ``keep`` leaves them, ``replace`` stores these, ``fail`` raises
-                an error and changes nothing.
+            existing: what is done if it has other settings, or another interval: ``keep`` leaves them, ``replace`` stores
+                these, ``fail`` raises an error and changes nothing.
+            interval: the exact time between the starts of two of its jobs, over all workers; seconds, or a timedelta. It is
+                the limit ``queue:NAME``, which :attr:`limits` changes. None: nothing is said of it.
             by: who; by default the user and the host of this process.
 
         Returns:
@@ -96,19 +101,21 @@ class QueueControl:
             InvalidOption: a value is out of its range.
             UnknownQueue: it is not one of the declared names.
             QueueExists: it has other settings, and ``existing`` is ``fail``.
+            LimitExists: it has another interval, and ``existing`` is ``fail``.
         """
-        return self._queue.database.run(self._declaring(queue, existing, by, settings))
+        return self._queue.database.run(self._declaring(queue, existing, interval, by, settings))
 
     async def adeclare(
         self,
         queue: str,
         *,
         existing: Existing = "keep",
+        interval: Duration | None = None,
         by: str | None = None,
         **settings: Unpack[QueueSettingOptions],
     ) -> QueueSettings:
         """As :meth:`declare`, awaited."""
-        return await self._queue.database.arun(self._declaring(queue, existing, by, settings))
+        return await self._queue.database.arun(self._declaring(queue, existing, interval, by, settings))
 
     def set(
         self,
@@ -297,11 +304,22 @@ class QueueControl:
         return await self._queue.database.arun(_keep_plan(minutes, hours, by))
 
     def _declaring(
-        self, queue: str, existing: Existing, by: str | None, given: Mapping[str, Any]
+        self,
+        queue: str,
+        existing: Existing,
+        interval: Duration | None,
+        by: str | None,
+        given: Mapping[str, Any],
     ) -> Plan[QueueSettings]:
         self._queue.require_queue(check_one_queue("queue", queue))
+        settings, name = QueueSettings.checked(given), operator_name(by)
+        numbers = None if interval is None else Rate(every=interval).numbers
         self._queue.database.known.forget()
-        return queues.declare(queue, QueueSettings.checked(given), existing=existing, by=operator_name(by))
+        if numbers is None:
+            return queues.declare(queue, settings, existing=existing, by=name)
+        return limit_control.declare_interval(
+            queue, settings, numbers, self._queue.limits, existing=existing, by=name
+        )
 
     def _setting(
         self, queue: str, unset: Collection[str], by: str | None, given: Mapping[str, Any]

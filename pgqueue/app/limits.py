@@ -12,6 +12,7 @@ from pgqueue.values.limits.limit import QUEUE, AnyLimit, LimitNumbers, Rate
 from pgqueue.values.limits.status import LaneChange, LimitStatus
 from pgqueue.values.limits.task_limits import share_key
 from pgqueue.values.queues.served_queues import WEIGHTS
+from pgqueue.values.queues.settings import Existing
 
 
 class LimitControl:
@@ -24,19 +25,32 @@ class LimitControl:
     def __init__(self, queue: Registry) -> None:
         self._queue = queue
 
-    def set(self, name: str, limit: AnyLimit, *, by: str | None = None) -> LimitStatus:
+    def set(
+        self, name: str, limit: AnyLimit, *, existing: Existing = "replace", by: str | None = None
+    ) -> LimitStatus:
         """Give a limit other numbers. They hold until they are set again or unset, whatever the code says.
 
         Args:
             name: of the limit; ``queue:mail`` limits the queue mail as a whole.
             limit: the numbers: a ``Limit``, or for a rate a ``Rate``, without ``by``, ``name`` and ``cost``.
+            existing: what is done if it has other numbers: ``replace`` stores these, ``keep`` leaves them, ``fail`` raises
+                an error and changes nothing.
             by: who; by default the user and the host of this process.
-        """
-        return self._queue.database.run(self._change(name, limit, by))
 
-    async def aset(self, name: str, limit: AnyLimit, *, by: str | None = None) -> LimitStatus:
+        Returns:
+            What holds now.
+
+        Raises:
+            InvalidOption: no limit has the name, or a value is out of its range.
+            LimitExists: it has other numbers, and ``existing`` is ``fail``.
+        """
+        return self._queue.database.run(self._change(name, limit, existing, by))
+
+    async def aset(
+        self, name: str, limit: AnyLimit, *, existing: Existing = "replace", by: str | None = None
+    ) -> LimitStatus:
         """As :meth:`set`, awaited."""
-        return await self._queue.database.arun(self._change(name, limit, by))
+        return await self._queue.database.arun(self._change(name, limit, existing, by))
 
     def unset(self, name: str, *, by: str | None = None) -> None:
         """Restore the numbers that the code declares; a limit that no code declares is forgotten.
@@ -117,9 +131,10 @@ class LimitControl:
         key = share_key(share, None if codec is None else codec.key)
         return limit_control.weigh(key, weight, by=operator_name(by))
 
-    def _change(self, name: str, limit: AnyLimit, by: str | None) -> Plan[LimitStatus]:
+    def _change(self, name: str, limit: AnyLimit, existing: Existing, by: str | None) -> Plan[LimitStatus]:
+        numbers = _numbers(limit)
         return limit_control.change(
-            _check_name(name), _numbers(limit), self._queue.limits, by=operator_name(by)
+            _check_name(name), numbers, self._queue.limits, existing=existing, by=operator_name(by)
         )
 
 

@@ -16,6 +16,7 @@ from pgqueue.store.limits import limit_control
 from pgqueue.values.limits.limit import Limit, Rate
 from pgqueue.values.limits.status import LaneChange
 from pgqueue.values.payloads.storable import spelled_out
+from pgqueue.values.queues.settings import EXISTING, Existing
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = 200
@@ -101,6 +102,12 @@ def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
 @click.option("--rate", metavar="N/minute", help="How many start per second, minute, hour, day, or 30s, 15m.")
 @click.option("--every", type=Length(above_zero=True), help="The exact time between two starts.")
 @click.option("--burst", type=int, metavar="N", help="How many start at once after a pause, of a rate.")
+@click.option(
+    "--existing",
+    type=click.Choice(EXISTING),
+    default="replace",
+    help="What is done if the limit has other numbers.",
+)
 @by_option
 @with_queue
 def set_limit(
@@ -112,6 +119,7 @@ def set_limit(
     rate: str | None,
     every: timedelta | None,
     burst: int | None,
+    existing: Existing,
     by: str | None,
 ) -> None:
     """Change the numbers of a limit; queue:NAME limits a queue as a whole. Workers keep them from their next claim on."""
@@ -122,7 +130,8 @@ def set_limit(
     numbers = (
         Limit(most) if most is not None else Rate(rate, every=every, burst=1 if burst is None else burst)
     )
-    click.echo(spelled_out(f"{limit}: {queue.control.limits.set(limit, numbers, by=by).numbers.said}"))
+    held = queue.control.limits.set(limit, numbers, existing=existing, by=by)
+    click.echo(spelled_out(f"{limit}: {held.numbers.said}"))
 
 
 @limits.command()

@@ -155,6 +155,11 @@ def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
     "--ageing", type=ABOVE_ZERO, help="The wait that is worth one priority, so that old jobs do not starve."
 )
 @click.option("--ageing-to", type=int, help="The highest priority that waiting jobs get so.  [default: 100]")
+@click.option(
+    "--interval",
+    type=ABOVE_ZERO,
+    help="With --existing: the exact time between the starts of two of its jobs.",
+)
 @click.option("--unset", multiple=True, metavar="SETTING", help="Take this setting away, such as timeout.")
 @click.option(
     "--existing",
@@ -170,6 +175,7 @@ def set_queue(
     name: str,
     unset: tuple[str, ...],
     existing: Existing | None,
+    interval: timedelta | None,
     as_json: bool,
     **given: Any,  # noqa: ANN401 - the settings' own types
 ) -> None:
@@ -180,11 +186,17 @@ def set_queue(
     chosen = {key: value for key, value in given.items() if value is not None}
     if existing is not None and unset:
         raise click.UsageError("--existing declares all settings; --unset changes one: give one of the two.")
+    if existing is None and interval is not None:
+        raise click.UsageError(
+            f"--interval belongs to --existing; to change it alone, use limits set queue:{name} --every"
+        )
     unset = tuple(one.replace("-", "_") for one in unset)
     held = (
         queue.control.set(name, unset=unset, **cast("QueueSettingOptions", chosen))
         if existing is None
-        else queue.control.declare(name, existing=existing, **cast("QueueSettingOptions", chosen))
+        else queue.control.declare(
+            name, existing=existing, interval=interval, **cast("QueueSettingOptions", chosen)
+        )
     )
     if as_json:
         print_json(held)

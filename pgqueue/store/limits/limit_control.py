@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import InvalidOption, LimitExists
 from pgqueue.store import audit
 from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.limits.lanes import relane
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.queues import queues
 from pgqueue.store.queues.queues import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.hints import did_you_mean
+from pgqueue.values.jobs.options import one_of
 from pgqueue.values.limits.gcra import LAST, reach
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers
 from pgqueue.values.limits.status import (
@@ -22,6 +24,7 @@ from pgqueue.values.limits.status import (
     LimitStatus,
     key_statuses,
 )
+from pgqueue.values.queues.settings import EXISTING, Existing, QueueSettings
 from pgqueue.values.queues.standing import WHOLE, share
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,6 +88,7 @@ def change(
     numbers: LimitNumbers,
     declared: Mapping[str, LimitNumbers],
     *,
+    existing: Existing = "replace",
     by: str | None,
     now: datetime | None = None,
 ) -> Steps[LimitStatus]:
@@ -94,19 +98,54 @@ def change(
         name: which; one of a queue as a whole, ``queue:…``, need not exist.
         numbers: the new ones.
         declared: as for :func:`listed`.
+        existing: what is done if it has other numbers.
         by: who.
         now: the instant; the database's own by default.
 
     Raises:
         InvalidOption: there is none of this name, or it is a limit of the other kind.
+        LimitExists: it has other numbers, and ``existing`` is ``fail``; nothing was changed.
     """
     known = yield from _known_limits(declared)
+    one_of("existing", existing, EXISTING, listed=repr)
+    if (held := known.get(name)) is not None and existing != "replace" and _differ(held.numbers, numbers):
+        if existing == "keep":
+            return held
+        raise LimitExists(
+            f"limit {name!r} has other numbers: {held.numbers.said}, not {numbers.said}; use existing='replace' to store yours, "
+            "or existing='keep' to leave them"
+        )
     if not name.startswith(QUEUE) or name in known:
         refuse_other_kind(require_limit(name, known), numbers)
     yield from _set(name, numbers, declared, by=by, now=now)
     yield from audit.note("limit set", name, by=by, to=numbers.declared)
     yield from wake()
     return (yield from _known_limits(declared))[name]
+
+
+def _differ(held: LimitNumbers, other: LimitNumbers) -> bool:
+    return (held.most, held.every, held.burst) != (other.most, other.every, other.burst)
+
+
+@plan(transaction=True)
+def declare_interval(
+    queue: str,
+    settings: QueueSettings,
+    interval: LimitNumbers,
+    declared: Mapping[str, LimitNumbers],
+    *,
+    existing: Existing,
+    by: str | None,
+) -> Steps[QueueSettings]:
+    """Give a queue settings, and the time between two starts of its jobs; arguments as for :func:`change`.
+
+    Raises:
+        QueueExists: it has other settings, and ``existing`` is ``fail``; nothing was changed.
+        LimitExists: it has another limit, and ``existing`` is ``fail``; nothing was changed.
+    """
+    held = yield from queues.declare(queue, settings, existing=existing, by=by)
+    yield from change(f"{QUEUE}{queue}", interval, declared, existing=existing, by=by)
+    return held
 
 
 @plan(transaction=True)

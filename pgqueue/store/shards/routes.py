@@ -310,6 +310,7 @@ EVERYWHERE = frozenset(
         "queues.declare",
         "queues.change",
         "limit_control.change",
+        "limit_control.declare_interval",
         "limit_control.unset",
         "limit_control.weigh",
     }
