@@ -7,6 +7,7 @@ different for a job in a flow is in :mod:`pgqueue.worker.before_attempt`, and ho
 
 import asyncio
 import concurrent.futures
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, cast
@@ -157,7 +158,8 @@ class Executor:
             GeneratorExit: the function has raised it. The caller, if it is an asyncio task's own coroutine, catches it, and
                 asks :meth:`broken_off`.
         """
-        if attempt.claim.expires_in is not None and (late := judge_lateness(log, attempt.claim)):
+        claim = attempt.claim
+        if (claim.expires_in is not None or claim.latest is not None) and (late := _judge_start(claim)):
             return late
         if attempt.task is None:
             return await self._requeue_unregistered(attempt)
@@ -188,7 +190,8 @@ class Executor:
         Returns:
             As for :meth:`run`.
         """
-        if attempt.claim.expires_in is not None and (late := judge_lateness(log, attempt.claim)):
+        claim = attempt.claim
+        if (claim.expires_in is not None or claim.latest is not None) and (late := _judge_start(claim)):
             return late
         forks = process.forks
         try:
@@ -379,3 +382,10 @@ def _undescribed(claim: Claim, error: BaseException, why: BaseException) -> Verd
 
 def _fields(claim: Claim) -> dict[str, object]:
     return {"job": claim.id, "task": claim.task, "attempt": claim.attempt}
+
+
+def _judge_start(claim: Claim) -> Verdict | None:
+    """The verdict on a job that is too late to start: it is dead, or gets the next place of its rate; None: it starts."""
+    if claim.latest is not None and time.monotonic() > claim.latest:
+        return Returned(claim)
+    return judge_lateness(log, claim)

@@ -160,6 +160,12 @@ def take(
     if marks is not None and len(claims) < room and math.isfinite(head_in := marks.head_in()):
         again_in = min(head_in, again_in or head_in)
     waits, appointed_at = yield from _appoint(state, begun.starts, now)
+    if begun.tolerances:
+        latest = {
+            job: appointed_at + waits.get(job, 0.0) + span / 1_000_000
+            for job, span in begun.tolerances.items()
+        }
+        claims = [msgspec.structs.replace(one, latest=latest.get(one.id)) for one in claims]
     again_in = min(filter(None, (again_in, state.next_in(lines))), default=None)
     return LaneClaims(claims, waits, appointed_at, again_in, begun.unknown)
 
@@ -202,6 +208,7 @@ def _fill(
     claims: list[Claim] = []
     starts: dict[int, int] = {}
     unknown: list[Claim] = []
+    tolerances: dict[int, int] = {}
     while lines and len(claims) < room:
         lanes = [line.lane for line in lines]
         shares = turns.quotas(lanes, state.free(lines), room - len(claims))
@@ -216,6 +223,7 @@ def _fill(
         claims += begun.claims
         starts |= begun.starts
         unknown += begun.unknown
+        tolerances |= begun.tolerances
         counts = {place: begun.served.get(place, 0) for place in shares}
         turns.learn(lanes, counts)
         short = {place for place, count in counts.items() if count < shares[place]}
@@ -223,7 +231,7 @@ def _fill(
             range(len(lines)) if short else shares
         )  # what a lane had no jobs for goes to lanes that were given none
         lines = [lines[place] for place in left if place not in short]
-    return _LaneStarts(claims, starts, unknown)
+    return _LaneStarts(claims, starts, unknown, tolerances)
 
 
 class _LaneStarts(NamedTuple):
@@ -233,6 +241,7 @@ class _LaneStarts(NamedTuple):
         claims: those that start.
         starts: when, in microseconds since 1970, where that is not at once.
         unknown: those of tasks that the worker does not run; they are put back.
+        tolerances: how many microseconds late some of them may start.
         served: how many start of each line, by its place.
         early: the jobs that are put back since their start costs more than their rates have.
     """
@@ -240,6 +249,7 @@ class _LaneStarts(NamedTuple):
     claims: Sequence[Claim]
     starts: Mapping[int, int]
     unknown: Sequence[Claim] = ()
+    tolerances: Mapping[int, int] = MappingProxyType({})
     served: Mapping[int, int] = MappingProxyType({})
     early: Sequence[int] = ()
 
@@ -257,11 +267,12 @@ def _count_starts(
         served = Counter(map(places.__getitem__, map(LANE, claims)))
         for place, count in served.items():
             state.take(lines[place], count)
-        return _LaneStarts(claims, {}, (), served)
+        return _LaneStarts(claims, {}, (), {}, served)
     starting: list[Claim] = []
     starts: dict[int, int] = {}
     early: dict[int, list[int]] = {}
     unknown: list[Claim] = []
+    tolerances: dict[int, int] = {}
     for claim, cost in found:
         if is_unknown(claim.task):
             unknown.append(claim)
@@ -272,10 +283,12 @@ def _count_starts(
             starting.append(claim)
             if at > state.now:
                 starts[claim.id] = at
+            if (span := state.tolerance(lines[place])) is not None:
+                tolerances[claim.id] = span
         else:  # it costs more than the first job of its lane; and no job of a lane goes past another
             early.setdefault(place, []).append(claim.id)
     served = Counter(map(places.__getitem__, map(LANE, starting)))
-    return _LaneStarts(starting, starts, unknown, served, [*chain(*early.values())])
+    return _LaneStarts(starting, starts, unknown, tolerances, served, [*chain(*early.values())])
 
 
 class _LaneClaim(NamedTuple):

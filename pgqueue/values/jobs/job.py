@@ -162,7 +162,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     ``flags`` is a sum of bits of :class:`JobFlags`, or None.
     ``expires_in`` is the seconds from the claim until which an attempt has to be started, or None. ``asked_at`` is when this
     process asked for the claim, in seconds of its monotonic clock: it is before the claim, so no attempt starts too late. ``lane`` names the
-    lane that it was claimed from, or None. ``run_at_epoch`` and ``created_at_epoch`` are seconds since 1970.
+    lane that it was claimed from, or None. ``latest`` is the instant of the monotonic clock after which it may not start, since the next
+    start of its exact interval would be too near, or None. ``run_at_epoch`` and ``created_at_epoch`` are seconds since 1970.
     """
 
     id: int
@@ -182,6 +183,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     expires_in: float | None = None
     asked_at: float = 0.0
     lane: str | None = None
+    latest: float | None = None
 
     @property
     def run_at(self) -> datetime:

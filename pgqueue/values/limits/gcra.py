@@ -21,6 +21,14 @@ LAST = 2**63 - 1
 """The last tat that PostgreSQL stores."""
 
 
+def tolerance(every: int) -> int:
+    """How many microseconds late a job of an exact interval may start: a tenth of it, and 5 ms at least.
+
+    A later start would be too near to the next one. The job goes back, and gets the next place.
+    """
+    return max(every // 10, 5_000)
+
+
 def settle_tat(tat: int, now: int, rate: tuple[int, int]) -> int:
     """A stored tat as it counts now.
 

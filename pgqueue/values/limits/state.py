@@ -178,6 +178,12 @@ class LimitState:
                 self.advanced.add(key.text)
         return at
 
+    def tolerance(self, line: LaneLine) -> int | None:
+        """How many microseconds late a job of this lane may start; None: none of its limits is an exact interval."""
+        rates = [self.said[key.limit] for key in line.keys]
+        exact = [one.every for one in rates if one.every is not None and one.burst == 1]
+        return gcra.tolerance(min(exact)) if exact else None
+
     def next_in(self, lines: Iterable[LaneLine]) -> float | None:
         """In how many seconds a job of these lanes may be claimed that waits for a rate; None: there is none."""
         if not self.has_rates:
