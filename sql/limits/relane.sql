@@ -20,7 +20,7 @@ changed as (
         status = case when job.in_lane and becomes.lane is null then 'ready' else job.status end,
         in_lane = case when becomes.lane is not null then job.in_lane end,
         place_at = case when becomes.lane is not null then job.place_at end,
-        claim_number = case when job.status = 'running' then 9223372036854775807 end  -- it runs under limits that nobody locked
+        claim_number = null  -- it runs under limits that no claim of it has locked
     from locked cross join lateral (
         select string_agg(key, E'\n' order by left(key, 1) = ' ', split_part(key, ' ', 1) collate "C", key collate "C") as lane
         from (select distinct case when split_part(key, ' ', 1) <> %(name)s::text then key

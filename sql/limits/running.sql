@@ -6,10 +6,10 @@
 -- why: counted from the jobs themselves: however a job stops running, its place is free, and no crash can lose one. Few
 --      jobs run, but 100,000 keys may each have a job that waits for its retry: only those of the keys that the claim looks at
 --      are read. They hold places of their keys, and none of their queue's as a whole: so they are counted without a queue.
---      The highest number is that of jobs whose lane was changed while they ran: it says nothing of when they were claimed
-select queue, lane, count(*), min(claim_number) filter (where claim_number < 9223372036854775807)
+--      A job without a number is always counted: another statement set it running, or changed its lane while it ran
+select queue, lane, count(*), min(claim_number)
 from (select queue, lane, claim_number from pgqueue.jobs
-      where status = 'running' and lane is not null and worker_id is not null and claim_number >= %(since)s::bigint
+      where status = 'running' and lane is not null and worker_id is not null and coalesce(claim_number, 9223372036854775807) >= %(since)s::bigint
       union all
       select null, lane, null from pgqueue.jobs
       where place_at is not null and string_to_array(lane, E'\n') && %(keys)s::text[]) as held

@@ -51,7 +51,8 @@ comment on column pgqueue.jobs.lane is 'The keys of the limits under which it ru
 comment on column pgqueue.jobs.in_lane is 'True: it is blocked, and waits for nothing but the limits of its lane: workers claim it from there.';
 comment on column pgqueue.jobs.cost is 'How much of each rate its start takes; null: 1.';
 comment on column pgqueue.jobs.claim_number is
-    'Of a job with a lane: the number of the claim that took it last, of the sequence limited_claims. Claims count running jobs from a number on.';
+    'Of a job with a lane: the number of the claim that took it last, of the sequence limited_claims. Claims count running jobs from a number on. '
+    'Null: no claim under the limits of its lane did, and each claim counts it.';
 comment on column pgqueue.jobs.place_at is
     'Of a job that waits for its retry under an ordered limit: the run_at that it had. It counts as running, and stands there again when it is due.';
 
@@ -66,7 +67,7 @@ create unique index jobs_unique_key on pgqueue.jobs (unique_key) where unique_ke
 create index jobs_expires_at on pgqueue.jobs (expires_at) where expires_at is not null and status <> 'running';
 -- The lines of limited jobs, and those of them that run: claims count them. See limits.
 create index jobs_lanes on pgqueue.jobs (queue, lane, (-priority), run_at, id) where in_lane;
-create index jobs_running_in_lanes on pgqueue.jobs (claim_number)
+create index jobs_running_in_lanes on pgqueue.jobs (coalesce(claim_number, 9223372036854775807))
     where status = 'running' and lane is not null and worker_id is not null;
 -- It finds kept places by each key of a lane: there may be many, and a claim must not read them all.
 create index jobs_kept_places on pgqueue.jobs using gin (string_to_array(lane, E'\n')) with (fastupdate = off)
