@@ -21,6 +21,7 @@ from uuid import UUID
 
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.store.jobs.notifications import wake
 from pgqueue.values.jobs.verdict import Died, Succeeded, Verdict, as_recorded
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection
@@ -69,6 +70,7 @@ class Completer:
 
         ``signals`` is told, in the event loop, of each batch that has been dealt with.
         """
+        self._connection = connection
         self._claims = claims
         self._tasks = tasks or ServedTasks(queue.tasks)
         self._queue = queue
@@ -177,6 +179,8 @@ class Completer:
                 self._writing, self._recorded = [], {}
             self._note(batch, written)
             self._end_batch(batch)
+            if not self._claims_jobs() and any(one.claim.lane is not None for one in batch):
+                await self._connection.run(wake())  # other workers may have the places of their limits
         self.look()
 
     async def stand_in(

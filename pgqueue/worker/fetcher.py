@@ -65,6 +65,7 @@ class Fetcher:
     Attributes:
         asks: how many times it asked for jobs.
         empty: how many times there were none.
+        quiet: how many looks have found nothing in a row, each at the end of a round of lanes.
         again_in: in how many seconds after the last look limited jobs may start that wait; None: none is known.
     """
 
@@ -101,6 +102,7 @@ class Fetcher:
         self._most = LARGEST_CLAIM
         self.asks = 0
         self.empty = 0
+        self.quiet = 0
         self._silent_since: float | None = None
         self._idle = True
         self._unbroken_since = time.monotonic()
@@ -145,6 +147,7 @@ class Fetcher:
         self.asks += 1
         self.empty += not found
         self._signals.filled = len(found) >= room or self._queues.unfinished or self._lanes_unfinished
+        self.quiet = 0 if found else self.quiet + (not self._signals.filled)
         if self._unhandled:
             self._unhandled = 0
             self._reminder.ended()

@@ -85,7 +85,7 @@ class OwnEndWatch:
         self._signals = signals
         self._poll = poll
         self._began = time.monotonic()
-        self._looks: tuple[int, int] | None = None  # asked and found empty, when the worker seemed to be done
+        self._quiet: int | None = None  # how many looks had found nothing when the worker seemed to be done
 
     async def run_once(self) -> float:
         """Stop the worker if its time has come; return the seconds until the next look."""
@@ -95,7 +95,7 @@ class OwnEndWatch:
             self.reason = "no job is left"
         if self.reason is not None:
             self._signals.stopping.set()
-        return LOOK_EVERY if self._looks is None else SOON
+        return LOOK_EVERY if self._quiet is None else SOON
 
     def _bound_reached(self) -> str | None:
         wanted = self._wanted
@@ -107,20 +107,16 @@ class OwnEndWatch:
 
     async def _is_empty(self) -> bool:
         if not self._holds_nothing():
-            self._looks = None
+            self._quiet = None
             return False
-        if self._looks is None:
+        if self._quiet is None:
             await self._poll()
-            self._looks = self._now()
-        asked, empty = (now - then for now, then in zip(self._now(), self._looks, strict=True))
-        if asked > empty or self._fetcher.again_in is not None:
-            self._looks = None
+            self._quiet = self._fetcher.quiet
+        if self._fetcher.quiet < self._quiet or self._fetcher.again_in is not None:
+            self._quiet = None
             return False
         self._signals.look.set()
-        return asked >= LOOKS
-
-    def _now(self) -> tuple[int, int]:
-        return self._fetcher.asks, self._fetcher.empty
+        return self._fetcher.quiet >= self._quiet + LOOKS
 
     def _holds_nothing(self) -> bool:
         claims = self._claims

@@ -68,8 +68,11 @@ class ServedTasks:
         self._claimed.add(name)
 
     def is_unknown(self, name: str) -> bool:
-        """Whether the worker does not run a task, and is not to claim its jobs to give them up."""
-        return name not in self.known and name not in self._claimed
+        """Whether the worker does not run a task and can leave it out, and is not to claim its jobs to give them up."""
+        if name in self.known or name in self._claimed:
+            return False
+        left_out = self._unknown.now()
+        return name in left_out or (len(left_out) < MOST_LEFT_OUT and len(name) <= LONGEST_NAME)
 
     def unknown(self) -> list[str]:
         """The tasks that were found to be unknown in the last minute, and may be registered yet."""

@@ -1,4 +1,4 @@
--- limits/lock: what these limits say, and lock them, but for those that another worker has locked; and when the server started.
+-- limits/lock: what these limits say, and lock them, but for those that another worker has locked; and the process of the server that answers.
 -- index: limits_pkey
 -- locks: the rows of the limits, in the order of their names; locked ones are skipped and said to be so
 -- run by: a claim from lanes, before it counts, in the same transaction
@@ -6,6 +6,6 @@
 with locked as (
     select name from pgqueue.limits where name = any(%(names)s::text[]) order by name for no key update skip locked
 )
-select said.name, most, every, burst, locked.name is not null, extract(epoch from pg_catalog.pg_postmaster_start_time())::float8
+select said.name, most, every, burst, locked.name is not null, pg_catalog.pg_backend_pid()
 from pgqueue.limits as said left join locked on locked.name = said.name
 where said.name = any(%(names)s::text[])

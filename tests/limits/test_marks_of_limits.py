@@ -15,9 +15,10 @@ from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.marks import LONGEST, SHARE
 from pgqueue.store.limits.limits import LaneClaims
-from pgqueue.store.limits.served_lanes import LONGEST_REST, REST, ServedLanes
+from pgqueue.store.limits.served_lanes import BARREN_FOR, LONGEST_REST, REST, ServedLanes
 from pgqueue.store.plan import Plan, Row, Statement, Step, run
-from pgqueue.values.jobs.verdict import Succeeded
+from pgqueue.values.jobs.job import AttemptError
+from pgqueue.values.jobs.verdict import Again, Succeeded
 from pgqueue.values.limits.state import COUNT_ALL_AFTER, CountedClaims
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ class Server:
         self.now = 100.0
         self.takes: Mapping[str, float] = {}
         self.asked: list[Statement] = []
-        self.started: float | None = None
+        self.process: int | None = None
         self.connection = psycopg.connect(dsn, autocommit=True)
         self._inner = StepRunner(self.connection, catalogue_of("pgqueue"))
 
@@ -39,8 +40,8 @@ class Server:
         self.asked.append(step)
         self.now += self.takes.get(step.name, 0.0)
         rows = self._inner.execute(step)
-        if step.name == "limits/lock" and self.started is not None:
-            return [(*row[:-1], self.started) for row in rows]
+        if step.name == "limits/lock" and self.process is not None:
+            return [(*row[:-1], self.process) for row in rows]
         return rows
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -67,6 +68,13 @@ class OneWorker:
         found = self.server.run(self.lanes.claim(self.id, room))
         self.lanes.claimed()
         return found
+
+    def fail(self, taken: LaneClaims) -> None:
+        self.server.run(
+            finish.finish(
+                self.id, [Again(one, None, AttemptError(1, "E", "why")) for one in taken.claims], keep=True
+            )
+        )
 
     def complete(self, taken: LaneClaims) -> None:
         self.server.run(finish.finish(self.id, [Succeeded(one, 0.0) for one in taken.claims], keep=True))
@@ -112,14 +120,14 @@ def test_running_jobs_are_counted_from_the_first_one_and_those_of_other_workers_
 @pytest.mark.parametrize("seconds", [COUNT_ALL_AFTER - 0.1, COUNT_ALL_AFTER])
 def test_all_running_jobs_are_counted_again_now_and_then(seconds: float) -> None:
     counted = CountedClaims()
-    assert counted.since(["a"], 1.0, 100.0) == 0
-    counted.learn(["a"], 7)
-    counted.learn(["b"], 9)
-    assert counted.since(["a", "b"], 1.0, 100.0 + seconds) == (7 if seconds < COUNT_ALL_AFTER else 0)
-    assert counted.since(["b", "c"], 1.0, 100.0 + seconds) == 0, "c was not counted before"
+    assert counted.since(["a"], 1, 100.0) == 0
+    counted.learn(["a"], 1, 7)
+    counted.learn(["b"], 1, 9)
+    assert counted.since(["a", "b"], 1, 100.0 + seconds) == (7 if seconds < COUNT_ALL_AFTER else 0)
+    assert counted.since(["b", "c"], 1, 100.0 + seconds) == 0, "c was not counted before"
 
 
-def test_what_is_known_of_claims_is_forgotten_when_the_server_has_started_again(
+def test_what_is_known_of_claims_holds_for_one_process_of_the_server(
     queue: PgQueue, workers: tuple[OneWorker, OneWorker], server: Server, send: Task[[int], None]
 ) -> None:
     """A server that lost the end of its log gives out numbers again: the claims behind it have lower ones than those before."""
@@ -128,7 +136,7 @@ def test_what_is_known_of_claims_is_forgotten_when_the_server_has_started_again(
     first.complete(first.claim())
     first.complete(first.claim())
     ask(queue, "select setval('pgqueue.limited_claims', 1, false)")
-    server.started = 5.0
+    server.process = 5
     assert len(second.claim(2).claims) == 2
     assert len(first.claim().claims) == 1
 
@@ -237,3 +245,49 @@ def test_lanes_of_a_task_that_a_worker_leaves_out_are_neither_locked_nor_counted
     assert [one.task for one in taken.claims] == ["mail"] * 3
     (locked,) = [one.params["names"] for one in server.asked if one.name == "limits/lock"]
     assert locked == '{"task:mail:number"}'
+
+
+def test_an_ordered_lane_is_claimed_from_its_head_however_slow_that_is(
+    queue: PgQueue, workers: tuple[OneWorker, OneWorker], server: Server
+) -> None:
+    """A retry goes back to its place before the mark, and no later job of its key may start before it."""
+
+    @queue.task(name="post", limit=Limit(1, by="account", ordered=True))
+    def post(account: int, number: int) -> None: ...
+
+    worker, _ = workers
+    queue.enqueue_many(post.call(1, number) for number in range(4))
+    server.takes = {"limits/claim": 0.05}
+    first = worker.claim()
+    worker.fail(first)
+    (again,) = worker.claim().claims
+    assert again.id == first.claims[0].id
+
+
+def test_a_lane_that_has_only_jobs_of_other_workers_is_left_alone_for_a_second(
+    queue: PgQueue, server: Server
+) -> None:
+    """Each claim read it to its end, and its limit was locked meanwhile."""
+    api = Limit(9, name="api")
+
+    @queue.task(name="left", limit=api)
+    def left() -> None: ...
+
+    @queue.task(name="mine", limit=api)
+    def mine() -> None: ...
+
+    queue.enqueue_many(left.call() for _ in range(3))
+    worker = listed(queue)
+    lanes = ServedLanes(
+        lambda: queue.limits, lambda: queue.limiting, clock=lambda: server.now, left_out=lambda: ["left"]
+    )
+
+    def claimed() -> list[str]:
+        return [one.task for one in server.run(lanes.claim(worker, 9)).claims]
+
+    assert claimed() == []
+    mine.enqueue()
+    assert claimed() == []
+    assert "limits/lock" not in [one.name for one in server.asked]
+    server.now += BARREN_FOR
+    assert claimed() == ["mine"]

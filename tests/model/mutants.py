@@ -215,8 +215,8 @@ MUTANTS = [
     ),
     Mutant(
         "pgqueue/store/limits/limits.py",
-        "counted.learn(state.counted, state.first_claim)",
-        "counted.learn(state.counted, state.first_claim + 1)",
+        "counted.learn(state.counted, server, state.first_claim)",
+        "counted.learn(state.counted, server, state.first_claim + 1)",
         "running jobs are counted from behind the first of them",
         "history",
     ),

@@ -9,6 +9,7 @@ from looking import GUARD, ask
 
 from pgqueue import Limit, PgQueue, Rate, chain
 from pgqueue.errors import InvalidOption
+from pgqueue.store.limits import served_lanes
 from pgqueue.worker.worker import Worker
 
 
@@ -75,6 +76,24 @@ async def test_until_empty_leaves_jobs_that_the_worker_does_not_run(queue: PgQue
         ("other", False),
         ("other", False),
     ]
+
+
+async def test_until_empty_looks_at_all_lanes_though_many_give_nothing(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_lanes, "AT_ONCE", 5)
+
+    @queue.task(name="full", limit=[Limit(1, name="a"), Limit(1, by="number")])
+    async def full(number: int) -> None: ...
+
+    @queue.task(name="free", queue="z", limit=Limit(1))
+    async def free() -> None: ...
+
+    queue.enqueue_many(full.call(number) for number in range(60))
+    queue.control.pause("default")
+    free.enqueue()
+    await run(queue, until_empty=True)
+    assert ask(queue, "select count(*) from pgqueue.job_history where task = 'free'") == [(1,)]
 
 
 @pytest.mark.parametrize("jobs", [1, 7, 40])

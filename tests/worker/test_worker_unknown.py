@@ -401,6 +401,9 @@ def test_too_many_unknown_tasks_and_too_long_names_are_put_off_for_a_time() -> N
     assert not tasks.leave_out("one more")
     assert not ServedTasks({}).leave_out("x" * (LONGEST_NAME + 1))
     assert len(tasks.left_out()) == MOST_LEFT_OUT
+    assert (tasks.is_unknown("task-1"), tasks.is_unknown("one more")) == (True, False), (
+        "it goes aside, after a claim"
+    )
     tasks.try_again("task-0")
     assert tasks.leave_out("one more")
 

@@ -45,12 +45,12 @@ class Marks(Generic[K]):
 
     def __init__(
         self,
-        line_of: Callable[[Claim], K],
+        line_of: Callable[[Claim], K | None],
         clock: Callable[[], float] = time.monotonic,
         *,
         enough: int = ENOUGH,
     ) -> None:
-        """``line_of`` returns the queue, or the lane, that a claim came from; ``enough`` is as :data:`ENOUGH`."""
+        """``line_of`` returns the queue, or the lane, that a claim came from; None: it has no mark. ``enough`` is as :data:`ENOUGH`."""
         self._line_of = line_of
         self.clock = clock
         self._enough = enough
@@ -89,8 +89,9 @@ class Marks(Generic[K]):
         if len(found) >= self._enough:
             self._best[len(found).bit_length()] = min(self._best_of(len(found)) * 1.01, seconds / len(found))
         for line, one in {self._line_of(one): one for one in found}.items():  # the last one of each line
-            position = Mark(-one.priority, one.run_at, one.id)
-            self._marks[line] = max(self._marks.get(line, HEAD), position)
+            if line is not None:
+                position = Mark(-one.priority, one.run_at, one.id)
+                self._marks[line] = max(self._marks.get(line, HEAD), position)
 
     def _is_slow(self, count: int, seconds: float) -> bool:
         if seconds > SLOW_LOOK + SLOW_CLAIM * count:

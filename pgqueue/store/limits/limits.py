@@ -56,6 +56,7 @@ class LaneClaims(msgspec.Struct, frozen=True):
         since: the database's instant to which the waits belong, in seconds of this program's monotonic clock.
         again_in: in how many seconds more may be claimed; None: not before jobs end or are added.
         unknown: those that were put back, since the worker does not run their tasks.
+        barren: lanes that had room for jobs, and no job that this worker may claim.
     """
 
     claims: Sequence[Claim]
@@ -63,6 +64,7 @@ class LaneClaims(msgspec.Struct, frozen=True):
     since: float
     again_in: float | None
     unknown: Sequence[Claim] = ()
+    barren: Sequence[WaitingLane] = ()
 
 
 NOTHING = LaneClaims((), {}, 0.0, None)
@@ -154,7 +156,7 @@ def take(
     begun = yield from _fill(claim, lines, room, state=state, turns=turns or LaneShares())
     claims = begun.claims
     if counted is not None and state.first_claim is not None:
-        counted.learn(state.counted, state.first_claim)
+        counted.learn(state.counted, server, state.first_claim)
     if claims and any(line.waiting.cost > 1 for line in lines):
         again_in = AGAIN  # what the next jobs of these lanes cost is known then
     if marks is not None and len(claims) < room and math.isfinite(head_in := marks.head_in()):
@@ -167,7 +169,7 @@ def take(
         }
         claims = [msgspec.structs.replace(one, latest=latest.get(one.id)) for one in claims]
     again_in = min(filter(None, (again_in, state.next_in(lines))), default=None)
-    return LaneClaims(claims, waits, appointed_at, again_in, begun.unknown)
+    return LaneClaims(claims, waits, appointed_at, again_in, begun.unknown, begun.barren)
 
 
 @plan
@@ -209,6 +211,7 @@ def _fill(
     starts: dict[int, int] = {}
     unknown: list[Claim] = []
     tolerances: dict[int, int] = {}
+    barren: list[WaitingLane] = []
     while lines and len(claims) < room:
         lanes = [line.lane for line in lines]
         shares = turns.quotas(lanes, state.free(lines), room - len(claims))
@@ -225,13 +228,14 @@ def _fill(
         unknown += begun.unknown
         tolerances |= begun.tolerances
         counts = {place: begun.served.get(place, 0) for place in shares}
+        barren += [lines[place].waiting for place, count in counts.items() if not count]
         turns.learn(lanes, counts)
         short = {place for place, count in counts.items() if count < shares[place]}
         left = (
             range(len(lines)) if short else shares
         )  # what a lane had no jobs for goes to lanes that were given none
         lines = [lines[place] for place in left if place not in short]
-    return _LaneStarts(claims, starts, unknown, tolerances)
+    return _LaneStarts(claims, starts, unknown, tolerances, barren)
 
 
 class _LaneStarts(NamedTuple):
@@ -242,6 +246,7 @@ class _LaneStarts(NamedTuple):
         starts: when, in microseconds since 1970, where that is not at once.
         unknown: those of tasks that the worker does not run; they are put back.
         tolerances: how many microseconds late some of them may start.
+        barren: the lanes that gave nothing, though they were to.
         served: how many start of each line, by its place.
         early: the jobs that are put back since their start costs more than their rates have.
     """
@@ -250,6 +255,7 @@ class _LaneStarts(NamedTuple):
     starts: Mapping[int, int]
     unknown: Sequence[Claim] = ()
     tolerances: Mapping[int, int] = MappingProxyType({})
+    barren: Sequence[WaitingLane] = ()
     served: Mapping[int, int] = MappingProxyType({})
     early: Sequence[int] = ()
 
@@ -267,7 +273,7 @@ def _count_starts(
         served = Counter(map(places.__getitem__, map(LANE, claims)))
         for place, count in served.items():
             state.take(lines[place], count)
-        return _LaneStarts(claims, {}, (), {}, served)
+        return _LaneStarts(claims, {}, served=served)
     starting: list[Claim] = []
     starts: dict[int, int] = {}
     early: dict[int, list[int]] = {}
@@ -288,7 +294,7 @@ def _count_starts(
         else:  # it costs more than the first job of its lane; and no job of a lane goes past another
             early.setdefault(place, []).append(claim.id)
     served = Counter(map(places.__getitem__, map(LANE, starting)))
-    return _LaneStarts(starting, starts, unknown, tolerances, served, [*chain(*early.values())])
+    return _LaneStarts(starting, starts, unknown, tolerances, (), served, [*chain(*early.values())])
 
 
 class _LaneClaim(NamedTuple):
@@ -349,13 +355,13 @@ def _count(state: LimitState, lines: Sequence[LaneLine], since: int, now: dateti
 
 def _lock_limits(
     names: Collection[str], declared: Mapping[str, LimitNumbers]
-) -> Steps[tuple[float, dict[str, LimitNumbers | None]]]:
-    """Lock limits; return the server's start, and what they say, None where another worker has locked one.
+) -> Steps[tuple[int, dict[str, LimitNumbers | None]]]:
+    """Lock limits; return the server's process, and what they say, None where another worker has locked one.
 
     A limit that is not known is missing.
     """
     if not names:
-        return 0.0, {}
+        return 0, {}
     server, said = yield from _lock(names)
     if new := {name: declared[name] for name in names if name not in said and name in declared}:
         yield from declare(new)
@@ -364,13 +370,13 @@ def _lock_limits(
     return server, said
 
 
-def _lock(names: Collection[str]) -> Steps[tuple[float, dict[str, LimitNumbers | None]]]:
+def _lock(names: Collection[str]) -> Steps[tuple[int, dict[str, LimitNumbers | None]]]:
     rows = yield Statement("limits/lock", {"names": texts(sorted(names))})
     said = {
         name: LimitNumbers(most=most, every=every, burst=burst) if locked else None
         for name, most, every, burst, locked, _ in rows
     }
-    return rows[0][-1] if rows else 0.0, said
+    return rows[0][-1] if rows else 0, said
 
 
 def _appoint(

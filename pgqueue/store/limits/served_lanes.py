@@ -18,6 +18,7 @@ from pgqueue.store.limits import limits
 from pgqueue.store.limits.lanes import LaneScan, find, read_on
 from pgqueue.store.limits.limits import LANE, NOTHING, LaneClaims
 from pgqueue.store.plan import Steps, plan
+from pgqueue.values.jobs.job import Claim
 from pgqueue.values.limits.gcra import HORIZON
 from pgqueue.values.limits.lanes import LaneShares
 from pgqueue.values.limits.limit import LimitNumbers, lane_keys
@@ -34,6 +35,8 @@ SKIPS = 20
 """How many times the worker skips from lane to lane, after it has read on and found few lanes."""
 REMEMBERED_FOR = 0.05
 """Seconds. If there are few lanes, and each look claims as many jobs as there is room for, other lanes are found this late."""
+BARREN_FOR = 1.0
+"""Seconds for which a lane is not claimed from that had only jobs which are left to other workers."""
 REST, LONGEST_REST = 50, 60.0
 """After a round in which no job might start, polls begin no other one for this many times as long as it took, and at most this long."""
 
@@ -79,7 +82,8 @@ class ServedLanes:
         self._known: list[WaitingLane] = []
         self._known_until = -math.inf
         self._find_at = -math.inf
-        self._marks = Marks(LANE, clock, enough=ENOUGH // 10)
+        self._marks = Marks(self._line_of, clock, enough=ENOUGH // 10)
+        self._barren: dict[WaitingLane, float] = {}
         self._counted = CountedClaims()
         self._round = _Round()
         self._rests_until = -math.inf
@@ -165,7 +169,7 @@ class ServedLanes:
         left = self._find_at - self._clock()
         if left > 0:
             again_in = left if taken.again_in is None else min(left, taken.again_in)
-            return LaneClaims(taken.claims, taken.waits, taken.since, again_in, taken.unknown)
+            return LaneClaims(taken.claims, taken.waits, taken.since, again_in, taken.unknown, taken.barren)
         if not taken.claims:
             return (yield from self._take(worker, (yield from self._next()), room, horizon, now))
         self.unfinished = True
@@ -182,7 +186,8 @@ class ServedLanes:
         served = {queue for queue in {one.queue for one in waiting} if self._served.weight(queue)}
         left_out = self._left_out()
         runs = self._runs_under(left_out)
-        lanes = [one for one in waiting if one.queue in served and runs(one.lane)]
+        self._barren = {lane: until for lane, until in self._barren.items() if until > self._clock()}
+        lanes = [one for one in waiting if one.queue in served and one not in self._barren and runs(one.lane)]
         lanes += [
             WaitingLane(queue, "", inside=False, limited=True)
             for queue in self._served.filtered(sorted(self.limited))
@@ -194,23 +199,31 @@ class ServedLanes:
             self._turn += 1
             lanes, room = [lanes[self._turn % len(lanes)]], 1
         self._tried = lanes[0] if len(lanes) == room == 1 else None
-        return (
-            yield from limits.take(
-                worker,
-                lanes,
-                room,
-                declared=self._declared(),
-                weighted=self.weighted,
-                turns=self._turns,
-                marks=None if self._alone else self._marks,
-                counted=self._counted,
-                passed=self._passed.now(),
-                left_out=left_out,
-                is_unknown=self._is_unknown,
-                horizon=horizon,
-                now=now,
-            )
+        taken = yield from limits.take(
+            worker,
+            lanes,
+            room,
+            declared=self._declared(),
+            weighted=self.weighted,
+            turns=self._turns,
+            marks=None if self._alone else self._marks,
+            counted=self._counted,
+            passed=self._passed.now(),
+            left_out=left_out,
+            is_unknown=self._is_unknown,
+            horizon=horizon,
+            now=now,
         )
+        if (
+            left_out and not taken.claims
+        ):  # else each look reads the other workers' jobs to the end of the lane, with its limit locked
+            self._barren |= dict.fromkeys(taken.barren, self._clock() + BARREN_FOR)
+        return taken
+
+    def _line_of(self, claim: Claim) -> tuple[str, str] | None:
+        """The lane that a claim came from, if it may be claimed behind a mark: in an ordered one a retry comes before it."""
+        of_task = self._tasks().get(claim.task)
+        return None if of_task is not None and of_task.ordered else LANE(claim)
 
     def _runs_under(self, left_out: Collection[str]) -> Callable[[str], bool]:
         """Tells of the name of a lane whether it may have jobs that this worker runs. Lanes of a task that it leaves out have none."""

@@ -41,29 +41,29 @@ class CountedClaims:
     counted under these locks knows the lowest number of a job that runs under these limits: all later claims have higher ones.
     A count from there on does not read the index entries of jobs that have ended, which stay under a snapshot held open elsewhere.
 
-    A server that lost the end of its log gives out lower numbers again, so what is known holds until the server starts again.
+    A server that lost the end of its log gives out lower numbers again. It has cut all connections then, so what is known holds for
+    one process of the server. Behind a pooler there are several.
     """
 
     def __init__(self) -> None:
-        self._first: dict[str, int] = {}
-        self._server = 0.0
+        self._first: dict[tuple[int, str], int] = {}
         self._until = 0.0
 
-    def since(self, limits: Collection[str], server: float, now: float) -> int:
+    def since(self, limits: Collection[str], server: int, now: float) -> int:
         """The number from which on to count the jobs of these limits; 0: all are counted.
 
         Args:
             limits: their names. Their rows are locked.
-            server: the start of the server, in seconds since 1970.
+            server: the process of the server that has locked them.
             now: in seconds of the program's monotonic clock.
         """
-        if server != self._server or now >= self._until:
-            self._first, self._server, self._until = {}, server, now + COUNT_ALL_AFTER
-        return min((self._first.get(one, 0) for one in limits), default=0)
+        if now >= self._until:
+            self._first, self._until = {}, now + COUNT_ALL_AFTER
+        return min((self._first.get((server, one), 0) for one in limits), default=0)
 
-    def learn(self, limits: Collection[str], first: int) -> None:
+    def learn(self, limits: Collection[str], server: int, first: int) -> None:
         """Take note of the lowest number of a job that runs under these limits. Arguments as for :meth:`since`."""
-        self._first |= dict.fromkeys(limits, first)
+        self._first |= dict.fromkeys([(server, one) for one in limits], first)
 
 
 class LaneLine(msgspec.Struct, frozen=True, gc=False):
