@@ -1,4 +1,4 @@
-"""All exceptions of pgqueue: one tree, and beside it the one that ends an attempt in order to wait.
+"""All exceptions of pgqueue: one tree, and beside it the one that ends an attempt in order to wait. Messages name the wrong value and the remedy.
 
 ::
 
@@ -57,8 +57,6 @@
         ├── RetryLater              this attempt failed, and the task sets the delay
         └── Dead                    to the dead table at once
     Waiting                         raised by ctx.wait_for() and ctx.pause(): the job waits, and spends no attempt
-
-Messages name the wrong value and what to do about it.
 """
 
 from contextlib import suppress
@@ -332,19 +330,17 @@ class Snooze(JobControl):
 
 
 class RetryLater(JobControl):
-    """This attempt failed; run the job again after ``delay`` if it has attempts left."""
+    """This attempt failed: run the job again after ``delay`` (zero to ten years, in place of the retry policy's wait) if it has attempts left."""
 
     def __init__(self, delay: Duration, reason: str = "asked to be retried later") -> None:
-        """``delay``: in place of the retry policy's wait, from zero to ten years. ``reason``: recorded with the attempt."""
         super().__init__(reason)
         self.delay = as_delay("delay", delay)
 
 
 class Waiting(BaseException):
-    """Raised by ``ctx.wait_for()`` and ``ctx.pause()``: this attempt ends, and the job waits. Let it pass.
+    """Raised by ``ctx.wait_for()`` and ``ctx.pause()``: this attempt ends, and the job waits for ``awaited``. Let it pass.
 
     It is no ``Exception``: a task that catches all of those around its wait would go on, and succeed, without what it waits for.
-    ``awaited`` says what that is.
     """
 
     def __init__(self, awaited: object) -> None:
