@@ -69,7 +69,7 @@ def test_the_picture_of_a_jobs_life_shows_every_transition_and_no_other() -> Non
 def test_the_tree_of_errors_is_the_modules_own() -> None:
     assert errors.__doc__ is not None
     tree = errors.__doc__.split("::\n\n", 1)[1].split("\n\n", 1)[0]
-    assert _block(REFERENCE / "errors.md", "errors").code == textwrap.dedent(tree) + "\n"
+    assert _block(REFERENCE / "errors.md", "errors").code == textwrap.dedent(tree).rstrip() + "\n"
 
 
 def test_the_tree_of_errors_names_every_error_under_its_base() -> None:
