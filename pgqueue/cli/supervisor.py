@@ -27,8 +27,10 @@ MOST_EARLY_DEATHS = 5
 GAVE_UP = 1
 ASKED_TO_END = {"stop": 85, "restart": 86}
 """The exit codes with which a child says that it ended because it was asked to, from outside."""
-DONE, JOBS_DIED = 87, 3
+DONE, DONE_AND_DIED = 87, 88
 """The exit codes of a child that ended by itself: no job of its attempts is dead, or some are."""
+JOBS_DIED = 3
+"""The exit code of a command whose worker ended by itself, if jobs of its attempts are dead."""
 STOPPING = "stopping: each worker waits for its running jobs; Ctrl-C again returns them to the queue now"
 AGAIN = "stopping now: each worker returns its running jobs to the queue"
 KILLED_AFTER = 30.0
@@ -99,10 +101,10 @@ class Supervisor:
     async def _keep(self, slot: int) -> None:
         while not self._stopping.is_set():
             child, code, seconds = await self._run_child(slot)
-            self._jobs_died |= code == JOBS_DIED
+            self._jobs_died |= code == DONE_AND_DIED
             if self._stopping.is_set():
                 return
-            if code in {DONE, JOBS_DIED}:
+            if code in {DONE, DONE_AND_DIED}:
                 log.info("worker process ended by itself", extra={"pid": child.pid})
                 self._ended.add(slot)
                 return

@@ -24,7 +24,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.metrics import LOOPBACK, require
-from pgqueue.cli.supervisor import ASKED_TO_END, DONE, JOBS_DIED, Supervisor, stop_signals
+from pgqueue.cli.supervisor import ASKED_TO_END, DONE, DONE_AND_DIED, JOBS_DIED, Supervisor, stop_signals
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.errors import as_duration
 from pgqueue.values.jobs.options import EXCLUDES
@@ -261,8 +261,8 @@ async def _serve(
 
 def _exit_code(serving: Worker | ShardedWorker) -> int:
     if serving.own_end:
-        done = DONE if serving.supervised else 0
-        return JOBS_DIED if serving.died else done
+        done, died = (DONE, DONE_AND_DIED) if serving.supervised else (0, JOBS_DIED)
+        return died if serving.died else done
     return ASKED_TO_END[serving.asked_to_end] if serving.supervised and serving.asked_to_end else 0
 
 
