@@ -311,7 +311,7 @@ async def test_an_attempt_that_is_stopped_while_its_module_loads_ends_as_any_oth
             loop.call_soon_threadsafe(entered.set)
             return leave.wait(PATIENCE)
 
-    claim: Any = SimpleNamespace(id=1, task="shop.late.send", expires_in=None, flags=None)
+    claim: Any = SimpleNamespace(id=1, task="shop.late.send", expires_in=None, latest=None, flags=None)
     context: Any = SimpleNamespace(cancelled=False)
     attempt = Attempt(claim, None, context)
     running = asyncio.create_task(Executor(Slow("postgresql://nowhere")).run(attempt))
