@@ -1,7 +1,7 @@
 """What a job takes of the processor: ``python tests/bench/cpu.py [CONCURRENCY ...] [--ms 1] [--jobs 60000]``.
 
-A worker drains jobs that wait so many milliseconds in ``asyncio.sleep``. It prints jobs per second, and the processor time of the
-worker and of all PostgreSQL processes, in µs per job. No other PostgreSQL may work meanwhile.
+A worker drains jobs, each of which waits ``--ms`` milliseconds in ``asyncio.sleep``. The script prints jobs per second. It prints the
+processor time of the worker, and of all PostgreSQL processes, in µs per job. No other PostgreSQL may work meanwhile.
 """
 
 import argparse

@@ -14,6 +14,7 @@ from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import finish
 from pgqueue.store.jobs.marks import LONGEST, SHARE
+from pgqueue.store.limits import served_lanes
 from pgqueue.store.limits.limits import LaneClaims
 from pgqueue.store.limits.served_lanes import BARREN_FOR, LONGEST_REST, REST, ServedLanes
 from pgqueue.store.plan import Plan, Row, Statement, Step, run
@@ -291,3 +292,22 @@ def test_a_lane_that_has_only_jobs_of_other_workers_is_left_alone_for_a_second(
     assert "limits/lock" not in [one.name for one in server.asked]
     server.now += BARREN_FOR
     assert claimed() == ["mine"]
+
+
+def test_a_job_that_is_claimed_alone_is_the_head_of_its_lane_which_a_refusal_names(
+    queue: PgQueue,
+    workers: tuple[OneWorker, OneWorker],
+    server: Server,
+    send: Task[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last of these claims looked behind the mark, and another job than the refused one was passed over."""
+    monkeypatch.setattr(served_lanes, "ALONE", 1)
+    worker, _ = workers
+    queue.enqueue_many(send.call(number) for number in range(6))
+    server.takes = {"limits/claim": 0.05}
+    worker.complete(worker.claim(2))
+    server.run(worker.lanes.refused())
+    worker.claim(2)
+    (asked,) = [one for one in server.asked if one.name == "limits/claim"]
+    assert (asked.params["quotas"], asked.params["mark_ids"]) == ("{1}", "{}")

@@ -194,7 +194,8 @@ class ServedLanes:
         ]
         if not lanes:
             return NOTHING
-        if self._alone > 0:
+        alone = self._alone > 0
+        if alone:
             self._alone -= 1
             self._turn += 1
             lanes, room = [lanes[self._turn % len(lanes)]], 1
@@ -206,7 +207,7 @@ class ServedLanes:
             declared=self._declared(),
             weighted=self.weighted,
             turns=self._turns,
-            marks=None if self._alone else self._marks,
+            marks=None if alone else self._marks,
             counted=self._counted,
             passed=self._passed.now(),
             left_out=left_out,
@@ -214,9 +215,8 @@ class ServedLanes:
             horizon=horizon,
             now=now,
         )
-        if (
-            left_out and not taken.claims
-        ):  # else each look reads the other workers' jobs to the end of the lane, with its limit locked
+        # Else each look reads the other workers' jobs to the end of the lane, with its limit locked.
+        if left_out and not taken.claims:
             self._barren |= dict.fromkeys(taken.barren, self._clock() + BARREN_FOR)
         return taken
 
