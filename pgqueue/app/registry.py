@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from pgqueue.app.batches import BatchTaskDecorator, require_item, require_one_parameter
 from pgqueue.app.call_decorator import AwaitableTask, CallDecorator, calls_of
@@ -19,7 +19,7 @@ from pgqueue.app.naming import as_aliases, first_name, name_of, place_of, requir
 from pgqueue.app.task import Task, TaskDecorator, TaskLoader
 from pgqueue.errors import DuplicateTask, Duration, InvalidOption, UnknownTask, as_limit
 from pgqueue.values.hints import did_you_mean, suggest_options
-from pgqueue.values.jobs.options import BatchPolicy, JobOptions
+from pgqueue.values.jobs.options import AfterTimeout, BatchPolicy, JobOptions, as_after_timeout
 from pgqueue.values.jobs.options import batch_policy as checked_batching
 from pgqueue.values.jobs.retry import Retry, as_policy
 from pgqueue.values.jobs.unique import Unique
@@ -31,6 +31,25 @@ from pgqueue.values.workers.crashes import Crashes, as_crashes
 P = ParamSpec("P")
 R = TypeVar("R")
 I = TypeVar("I")  # noqa: E741 - an item
+
+
+class TaskOptions(TypedDict, total=False):
+    """The options of :meth:`Registry.task`, for type checkers."""
+
+    name: str | None
+    queue: str | None
+    priority: int | None
+    retry: Retry | int | None
+    max_attempts: int | None
+    timeout: Duration | None
+    unique: Unique | None
+    expires_in: Duration | None
+    limit: AnyLimit | Sequence[AnyLimit] | None
+    fair_by: str | Sequence[str] | None
+    crashes: Crashes | int | None
+    process: bool
+    after_timeout: AfterTimeout | None
+    aliases: Sequence[str]
 
 
 class Registry(JobMethods):
@@ -80,23 +99,7 @@ class Registry(JobMethods):
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | int | None = None,
-        max_attempts: int | None = None,
-        timeout: Duration | None = None,
-        unique: Unique | None = None,
-        expires_in: Duration | None = None,
-        limit: AnyLimit | Sequence[AnyLimit] | None = None,
-        fair_by: str | Sequence[str] | None = None,
-        crashes: Crashes | int | None = None,
-        aliases: Sequence[str] = (),
-    ) -> TaskDecorator: ...
+    def task(self, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     @suggest_options
     def task(
         self,
@@ -114,6 +117,8 @@ class Registry(JobMethods):
         limit: AnyLimit | Sequence[AnyLimit] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
+        process: bool = False,
+        after_timeout: AfterTimeout | None = None,
         aliases: Sequence[str] = (),
     ) -> Any:
         """Register a function as a task; with or without parentheses.
@@ -135,6 +140,10 @@ class Registry(JobMethods):
             fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
             crashes: what becomes of a job whose attempts end with their worker: a :class:`Crashes`, or after how many of them
                 the job runs alone in a process of its own; 3 by default.
+            process: run the attempts of a plain function in child processes of the worker, which are kept for further attempts. The
+                worker ends such a process when its attempt times out, is cancelled, or outlives the grace of a stop.
+            after_timeout: what becomes of the job while its function goes on after its timeout: ``wait``, it stays running until the
+                function returns; ``retry``, it is retried at once. None: ``wait`` for a job that a limit counts, else ``retry``.
             aliases: former names of the task, the oldest first: jobs that were enqueued under one of them run here. Limits, keys of
                 ``Unique(by=...)`` and schedules that are named after the task keep the name of the first alias.
 
@@ -160,6 +169,8 @@ class Registry(JobMethods):
             limit=limit,
             fair_by=fair_by,
             crashes=as_crashes(crashes),
+            process=process,
+            after_timeout=as_after_timeout(after_timeout),
             aliases=as_aliases(aliases),
         )
         return register if function is None else register(function)
@@ -184,6 +195,7 @@ class Registry(JobMethods):
         limit: AnyLimit | Sequence[AnyLimit] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
+        after_timeout: AfterTimeout | None = None,
         aliases: Sequence[str] = (),
     ) -> BatchTaskDecorator[P, I]:
         """Register a function that takes many jobs in one call: a :class:`pgqueue.Batch` of items.
@@ -208,6 +220,7 @@ class Registry(JobMethods):
                 one or a list of them.
             fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
             crashes: what becomes of a job whose attempts end with their worker, as for :meth:`task`.
+            after_timeout: what becomes of the jobs while the function goes on after its timeout, as for :meth:`task`.
             aliases: former names of the task, the oldest first, as for :meth:`task`.
 
         Returns:
@@ -233,6 +246,7 @@ class Registry(JobMethods):
                 retry=policy,
                 timeout=as_limit("timeout", timeout),
                 crashes=as_crashes(crashes),
+                after_timeout=as_after_timeout(after_timeout),
                 item=item,
                 batching=batching,
                 limit=limit,
@@ -253,23 +267,7 @@ class Registry(JobMethods):
     @overload
     def call(self, function: Callable[P, R], /) -> AwaitableTask[P, R]: ...
     @overload
-    def call(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | int | None = None,
-        max_attempts: int | None = None,
-        timeout: Duration | None = None,
-        unique: Unique | None = None,
-        expires_in: Duration | None = None,
-        limit: AnyLimit | Sequence[AnyLimit] | None = None,
-        fair_by: str | Sequence[str] | None = None,
-        crashes: Crashes | int | None = None,
-        aliases: Sequence[str] = (),
-    ) -> CallDecorator: ...
+    def call(self, /, **options: Unpack[TaskOptions]) -> CallDecorator: ...
     def call(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
         """Register a function as a task, and make an ``async def`` function whose calls run as its jobs.
 
@@ -326,6 +324,8 @@ class Registry(JobMethods):
         retry: Retry,
         timeout: timedelta | None,
         crashes: Crashes,
+        after_timeout: AfterTimeout | None,
+        process: bool = False,
         item: Callable[..., Any] | None = None,
         batching: BatchPolicy | None = None,
         limit: AnyLimit | Sequence[AnyLimit] | None = None,
@@ -352,6 +352,8 @@ class Registry(JobMethods):
             retry=retry,
             timeout=timeout,
             crashes=crashes,
+            process=process,
+            after_timeout=after_timeout,
             item=item,
             batching=batching,
             limiting=limits_of_task(name, limit, fair_by, named=first_name(name, aliases)),

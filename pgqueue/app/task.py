@@ -24,7 +24,7 @@ from pgqueue.app.naming import first_name, objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
 from pgqueue.values.hints import did_you_mean, suggest_methods, suggest_options
 from pgqueue.values.jobs.job import NewJob
-from pgqueue.values.jobs.options import DEFAULT_UNIQUE, BatchPolicy, JobOptions
+from pgqueue.values.jobs.options import DEFAULT_UNIQUE, AfterTimeout, BatchPolicy, JobOptions
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.unique import Unique, as_names, derived_key
 from pgqueue.values.limits.limit import as_arguments
@@ -82,6 +82,9 @@ class Task(Generic[P, R]):
         batching: how its jobs are gathered; None: each runs by itself.
         limiting: which limits and which share its jobs have; None: they have none.
         crashes: what becomes of a job whose attempts end with their worker.
+        process: whether its attempts run in child processes of the worker.
+        in_thread: whether they run in threads of the worker: those of plain functions do, unless ``process`` is said.
+        after_timeout: what becomes of a job while its function goes on after its timeout; None: it waits if a limit counts it.
     """
 
     def __init__(
@@ -95,12 +98,18 @@ class Task(Generic[P, R]):
         retry: Retry,
         timeout: timedelta | None,
         crashes: Crashes = DEFAULT_CRASHES,
+        process: bool = False,
+        after_timeout: AfterTimeout | None = None,
         item: Callable[..., Any] | None = None,
         batching: BatchPolicy | None = None,
         limiting: TaskLimits | None = None,
         aliases: tuple[str, ...] = (),
     ) -> None:
-        """Made by :meth:`pgqueue.PgQueue.task` and :meth:`pgqueue.PgQueue.batch_task`."""
+        """Made by :meth:`pgqueue.PgQueue.task` and :meth:`pgqueue.PgQueue.batch_task`.
+
+        Raises:
+            InvalidOption: a limit names a parameter that there is not; or ``process`` is said of an ``async def`` function.
+        """
         self.function = function
         self._item = item
         self.batching = batching
@@ -111,7 +120,14 @@ class Task(Generic[P, R]):
         self.retry = retry
         self.timeout = timeout
         self.crashes = crashes
+        self.after_timeout = after_timeout
         self.is_async = inspect.iscoroutinefunction(function)
+        if process and self.is_async:
+            raise InvalidOption(
+                f"{name}: process=True is for plain functions; write def in place of async def"
+            )
+        self.process = process
+        self.in_thread = not self.is_async and not process
         self.compose(middleware)
         self._queue = queue
         self._connection: object = None

@@ -30,7 +30,7 @@ class Health:
     Attributes:
         problems: what is wrong, as text; empty: nothing.
         warnings: what is wrong with single workers and fails nothing by itself, as text: a blocked event loop, functions
-            that were given up and have not returned.
+            that go on after their timeout.
         revision: the schema's revision; None: unknown.
         workers: how many workers are alive; None: unknown.
         oldest_ready: how many seconds the longest-waiting ready job has waited, without paused queues; None: no job

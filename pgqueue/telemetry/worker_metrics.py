@@ -149,7 +149,11 @@ def of_vitals(now: Vitals) -> Iterator[Metric]:
         ("slots", "Jobs that it runs at a time.", now.slots),
         ("slots_taken", "Slots that are not free.", now.slots_taken),
         ("backlog_attempts", "Ended attempts that the database does not have yet.", now.backlog),
-        ("given_up_functions", "Functions that were given up and have not returned.", now.not_returned),
+        (
+            "functions_not_returned",
+            "Functions that go on after their timeout, or after their job was lost.",
+            now.not_returned,
+        ),
     )
     for name, said, value in measured:
         yield GaugeMetricFamily(f"pgqueue_worker_{name}", said, float(value))

@@ -25,7 +25,7 @@ from pgqueue.worker.joblog import worker_log
 log = worker_log()
 
 CLEAN_UP = 5.0
-"""Seconds that a coroutine has to end after its timeout has cancelled it. Then it is given up."""
+"""Seconds that a coroutine has to end after its timeout has cancelled it. Then it overruns, as a plain function does at once."""
 
 
 class Stop(Enum):
@@ -56,13 +56,13 @@ class Attempt:
         stopped: why it was told to stop, if it was.
         runner: what to cancel so that the task itself ends; None while a plain function runs in a thread, and
             once the attempt has ended.
-        deadline: when to give up a plain function, in seconds of the monotonic clock.
-        give_up: called in the loop when a coroutine has not ended ``CLEAN_UP`` seconds after its timeout; None: it is awaited.
+        deadline: when the time of a plain function is over, in seconds of the monotonic clock.
+        overrun: called in the loop when a coroutine has not ended ``CLEAN_UP`` seconds after its timeout; None: it is awaited.
         plain: whether it runs a plain function, in a thread.
-        detached: whether the function was given up: it has no slot, and its runner ends when it returns.
+        overdue: what becomes of the job when its function returns, since its time is over; None: it is not, or the job has ended.
     """
 
-    __slots__ = ("claim", "context", "deadline", "detached", "give_up", "plain", "runner", "stopped", "task")
+    __slots__ = ("claim", "context", "deadline", "overdue", "overrun", "plain", "runner", "stopped", "task")
 
     def __init__(
         self, claim: Claim, task: Task[..., Any] | None, context: Context, *, plain: bool = False
@@ -73,9 +73,9 @@ class Attempt:
         self.plain = plain
         self.stopped: Stop | None = None
         self.runner: Interruptible | None = None
-        self.give_up: Callable[[Attempt], object] | None = None
+        self.overrun: Callable[[Attempt], object] | None = None
         self.deadline = math.inf
-        self.detached = False
+        self.overdue: Verdict | None = None
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. A plain function is only told: it ends when it looks, or by itself.
@@ -189,6 +189,12 @@ def never_ran(value: object) -> TypeError | None:
     )
 
 
+def keeps_job(attempt: Attempt) -> bool:
+    """Whether a job stays running while its function goes on after the timeout. A limit counts running jobs."""
+    choice = task_of(attempt).after_timeout
+    return attempt.claim.lane is not None if choice is None else choice == "wait"
+
+
 def task_of(attempt: Attempt) -> Task[..., Any]:
     """The task of an attempt that runs it."""
     assert attempt.task is not None  # noqa: S101 - only an attempt that runs its task comes here
@@ -200,7 +206,7 @@ def timed_out(attempt: Attempt, *, goes_on: bool = False) -> TimedOut:
     attempt.context.cancelled = True
     by_task = attempt.task is not None and attempt.task.timeout is not None
     whose = "the task's timeout" if by_task else f"the timeout of queue {attempt.claim.queue!r},"
-    more = "; its function goes on, and was given up" if goes_on else ""
+    more = "; its function goes on" if goes_on else ""
     return TimedOut(f"the attempt took longer than {whose} of {attempt.context.timeout}{more}")
 
 
@@ -239,15 +245,15 @@ def plain_value(value: Any, attempt: Attempt, forks: int, loop: asyncio.Abstract
 
 
 async def _rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
-    """Await the rest of a task's coroutine, within its timeout. If it does not end then, the attempt is given up."""
+    """Await the rest of a task's coroutine, within its timeout. The attempt that does not end then is told to its runner."""
     timeout = attempt.context.timeout
     if timeout is None:
         return await _resume(work, waits_for)
     left = timeout.total_seconds() - attempt.context.seconds
-    giving_up = None
-    if attempt.give_up is not None:
+    overrun = None
+    if attempt.overrun is not None:
         loop = asyncio.get_running_loop()
-        giving_up = loop.call_later(max(0.0, left) + CLEAN_UP, attempt.give_up, attempt)
+        overrun = loop.call_later(max(0.0, left) + CLEAN_UP, attempt.overrun, attempt)
     try:
         async with asyncio.timeout(left) as clock:
             return await _resume(work, waits_for)
@@ -256,8 +262,8 @@ async def _rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: objec
             raise timed_out(attempt) from error
         raise
     finally:
-        if giving_up is not None:
-            giving_up.cancel()
+        if overrun is not None:
+            overrun.cancel()
 
 
 @coroutine

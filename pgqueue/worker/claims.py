@@ -39,8 +39,8 @@ class Claims:
         coming: whether a runner is on its way. Only one is at a time.
         ended: how many attempts have ended, in all.
         ran: for how many seconds these ran, all together.
-        given_up: attempts that were given up, and whose function has not returned: each has a thread or an asyncio task, and no
-            slot.
+        left: attempts whose job has ended, or is no longer this worker's, and whose function has not returned: each keeps its slot.
+        unsaid: whether more or fewer functions go on after their timeout than the worker has said.
         replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
         most: how many attempts the worker is to run in all.
     """
@@ -67,7 +67,8 @@ class Claims:
         self.ended = 0
         self.ran = 0.0
         self.most: float = math.inf
-        self.given_up: set[Attempt] = set()
+        self.left: set[Attempt] = set()
+        self.unsaid = False
         self._tasks = tasks
         self._batch_tasks = batch_tasks
         self._host = host
@@ -84,18 +85,19 @@ class Claims:
 
     @property
     def not_returned(self) -> int:
-        """How many functions were given up and have not returned."""
-        return len(self.given_up)
+        """How many functions go on after their timeout, or after their job was lost. It takes no lock, so any thread may ask."""
+        return len(self.left) + len({attempt.whole for attempt in self._overdue()})
 
-    def left_running(self, *, plain: bool) -> int:
-        """How many of them are plain functions, or coroutines. It takes no lock, so any thread may ask."""
-        return sum(attempt.plain is plain for attempt in self.given_up.copy())
+    @property
+    def overdue(self) -> list[int]:
+        """The jobs that wait for the return of such a function. Any thread may ask."""
+        return [attempt.claim.id for attempt in self._overdue()]
 
     def room(self, ahead: int) -> int:
         """How many claims to add until every slot is full and ``ahead`` claims wait, or a batch is full for a free slot."""
         if not self._open:
             return 0
-        used = len(self.running) - self._beside_running
+        used = len(self.running) - self._beside_running + len(self.left)
         held = self.queued + self.held.count
         room = int(min(self.size + ahead - used - held, self.most - self.ended - len(self.running) - held))
         if not self.held.gathered:
@@ -185,7 +187,7 @@ class Claims:
                 return None
             claim = self.waiting[0]
             task = self._tasks.get(claim.task)
-            if (task is None or task.is_async) is plain:
+            if (task is None or not task.in_thread) is plain:
                 self.taken -= 1
                 return None
             del self.waiting[0]
@@ -202,7 +204,10 @@ class Claims:
         """End an attempt; False: another caller has ended it, and nothing was changed."""
         with self.lock:
             if self.running.get(attempt.claim.id) is not attempt:
+                self._return(attempt)
                 return isinstance(attempt, BatchAttempt) and self._settle_batch(attempt)
+            if attempt.overdue is not None:
+                verdict, self.unsaid = verdict and attempt.overdue, True
             del self.running[attempt.claim.id]  # not _end: that is one more call for every job
             self.ended += 1
             self.ran += attempt.context.seconds
@@ -210,24 +215,34 @@ class Claims:
                 self.verdicts.append(verdict)
             return True
 
-    def give_up(self, attempt: Attempt, verdict: Verdict | None) -> bool:
-        """End an attempt whose function goes on: its slot is free. False: it has ended already, and has no slot."""
+    def overrun(self, attempt: Attempt, verdict: Verdict | None, *, keep: bool) -> bool:
+        """Note that a function goes on after its time is over; False: its attempt has ended, or has been noted.
+
+        Args:
+            attempt: which. Its slot stays taken.
+            verdict: what becomes of the job.
+            keep: whether the job stays running until the function returns.
+        """
         with self.lock:
-            if self.running.get(attempt.claim.id) is attempt:
-                self._end(attempt, verdict)
-            elif attempt.plain or attempt.whole.detached:
+            mine = self.running.get(attempt.claim.id) is attempt
+            if attempt.whole in self.left or not (mine or not attempt.plain):
                 return (
-                    False  # else another worker has its job now, but the coroutine still holds its slot here
+                    False  # of a coroutine another worker may have the job now, and its function goes on here
                 )
-            self._detach(attempt)
+            self.unsaid = True
+            if mine and keep:
+                attempt.overdue = verdict
+                return True
+            if mine:
+                self._end(attempt, verdict if attempt.overdue is None else attempt.overdue)
+            self._leave(attempt)
             return True
 
     def leave(self, last: Attempt | None) -> None:
         """A runner ends after this attempt, and gives back its slot; None: :meth:`take` gave it none, and has freed the slot."""
         with self.lock:
-            if last is not None and last.detached:
-                self.given_up.discard(last)
-            elif last is not None:
+            if last is not None:
+                self._return(last)
                 self.taken -= 1
 
     def drop(
@@ -278,8 +293,11 @@ class Claims:
             for attempt in attempts:
                 self._end(attempt, None)
                 if attempt.plain:
-                    self._detach(attempt)
+                    self._leave(attempt)
             return attempts, lost
+
+    def _overdue(self) -> list[Attempt]:
+        return [attempt for attempt in list(self.running.values()) if attempt.overdue is not None]
 
     def _reopen(self) -> None:
         self._open = 0 if self._closed or self.draining else self.size
@@ -320,7 +338,7 @@ class Claims:
         ended = [one for one in whole.members if running.get(one.claim.id) is one]
         for one in ended:
             del running[one.claim.id]
-        self.verdicts += [one.verdict for one in ended if one.verdict is not None]
+        self.verdicts += [one.overdue or one.verdict for one in ended if one.verdict is not None]
         self.ended += len(ended)
         self.ran += sum(one.context.seconds for one in ended)
         self._beside_running -= max(whole.left - 1, 0)
@@ -329,7 +347,7 @@ class Claims:
 
     def _is_plain(self, claim: Startable) -> bool:
         task = self._tasks.get(claim.task)
-        return task is not None and not task.is_async
+        return task is not None and task.in_thread
 
     def _end(self, attempt: Attempt, verdict: Verdict | None) -> None:
         del self.running[attempt.claim.id]
@@ -345,18 +363,18 @@ class Claims:
         """The job of a running attempt was claimed again: a server that crashed had forgotten the first claim."""
         self._end(attempt, None)
         if attempt.plain:
-            self._detach(attempt)
+            self._leave(attempt)
         self.replaced.append(attempt)
 
-    def _detach(self, attempt: Attempt) -> None:
-        """Free the slot of a function that goes on; of a batch, once each of its jobs has ended."""
-        if isinstance(attempt, BatchMember):
-            attempt.detached = True
-            if attempt.whole.left:
-                return
-        attempt.whole.detached = True
-        self.taken -= 1
-        self.given_up.add(attempt.whole)
+    def _return(self, attempt: Attempt) -> None:
+        if attempt in self.left:
+            self.left.discard(attempt)
+            self.unsaid = True
+
+    def _leave(self, attempt: Attempt) -> None:
+        """Note a function that goes on without its job; of a batch, once each of its jobs has ended."""
+        if not isinstance(attempt, BatchMember) or not attempt.whole.left:
+            self.left.add(attempt.whole)
 
 
 def _each(waiting: Iterable[Startable]) -> Iterator[Claim]:

@@ -59,6 +59,7 @@ from pgqueue.worker.attempt import (
 )
 from pgqueue.worker.before_attempt import EarlyEnd, aadmit, acomplete, admit, complete
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.kept_processes import KeptProcesses
 from pgqueue.worker.served_tasks import ServedTasks
 
 log = worker_log()
@@ -108,6 +109,7 @@ class Executor:
         self.unknown_after = unknown_after
         self._queue = queue
         self._app = app
+        self.processes = KeptProcesses(queue, app)
         self.observers = observers or Observers()
         # Of queues, as the last poll found them. Threads read it, so it is replaced and never changed.
         self.timeouts: Mapping[str, timedelta] = {}
@@ -145,10 +147,10 @@ class Executor:
 
     async def run_alone(self, attempt: Attempt, begun: CrashCount) -> EarlyEnd | None:
         """Run an attempt in a process of its own, since the job may have killed workers. Tests override this."""
-        return await attempt_process.run(self, self._queue, self._app(), attempt, begun)
+        return await attempt_process.run_alone(self, self._queue, self._app(), attempt, begun)
 
     async def run(self, attempt: Attempt) -> Verdict | None:
-        """Run an attempt of an ``async def`` task.
+        """Run an attempt of an ``async def`` task, or of a plain function in a process.
 
         Returns:
             What to record; None if there is nothing to record: the task's own transaction has completed the job, or
@@ -167,8 +169,11 @@ class Executor:
         try:
             if attempt.claim.flags and (early := await aadmit(self, attempt)):
                 return early.verdict
-            value = await awaited_value(self._call(attempt), attempt, forks)
-            verdict = self._judge_value(attempt, value)
+            if attempt.task.process:
+                verdict = await self.processes.run(self, attempt)
+            else:
+                value = await awaited_value(self._call(attempt), attempt, forks)
+                verdict = self._judge_value(attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 await acomplete(self, attempt, verdict)
                 return None

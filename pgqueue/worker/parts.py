@@ -75,7 +75,7 @@ class Inspection:
         verdicts: those that wait to be recorded for the first time.
         put_off: verdicts that the database refused or could not take, and that are tried again.
         backlog: how many verdicts the database does not have yet, those on their way included.
-        not_returned: how many functions were given up and have not returned.
+        not_returned: how many functions go on after their timeout, or after their job was lost.
         idle_threads: how many threads wait for a plain function.
         waits: it waits to be notified, has recorded everything and has heard nothing.
         can_listen: whether notifications arrive.
@@ -243,7 +243,6 @@ class WorkerParts:
             slots_taken=self.claims.taken,
             backlog=self.completer.backlog,
             not_returned=self.claims.not_returned,
-            coroutines_not_returned=self.claims.left_running(plain=False),
             claims=self.fetcher.asks,
             empty_claims=self.fetcher.empty,
             lost_leases=heartbeat.lost_leases,
@@ -251,7 +250,8 @@ class WorkerParts:
         )
 
     async def close(self) -> None:
-        """Close the connections, and release the threads."""
+        """Close the connections, release the threads, and end the processes."""
         self.runners.close()
+        await self.executor.processes.close()
         await self.heartbeat.stop()
         await self.connections.close()

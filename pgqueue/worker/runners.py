@@ -8,9 +8,9 @@ something, the next runner starts.
 What a job leaves behind ends with it: a runner that was cancelled, or whose context variables were changed, is replaced
 by a fresh one. A runner that ends for any reason records what became of its attempt, and gives its slot back.
 
-A function that goes on after its timeout is given up: a plain one at once, a coroutine when its cancellation has not ended it
-within ``CLEAN_UP`` seconds. If too many of a kind were given up and have not returned, or if the system starts no more
-threads, claims of that kind are requeued with a delay: other workers may have room.
+A function may go on after its timeout: a plain one cannot be ended, and a coroutine may not heed its cancellation. It keeps its
+slot until it returns. Its job ends at once, or, where a limit counts it, when the function returns. If the system starts no more
+threads, claims of plain functions are requeued with a delay: other workers may have room.
 """
 
 import asyncio
@@ -27,9 +27,8 @@ from uuid import UUID
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Cancelled, Returned, Verdict
-from pgqueue.values.workers.health import MOST_NOT_RETURNED
 from pgqueue.worker import batches
-from pgqueue.worker.attempt import CLEAN_UP, Attempt, BatchAttempt, Stop, differs, limit
+from pgqueue.worker.attempt import CLEAN_UP, Attempt, BatchAttempt, Stop, differs, keeps_job, limit
 from pgqueue.worker.claims import NO_WAITS, Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
@@ -40,7 +39,7 @@ from pgqueue.worker.threads import Deadlines, Threads
 
 log = worker_log()
 
-# asyncio itself holds its tasks weakly: a runner that was given up, and waits for what nothing else holds, would be
+# asyncio itself holds its tasks weakly: a runner whose job has ended, and that waits for what nothing else holds, would be
 # destroyed as garbage in the middle of its work.
 _runners: set["asyncio.Task[None]"] = set()
 
@@ -141,11 +140,11 @@ class Runners:
                 self._tell(attempt, Stop.CANCEL)
 
     def stop(self, why: Stop) -> None:
-        """Stop what runs. Plain functions cannot be stopped: they are told, and given up."""
+        """Stop what runs. Plain functions cannot be stopped: they are told, and their jobs end."""
         for attempt in self._running():
             attempt.stop(why)
             if attempt.plain:
-                self._give_up(attempt, self._executor.stopped(attempt))
+                self._overrun(attempt, self._executor.stopped(attempt), keep=False)
 
     def give_back(self) -> None:
         """The worker ends: requeue what still runs after it was told to stop."""
@@ -167,8 +166,8 @@ class Runners:
     async def while_blocked(self, connection: WorkerConnection) -> None:
         """Do in the heartbeat's thread what cannot wait for the worker's event loop, which a task blocks.
 
-        Overdue plain functions are given up, claims that cannot start are requeued, and verdicts are recorded. Each
-        overdue function is judged in a thread of its own: the retry policy is the user's code, too.
+        Attempts of plain functions time out, claims that cannot start are requeued, and verdicts are recorded. Each
+        such attempt is judged in a thread of its own: the retry policy is the user's code, too.
 
         Args:
             connection: one that nothing else uses.
@@ -183,8 +182,8 @@ class Runners:
             await self._completer.stand_in(own, tell_started=self._tell_started)
 
     async def emptied(self) -> None:
-        """Wait until nothing runs, and the completer knows of every verdict."""
-        while self._claims.taken:
+        """Wait until no job runs, and the completer knows of every verdict."""
+        while self._claims.taken > len(self._claims.left):
             self._emptied.clear()
             await self._emptied.wait()
         self._collect()
@@ -221,26 +220,22 @@ class Runners:
         if plain is None:
             return
         try:
-            if self._claims.left_running(plain=plain) >= MOST_NOT_RETURNED * self._claims.size:
-                raise RuntimeError("too many functions that timed out have not returned")  # noqa: TRY301
             if plain:
                 self._threads.start(self._serve_plain)
             else:
                 self._signals.call(self._start_serving)
         except RuntimeError as error:
             self._claims.unreserve()
-            self._turn_away(error, plain=plain)
+            self._turn_away(error)
 
-    def _turn_away(self, why: RuntimeError, *, plain: bool) -> None:
-        """There is no runner: requeue functions of this kind with a delay, and go on with the others."""
-        returned = self._claims.drop(partial(Returned, delay=NO_THREAD_DELAY), plain=plain)
+    def _turn_away(self, why: RuntimeError) -> None:
+        """There is no thread: requeue plain functions with a delay, and go on with the others."""
+        returned = self._claims.drop(partial(Returned, delay=NO_THREAD_DELAY), plain=True)
         if time.monotonic() - self._logged_at > LOG_EVERY:
             self._logged_at = time.monotonic()
-            kind = "more plain" if plain else "more async def"
             fields = {"jobs": returned, "delay": str(NO_THREAD_DELAY), "error": str(why)}
             log.error(
-                "the worker cannot start %s functions: it returns their jobs to the queue for a while",
-                kind,
+                "the worker cannot start more plain functions: it returns their jobs to the queue for a while",
                 extra={**fields, "not_returned": self._claims.not_returned},
             )
         self._signals.call(self._collect)
@@ -254,7 +249,7 @@ class Runners:
         runner.add_done_callback(_runners.discard)
 
     async def _serve(self) -> None:
-        claims, run, give_up = self._claims, self._executor.run, self._time_out
+        claims, run, overrun = self._claims, self._executor.run, self._time_out
         started = self._observers.started
         claims.coming = False
         me, before, began = asyncio.current_task(), contextvars.copy_context(), time.monotonic()
@@ -263,7 +258,7 @@ class Runners:
         try:
             while (attempt := claims.take(plain=False)) is not None:
                 try:
-                    attempt.runner, attempt.give_up = me, give_up
+                    attempt.runner, attempt.overrun = me, overrun
                     if claims.waiting and not claims.coming:
                         self._summon()
                     if started.told or claims.replaced:
@@ -280,7 +275,7 @@ class Runners:
                 claims.settle(attempt, verdict)
                 if not self._collecting:
                     self._call_collect()
-                if attempt.detached or me.cancelling() or differs(contextvars.copy_context(), before):
+                if me.cancelling() or differs(contextvars.copy_context(), before):
                     return
                 if time.monotonic() - began > LONGEST_STREAK:
                     await asyncio.sleep(0)
@@ -326,8 +321,6 @@ class Runners:
                 claims.settle(attempt, verdict)
                 if not self._collecting:
                     self._call_collect()
-                if attempt.detached:
-                    return
         finally:
             claims.leave(attempt)
             self._signals.call_soon(self._leave)
@@ -377,23 +370,21 @@ class Runners:
     def _leave(self) -> None:
         """A runner has ended: the next claim may need one of the other kind."""
         self._summon()
-        if not self._claims.taken:
+        if self._claims.taken <= len(self._claims.left):
             self._emptied.set()
 
     def _time_out(self, attempt: Attempt) -> None:
-        """Give up an attempt whose time is over: a plain function, or a coroutine that its cancellation has not ended."""
+        """Judge an attempt whose time is over, and whose function goes on: a plain one, or a coroutine that heeds no cancellation."""
         if not attempt.plain:
             fields = {"job": attempt.claim.id, "task": attempt.claim.task, "seconds": CLEAN_UP}
-            log.error(
-                "coroutine goes on after its timeout: it is given up, and its slot is free", extra=fields
-            )
+            log.error("coroutine goes on after its timeout; it keeps its slot until it ends", extra=fields)
         for one in attempt.members or (attempt,):
-            self._give_up(one, self._executor.timed_out(one))
+            self._overrun(one, self._executor.timed_out(one), keep=keeps_job(one))
         if attempt.members and attempt.runner is not None:
             attempt.runner.cancel()
 
-    def _give_up(self, attempt: Attempt, verdict: Verdict | None) -> None:
-        """Leave a function to itself: its slot is free, and its late result is not recorded."""
-        if self._claims.give_up(attempt, verdict):
+    def _overrun(self, attempt: Attempt, verdict: Verdict | None, *, keep: bool) -> None:
+        """Leave a function to itself: its late result is not recorded."""
+        if self._claims.overrun(attempt, verdict, keep=keep):
             self._signals.call(self._collect)
             self._signals.call(self._leave)

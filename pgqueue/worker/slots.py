@@ -25,7 +25,6 @@ class Slots:
         bounds: between which numbers the worker chooses.
         measure: returns the load of the last second; asked only where there is a choice. Tests set another one.
         end: how it was asked to end; None: it was not.
-        unsaid: whether it does something that the worker's row does not say.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Slots:
         self.bounds = bounds
         self.measure = measure
         self.end: End | None = None
-        self.unsaid = False
+        self._unsaid = False
         self._claims = claims
         self._runners = runners
         self._pools = pools
@@ -53,10 +52,15 @@ class Slots:
         self._obeyed = WorkerRequest()
         self._answer: str | None = None
 
+    @property
+    def unsaid(self) -> bool:
+        """Whether the worker does something that its row does not say."""
+        return self._unsaid or self._claims.unsaid
+
     def doing(self) -> WorkerReport:
         """What the worker does now. May be called in any thread."""
-        self.unsaid = False
         claims = self._claims
+        self._unsaid = claims.unsaid = False
         return WorkerReport(self.bounds, claims.size, claims.draining, self._supervised(), self._answer)
 
     async def run_once(self) -> None:
@@ -68,7 +72,7 @@ class Slots:
         if size == before:
             return
         self._runners.resize(self.bounds.nearest(size))
-        self.unsaid |= (
+        self._unsaid |= (
             self.bounds.fixed
         )  # it was asked; a heartbeat may have said the former number meanwhile
         log.debug("number of slots changed", extra={"slots": size, "before": before, "load": str(load)})
@@ -91,7 +95,7 @@ class Slots:
             self._drain(on=ask.draining)
         if ask.end is not None and ask.end != self.end:
             self._end(ask.end, asked)
-        self.unsaid = True
+        self._unsaid = True
         self._signals.call_soon(self._signals.slots.set)
 
     async def open(self) -> None:

@@ -1,7 +1,6 @@
-"""Threads for tasks that are plain functions, and when such a function is given up.
+"""Threads for tasks that are plain functions, and when the time of such a function is over.
 
-The threads are daemons, so a function that never returns cannot keep the process from ending. The caller decides how
-many run. A thread whose function was given up takes more work after that function has returned.
+The threads are daemons, so a function that never returns cannot keep the process from ending. The caller decides how many run.
 """
 
 import asyncio
@@ -66,7 +65,7 @@ class Threads:
 
 
 class Deadlines:
-    """Gives up attempts in threads that take too long. One timer is set, for the earliest deadline.
+    """Finds attempts in threads that take too long. One timer is set, for the earliest deadline.
 
     A short attempt costs one comparison and no timer.
     """

@@ -12,9 +12,9 @@
 
 The dotted lines are :class:`pgqueue.worker.signals.Signals`.
 
-Stopping: claim no more; requeue what has not started; let what runs finish within the grace; stop and requeue the rest;
-record every verdict; delete the worker's row. Stopping a second time ends the grace at once. If a program ends its event loop
-before it stops the worker, the worker's running jobs count as those of a worker that has died.
+Stopping: claim no more; requeue what has not started; let what runs finish within the grace; stop and requeue the rest; record
+every verdict; delete the worker's row. Stopping a second time ends the grace at once. If a program ends its event loop before it
+stops the worker, the worker's running jobs count as those of a worker that has died.
 """
 
 import asyncio
@@ -124,8 +124,7 @@ class Worker:
             poll: how often to look for jobs that no notification announced.
             sweep: how often to look for lost workers.
             grace: how long running jobs may go on after :meth:`stop`.
-            unknown_after: a job whose task no worker has known for this long, each time it was due, is dead as
-                ``unknown``.
+            unknown_after: a job whose task no worker has known for this long, each time it was due, is dead as ``unknown``.
             blocked_after: after this long a blocked event loop is logged with the task that blocks it, and claims
                 that have not started are requeued.
             series: whether to write, once a minute, what was measured of its jobs: see ``queue.insight.series``.
@@ -210,10 +209,11 @@ class Worker:
 
         Raises:
             ConnectionFailed: the database cannot be reached at the start; later on, the worker waits for it.
-            ConfigurationError: gevent has replaced Python's threads in this process.
+            ConfigurationError: gevent has replaced Python's threads; or processes of tasks cannot find the queue.
             SchemaError: the schema is missing, too old or too new.
         """
         require_threads()
+        self.parts.executor.processes.check()
         await self.parts.slots.open()
         try:
             self.parts.signals.here()

@@ -20,7 +20,7 @@ near as (
 ),
 able as (
     select near.*, serves and not drains and not stops as stays, serves and not drains and not stops and has_task as knows,
-           blocked_since is null and late is not true and cardinality(running) >= room as busy
+           blocked_since is null and late is not true and cardinality(running) + coalesce(not_returned - cardinality(overrunning), 0) >= room as busy
     from near
 )
 select job.state, job.queue, job.task, pgqueue.as_datetime(clock.now), job.attempts, job.max_attempts,
@@ -37,6 +37,7 @@ select job.state, job.queue, job.task, pgqueue.as_datetime(clock.now), job.attem
        pause.paused_at is not null as paused, extract(epoch from clock.now - pause.paused_at)::float8 as paused_for,
        pause.paused_by, pause.paused_why,
        worker.host, worker.pid, extract(epoch from worker.lease_until - clock.now)::float8 as lease_left,
+       coalesce(job.id = any(worker.overrunning), false) as overruns,
        alive.workers, alive.serving, alive.slots, alive.knowing, alive.draining, alive.stopping,
        alive.blocked, alive.not_looking, alive.busy, alive.running,
        stuck.host, stuck.pid, extract(epoch from clock.now - pgqueue.as_datetime(stuck.blocked_since))::float8 as blocked_for,

@@ -27,6 +27,7 @@ create table pgqueue.workers (
     blocked_task        text,
     blocked_where       text,
     not_returned        integer,
+    overrunning         bigint[],
     -- what it is asked to do
     ask_minimum         integer,
     ask_maximum         integer,
@@ -63,7 +64,9 @@ comment on column pgqueue.workers.blocked_job is 'The job that blocks the event 
 comment on column pgqueue.workers.blocked_task is 'Its task, or the name of the asyncio task that blocks the event loop.';
 comment on column pgqueue.workers.blocked_where is 'Where it blocks: file:line in function.';
 comment on column pgqueue.workers.not_returned is
-    'How many functions were given up and had not returned, at its last heartbeat; null: not known.';
+    'How many functions went on after their timeout, or after their job was lost, at its last heartbeat; null: not known.';
+comment on column pgqueue.workers.overrunning is
+    'Those of its running jobs that wait for the return of such a function, at its last heartbeat, up to 1,000; null: not said.';
 comment on column pgqueue.workers.ask_minimum is 'It is to choose how many jobs to run at a time, from this number on; null: nothing is asked.';
 comment on column pgqueue.workers.ask_maximum is 'And up to this number.';
 comment on column pgqueue.workers.ask_draining is 'True: it is to claim no more jobs; false: to claim again.';

@@ -224,7 +224,7 @@ async def test_a_timeout_is_of_the_call(queue: PgQueue, running: Running, *, pla
     def swift() -> None: ...
 
     jobs = queue.enqueue_many(index.call(number) for number in range(3))
-    async with running(queue, concurrency=1) as worker:
+    async with running(queue, concurrency=2) as worker:
         await until(lambda: {job.status() for job in jobs} == {JobState.SCHEDULED})
         await ended(queue, swift.enqueue())
         if plain:

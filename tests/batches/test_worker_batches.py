@@ -477,7 +477,7 @@ async def test_a_job_of_a_batch_that_is_claimed_again_runs_once_more_and_the_oth
     await dismantle(worker)
 
 
-async def test_a_plain_batch_of_a_lost_lease_frees_its_slot_once(queue: PgQueue) -> None:
+async def test_a_plain_batch_of_a_lost_lease_keeps_its_slot_until_it_returns(queue: PgQueue) -> None:
     release = threading.Event()
 
     @queue.batch_task(Keyed, size=3, wait=A_MINUTE)
@@ -492,10 +492,11 @@ async def test_a_plain_batch_of_a_lost_lease_frees_its_slot_once(queue: PgQueue)
     ask(queue, "delete from pgqueue.workers")
     await beat(worker)
     now = worker.inspect()
-    assert (now.slots_taken, now.running, now.not_returned) == (0, (), 1)
-    assert room(worker) == 5
+    assert (now.slots_taken, now.running, now.not_returned) == (1, (), 1)
+    assert room(worker) == 4
     release.set()
-    await until(lambda: not worker.inspect().not_returned)
+    await until(lambda: not worker.inspect().slots_taken)
+    assert (worker.inspect().not_returned, room(worker)) == (0, 5)
     await dismantle(worker)
 
 

@@ -276,20 +276,3 @@ def _write(path: str) -> None:
     with open(path + ".new", "w", encoding="utf-8") as file:  # noqa: PTH123 - short
         file.write(str(os.getpid()))
     os.replace(path + ".new", path)  # noqa: PTH105 - short
-
-
-def work(dsn: str, lease: str) -> None:
-    queue.database = queue.database.but(dsn=dsn)
-    from pgqueue.worker.attempt import run_to_the_end  # noqa: PLC0415 - the app does without
-    from pgqueue.worker.worker import Worker  # noqa: PLC0415
-
-    seconds = float(lease)
-    run_to_the_end(Worker(queue, lease=seconds, sweep=0.2, poll=0.1, concurrency=4).run())
-
-
-if __name__ == "__main__":
-    from crashes import (
-        crashing,  # the module under its own name, as a process of a quarantined job imports it
-    )
-
-    crashing.work(*sys.argv[1:])

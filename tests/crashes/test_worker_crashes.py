@@ -6,10 +6,7 @@ Quarantined jobs that do their worst in the process of their own: they end, noth
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +14,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from crashes import crashing
+from crashes.killing import lives, worker_process
 from looking import ask, until, wait_until
 from promises.processes import do, listed
 from running import Running
@@ -28,8 +26,6 @@ from pgqueue.store.workers import leases, upkeep
 from pgqueue.worker import attempt_process
 from pgqueue.worker.attempt_process import AttemptProcess, ProcessAnswer, frame_message
 
-TESTS = Path(__file__).parents[1]
-LEASE = "0.6"
 FAST = {"sweep": timedelta(milliseconds=100)}
 
 
@@ -49,27 +45,6 @@ def quarantined(app: PgQueue, task: Task[Any, Any], *args: Any, times: int = 3) 
         do(app, leases.leave(worker))
         do(app, upkeep.reclaim())
     return handle
-
-
-@contextmanager
-def worker_process(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker in a process of its own, which a test may kill."""
-    words = [sys.executable, "-W", "error", "-m", "crashes.crashing", dsn, LEASE]
-    paths = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": paths}, cwd=TESTS) as process:  # noqa: S603 - our own words
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def lives(pid: int) -> bool:
-    """Whether a process runs; one that its parent has not reaped does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.parametrize(
@@ -355,13 +330,13 @@ async def test_a_process_is_reaped_however_often_its_end_is_cancelled() -> None:
     """The event loop may close as soon as the attempt has ended: a process that still runs then is never reaped."""
 
     class Killed:
-        pid, returncode, killed = 2**31 - 1, None, asyncio.Event()
+        pid, returncode, stdin, killed = 2**31 - 1, None, None, asyncio.Event()
 
         async def wait(self) -> None:
             await self.killed.wait()
             self.returncode = -9
 
-    child, process = AttemptProcess(cast("Any", None)), Killed()
+    child, process = AttemptProcess(), Killed()
     child.process = cast("Any", process)
     ending = asyncio.create_task(child.end())
     for _ in range(3):

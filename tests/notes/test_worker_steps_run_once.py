@@ -100,7 +100,7 @@ async def test_a_superseded_attempt_records_nothing_and_is_told_so(
     assert "attempt superseded: nothing more is recorded of it" in caplog.messages
 
 
-async def test_an_attempt_that_was_given_up_records_nothing_while_its_worker_runs_the_next(
+async def test_an_attempt_that_timed_out_records_nothing_while_its_worker_runs_the_next(
     queue: PgQueue, running: Running, dsn: str
 ) -> None:
     """Both attempts are of one worker: the number of the claim tells them apart."""
@@ -121,7 +121,7 @@ async def test_an_attempt_that_was_given_up_records_nothing_while_its_worker_run
         looked.set()
 
     job = slow.enqueue()
-    async with running(queue, concurrency=1):
+    async with running(queue, concurrency=2):
         await ended(queue, job)
     assert refused == [1]
     assert ask(dsn, "select 1 from pgqueue.notes") == []

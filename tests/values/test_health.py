@@ -20,10 +20,13 @@ def test_what_is_no_job_is_said_by_its_asyncio_task() -> None:
     )
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 function, "), (3, "3 functions, ")])
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(1, "1 function goes on after its timeout, "), (3, "3 functions go on after their timeout, ")],
+)
 def test_functions_that_have_not_returned_are_counted(count: int, said: str) -> None:
     words = str(WorkerProblem("web-1", 4711, None, count))
-    assert words.startswith(f"worker web-1:4711: it gave up {said}")
+    assert words.startswith(f"worker web-1:4711: {said}")
     assert "event loop" not in words
 
 

@@ -1,6 +1,6 @@
 """Whatever an attempt raises, in whatever asyncio task or thread, is its end: it is recorded, and its slot is free again.
 
-What does not end is given up after its timeout. These workers have an event loop of their own: it must outlive an exit.
+What does not end after its timeout keeps its slot. These workers have an event loop of their own: it must outlive an exit.
 """
 
 import asyncio
@@ -8,20 +8,18 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from looking import ask, until, wait_until
 from running import Running
-from tenacity import retry_if_exception, wait_fixed
+from tenacity import retry_if_exception, stop_after_attempt, wait_fixed
 from worker.helping import beat, ended
 
-from pgqueue import Batch, Job, JobHandle, JobState, PgQueue, Retry
+from pgqueue import Batch, Job, JobHandle, JobState, Limit, PgQueue, Retry
 from pgqueue.store.jobs import control
-from pgqueue.values.workers.health import MOST_NOT_RETURNED, not_ready
 from pgqueue.worker import attempt as attempts
-from pgqueue.worker import executor, runners
+from pgqueue.worker import executor
 from pgqueue.worker.attempt import run_to_the_end
 from pgqueue.worker.worker import Worker
 
@@ -281,7 +279,7 @@ async def stubborn(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stubborn]:
     made.released.set()
 
 
-async def test_a_coroutine_that_goes_on_after_its_timeout_is_given_up_and_counted(
+async def test_a_coroutine_that_goes_on_after_its_timeout_keeps_its_slot_and_is_counted(
     queue: PgQueue, running: Running, stubborn: Stubborn, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = queue.task(name="slow", timeout=0.05, retry=LATER)(stubborn.go_on)
@@ -290,13 +288,13 @@ async def test_a_coroutine_that_goes_on_after_its_timeout_is_given_up_and_counte
     async def swift() -> None: ...
 
     job = slow.enqueue()
-    async with running(queue, concurrency=1) as worker:
+    async with running(queue, concurrency=2) as worker:
         await until(lambda: job.status() is JobState.SCHEDULED)
         await ended(queue, swift.enqueue())
         assert (worker.inspect().not_returned, worker.vitals().not_returned) == (1, 1)
         await beat(worker)
         (problem,) = queue.database.run(control.worker_problems())
-        assert "gave up 1 function" in str(problem)
+        assert "1 function goes on after its timeout" in str(problem)
         (one,) = queue.workers.list()
         assert one.not_returned == 1
         stubborn.released.set()
@@ -308,7 +306,7 @@ async def test_a_coroutine_that_goes_on_after_its_timeout_is_given_up_and_counte
     assert sum("goes on after its timeout" in message for message in caplog.messages) == 1
 
 
-async def test_a_coroutine_that_is_given_up_is_cancelled_once_more_for_its_clean_up_may_hang(
+async def test_a_coroutine_that_goes_on_is_cancelled_once_more_for_its_clean_up_may_hang(
     queue: PgQueue, running: Running, stubborn: Stubborn
 ) -> None:
     @queue.task(timeout=0.05, retry=LATER)
@@ -325,7 +323,7 @@ async def test_a_coroutine_that_is_given_up_is_cancelled_once_more_for_its_clean
     assert [error.type for error in queue.job(job.id).errors] == ["pgqueue.errors.TimedOut"]
 
 
-async def test_a_batch_that_goes_on_after_its_timeout_is_given_up(
+async def test_a_batch_that_goes_on_after_its_timeout_keeps_its_slot(
     queue: PgQueue, running: Running, stubborn: Stubborn
 ) -> None:
     @queue.batch_task(Item, size=2, wait=60, timeout=0.05, retry=LATER)
@@ -335,14 +333,14 @@ async def test_a_batch_that_goes_on_after_its_timeout_is_given_up(
     jobs = queue.enqueue_many(slow.call(number) for number in range(2))
     async with running(queue, concurrency=1) as worker:
         await until(lambda: all(job.status() is JobState.SCHEDULED for job in jobs))
-        assert (worker.inspect().not_returned, worker.inspect().slots_taken) == (1, 0)
+        assert (worker.inspect().not_returned, worker.inspect().slots_taken) == (1, 1)
         await until(lambda: stubborn.cancelled == 2)
         stubborn.released.set()
         await until(lambda: not worker.inspect().not_returned)
     assert {error.type for job in jobs for error in queue.job(job.id).errors} == {"pgqueue.errors.TimedOut"}
 
 
-async def test_a_coroutine_that_ends_within_its_clean_up_is_not_given_up(
+async def test_a_coroutine_that_ends_within_its_clean_up_does_not_go_on(
     queue: PgQueue, running: Running, stubborn: Stubborn, caplog: pytest.LogCaptureFixture
 ) -> None:
     @queue.task(timeout=0.01, retry=LATER)
@@ -354,15 +352,15 @@ async def test_a_coroutine_that_ends_within_its_clean_up_is_not_given_up(
 
     endless = queue.task(name="endless", timeout=0.01, retry=LATER)(stubborn.go_on)
     async with running(queue, concurrency=1) as worker:
-        for task in (slow, endless):  # so the first one would have been given up before the second
+        for task in (slow, endless):  # so the first one would have been told of before the second
             job = task.enqueue()
             await until(lambda job=job: job.status() is JobState.SCHEDULED)  # type: ignore[misc]  # of this turn
         assert worker.inspect().not_returned == 1
         stubborn.released.set()
-    assert sum("given up" in message for message in caplog.messages) == 1
+    assert sum("goes on after its timeout" in message for message in caplog.messages) == 1
 
 
-async def test_the_slot_of_a_coroutine_that_outlives_the_loss_of_its_job_is_free_after_its_timeout(
+async def test_a_coroutine_that_outlives_the_loss_of_its_job_counts_after_its_timeout(
     queue: PgQueue, running: Running, stubborn: Stubborn
 ) -> None:
     @queue.task(timeout=1, max_attempts=1)
@@ -376,32 +374,21 @@ async def test_the_slot_of_a_coroutine_that_outlives_the_loss_of_its_job_is_free
         ask(queue, "delete from pgqueue.workers")
         await beat(worker)
         assert worker.inspect().slots_taken == 1
-        await until(lambda: (worker.inspect().slots_taken, worker.inspect().not_returned) == (0, 1))
+        await until(lambda: (worker.inspect().slots_taken, worker.inspect().not_returned) == (1, 1))
         stubborn.released.set()
         await until(lambda: not worker.inspect().not_returned)
-    assert not worker.inspect().slots_taken
+        await until(lambda: not worker.inspect().slots_taken)
 
 
-async def test_coroutines_that_were_given_up_and_go_on_are_bounded_and_make_the_worker_unready(
-    queue: PgQueue, running: Running, stubborn: Stubborn, monkeypatch: pytest.MonkeyPatch
+async def test_promise_5_a_limit_holds_for_a_coroutine_that_heeds_no_cancellation(
+    queue: PgQueue, running: Running, stubborn: Stubborn
 ) -> None:
-    monkeypatch.setattr(runners, "NO_THREAD_DELAY", timedelta(seconds=0.2))
-    slow = queue.task(name="slow", timeout=0.02, retry=LATER)(stubborn.go_on)
-
-    @queue.task
-    async def swift() -> None: ...
-
-    @queue.task
-    def plain() -> None: ...
-
-    queue.enqueue_many(slow.call() for _ in range(10))
-    async with running(queue, concurrency=1, poll=timedelta(seconds=0.1)) as worker:
-        await until(lambda: worker.inspect().not_returned == MOST_NOT_RETURNED)
-        await ended(queue, plain.enqueue())
-        assert worker.inspect().not_returned == MOST_NOT_RETURNED
-        assert "no async def functions: 4" in "".join(not_ready(worker.vitals()))
-        ask(queue, "delete from pgqueue.jobs where task = 'slow' and status <> 'running'")
+    at_once = Retry(wait=wait_fixed(0), stop=stop_after_attempt(1))
+    slow = queue.task(name="slow", timeout=0.02, retry=at_once, limit=Limit(1))(stubborn.go_on)
+    jobs = [slow.enqueue(), slow.enqueue()]
+    async with running(queue, concurrency=4) as worker:
+        await until(lambda: worker.inspect().not_returned)
+        assert [job.status() for job in jobs] == [JobState.RUNNING, JobState.BLOCKED]
         stubborn.released.set()
-        await ended(queue, swift.enqueue())
-        await until(lambda: not worker.inspect().not_returned)
-        assert not not_ready(worker.vitals())
+        await ended(queue, jobs[0])
+    assert queue.job(jobs[0].id).state is JobState.DEAD

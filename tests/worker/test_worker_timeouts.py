@@ -1,23 +1,26 @@
-"""An attempt that outlives its task's timeout has failed, and its slot is free again.
+"""An attempt that outlives its task's timeout has failed. A function that goes on keeps its slot, and its job's place in limits.
 
-Threads that cannot be started, or do not come back: other jobs run, and no slot is lost.
+Threads that cannot be started: other jobs run, and no slot is lost.
 """
 
 import asyncio
 import os
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 
 import psycopg
 import pytest
 from looking import ask, until
 from running import Running
-from tenacity import wait_fixed
+from tenacity import stop_after_attempt, wait_fixed
 from worker.helping import beat, claimed, ended, hand_over
 
-from pgqueue import Context, JobState, PgQueue, Retry
+from pgqueue import Context, JobState, Limit, PgQueue, Retry
+from pgqueue.errors import InvalidOption
 from pgqueue.store.jobs import control
-from pgqueue.values.workers.health import MOST_NOT_RETURNED
+from pgqueue.values.jobs.options import AfterTimeout
+from pgqueue.values.workers.health import not_ready
 from pgqueue.worker import runners
 from pgqueue.worker.threads import Threads, Work
 
@@ -69,58 +72,165 @@ async def test_a_timeout_error_of_the_tasks_own_is_not_taken_for_ours(
     assert [(error.type, error.message) for error in found.errors] == [("TimeoutError", "theirs")]
 
 
-async def test_a_plain_tasks_slot_is_free_and_its_late_word_is_not_heard(
-    queue: PgQueue, running: Running
-) -> None:
-    release = threading.Event()
-    told: list[bool] = []
+class Hanging:
+    """A plain function that goes on after its timeout, until it is released."""
 
-    @queue.task(timeout=0.05, retry=LATER)
-    def linger(ctx: Context) -> str:
-        release.wait(20)
-        told.append(ctx.cancelled)
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.inside = 0
+        self.most = 0
+        self.told: list[bool] = []
+        self._lock = threading.Lock()
+
+    def hang(self, ctx: Context, _: int = 0) -> str:
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self.release.wait(20)
+        self.told.append(ctx.cancelled)
+        with self._lock:
+            self.inside -= 1
         return "late"
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    made = Hanging()
+    yield made
+    made.release.set()
+
+
+async def test_a_plain_functions_late_word_is_not_heard_and_it_keeps_its_slot(
+    queue: PgQueue, running: Running, hanging: Hanging
+) -> None:
+    linger = queue.task(name="linger", timeout=0.05, retry=LATER)(hanging.hang)
 
     @queue.task
     def swift() -> None: ...
 
-    late, nexts = linger.enqueue(), [swift.enqueue() for _ in range(3)]
-    async with running(queue, concurrency=1) as worker:
-        await ended(queue, *nexts)
-        release.set()
-        await until(lambda: told and worker.inspect().idle_threads == 2)
-        assert not worker.inspect().running
-    assert told == [True]
+    late = linger.enqueue()
+    async with running(queue, concurrency=2) as worker:
+        await until(lambda: late.status() is JobState.SCHEDULED)
+        await ended(queue, *(swift.enqueue() for _ in range(3)))
+        now = worker.inspect()
+        assert (now.slots_taken, now.not_returned, now.running) == (1, 1, ())
+        assert worker.parts.claims.room(0) == 1
+        hanging.release.set()
+        await until(lambda: not worker.inspect().slots_taken)
+        assert not worker.inspect().not_returned
+        await ended(queue, swift.enqueue(), swift.enqueue())
+    assert hanging.told == [True]
     found = queue.job(late.id)
     assert (found.state, found.attempts) == (JobState.SCHEDULED, 1)
-    assert [error.type for error in found.errors] == ["pgqueue.errors.TimedOut"]
+    assert [(error.type, "its function goes on" in error.message) for error in found.errors] == [
+        ("pgqueue.errors.TimedOut", True)
+    ]
 
 
-async def test_a_thread_whose_slot_was_given_up_takes_no_further_job(
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_promise_5_a_limit_holds_for_functions_that_go_on_after_their_timeout(
+    queue: PgQueue, running: Running, hanging: Hanging, *, concurrency: int
+) -> None:
+    """Two jobs with two attempts each, under a limit of one: their functions ran at once, since the jobs were retried."""
+    at_once = Retry(wait=wait_fixed(0), stop=stop_after_attempt(2))
+    linger = queue.task(name="linger", timeout=0.05, retry=at_once, limit=Limit(1))(hanging.hang)
+    jobs = [linger.enqueue(), linger.enqueue()]
+    async with running(queue, concurrency=concurrency) as worker:
+        await until(lambda: worker.inspect().not_returned)
+        await beat(worker)
+        assert (worker.inspect().slots_taken, len(worker.inspect().running)) == (1, 1)
+        (held,) = [job for job in jobs if job.status() is JobState.RUNNING]
+        assert "passed its timeout, and keeps its slot and its places" in str(queue.why(held.id))
+        (one,) = queue.workers.list()
+        assert one.not_returned == 1
+        hanging.release.set()
+        found = await ended(queue, *jobs)
+    assert hanging.most == 1
+    assert {one.state for one in found} <= {JobState.DEAD, JobState.SUCCEEDED}
+    (timed_out,) = [one for one in found if one.id == held.id]
+    assert timed_out.errors[0].type == "pgqueue.errors.TimedOut"
+    assert timed_out.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("choice", "limited", "after"),
+    [
+        ("wait", False, JobState.RUNNING),
+        ("retry", True, JobState.SCHEDULED),
+        (None, False, JobState.SCHEDULED),
+        (None, True, JobState.RUNNING),
+    ],
+)
+async def test_a_task_says_whether_its_retry_waits_for_the_function(
+    queue: PgQueue,
+    running: Running,
+    hanging: Hanging,
+    *,
+    choice: AfterTimeout | None,
+    limited: bool,
+    after: JobState,
+) -> None:
+    limit = Limit(5) if limited else None
+    linger = queue.task(name="linger", timeout=0.05, retry=LATER, limit=limit, after_timeout=choice)(
+        hanging.hang
+    )
+    job = linger.enqueue()
+    async with running(queue, concurrency=2) as worker:
+        await until(lambda: worker.inspect().not_returned and not worker.inspect().backlog)
+        assert job.status() is after
+        hanging.release.set()
+        await until(lambda: job.status() is JobState.SCHEDULED)
+    assert [error.type for error in queue.job(job.id).errors] == ["pgqueue.errors.TimedOut"]
+
+
+def test_a_choice_that_does_not_exist_is_refused(queue: PgQueue) -> None:
+    with pytest.raises(InvalidOption, match="after_timeout='later': use one of 'wait', 'retry'"):
+        queue.task(name="linger", after_timeout="later")(print)  # type: ignore[call-overload]  # what is tested
+
+
+async def test_a_job_that_is_cancelled_while_its_function_goes_on_is_not_retried(
+    queue: PgQueue, running: Running, hanging: Hanging
+) -> None:
+    linger = queue.task(name="linger", timeout=0.05, retry=LATER, limit=Limit(1))(hanging.hang)
+    job = linger.enqueue()
+    async with running(queue, concurrency=1) as worker:
+        await until(lambda: worker.inspect().not_returned)
+        assert job.cancel() is JobState.RUNNING
+        hanging.release.set()
+        (found,) = await ended(queue, job)
+    assert found.state is JobState.CANCELLED
+
+
+async def test_a_job_whose_transaction_committed_after_the_timeout_has_succeeded(
     queue: PgQueue, running: Running
 ) -> None:
-    release, go_on = threading.Event(), threading.Event()
-    started: list[int] = []
+    late = threading.Event()
 
-    @queue.task(timeout=0.05, retry=LATER)
-    def linger() -> None:
-        release.wait(20)
+    @queue.task(timeout=0.05, retry=LATER, limit=Limit(1))
+    def linger(ctx: Context) -> None:
+        late.wait(20)
+        with ctx.transaction():
+            pass
 
-    @queue.task
-    def hold(number: int) -> None:
-        started.append(number)
-        go_on.wait(20)
-
-    linger.enqueue()
-    held = [hold.enqueue(1), hold.enqueue(2)]
+    job = linger.enqueue()
     async with running(queue, concurrency=1) as worker:
-        await until(lambda: started)
-        release.set()
-        await until(lambda: worker.inspect().idle_threads or len(started) > 1)
-        assert (started, worker.inspect().slots_taken) == ([1], 1)
-        go_on.set()
-        await ended(queue, *held)
+        await until(lambda: worker.inspect().not_returned)
+        late.set()
+        (found,) = await ended(queue, job)
         await until(lambda: not worker.inspect().slots_taken)
+    assert (found.state, found.errors) == (JobState.SUCCEEDED, ())
+
+
+async def test_a_worker_that_stops_waits_for_such_a_function_within_its_grace_and_then_records_the_timeout(
+    queue: PgQueue, running: Running, hanging: Hanging
+) -> None:
+    linger = queue.task(name="linger", timeout=0.05, retry=LATER, limit=Limit(1))(hanging.hang)
+    job = linger.enqueue()
+    async with running(queue, concurrency=1, grace=timedelta(seconds=0.2)) as worker:
+        await until(lambda: worker.inspect().not_returned)
+    found = queue.job(job.id)
+    assert (found.state, found.attempts) == (JobState.SCHEDULED, 1)
+    assert [error.type for error in found.errors] == ["pgqueue.errors.TimedOut"]
 
 
 async def test_a_timeout_after_the_transaction_leaves_the_job_completed(
@@ -195,37 +305,32 @@ async def test_when_no_thread_can_be_started_plain_jobs_go_back_and_the_others_r
     assert (found.state, found.attempts) == (JobState.SUCCEEDED, 1)
 
 
-async def test_functions_that_were_given_up_and_go_on_are_bounded(
-    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+async def test_functions_that_go_on_take_no_more_slots_than_there_are_and_the_worker_says_so(
+    queue: PgQueue, running: Running, hanging: Hanging
 ) -> None:
     """M8: a function that hangs left a thread behind at each timeout, without limit."""
-    monkeypatch.setattr(runners, "NO_THREAD_DELAY", timedelta(seconds=0.2))
-    release = threading.Event()
-    inside: list[None] = []
-
-    @queue.task(timeout=0.05, retry=LATER)
-    def hang() -> None:
-        inside.append(None)
-        release.wait(20)
+    hang = queue.task(name="hang", timeout=0.05, retry=LATER)(hanging.hang)
 
     @queue.task
     async def awaited() -> None: ...
 
-    @queue.task
-    def plain() -> None: ...
-
     queue.enqueue_many(hang.call() for _ in range(20))
-    async with running(queue, concurrency=1, poll=timedelta(seconds=0.1)) as worker:
-        await until(lambda: worker.inspect().not_returned == MOST_NOT_RETURNED)
+    async with running(queue, concurrency=2, poll=timedelta(seconds=0.1)) as worker:
+        await until(lambda: worker.inspect().not_returned == 2)
         await beat(worker)
         (problem,) = queue.database.run(control.worker_problems())
-        assert (problem.pid, problem.not_returned) == (os.getpid(), MOST_NOT_RETURNED)
-        await ended(queue, awaited.enqueue())
-        assert len(inside) == MOST_NOT_RETURNED
+        assert (problem.pid, problem.not_returned) == (os.getpid(), 2)
+        assert "2 functions go on after their timeout" in str(problem)
+        assert "none is free; start it again" in "".join(not_ready(worker.vitals()))
+        assert hanging.inside == 2
         ask(queue, "delete from pgqueue.jobs where task = %s and status <> 'running'", hang.name)
-        release.set()
-        await ended(queue, plain.enqueue())
+        waiting = awaited.enqueue()
+        await beat(worker)
+        assert "no free slot" in str(queue.why(waiting.id))
+        hanging.release.set()
+        await ended(queue, waiting)
         await until(lambda: not worker.inspect().not_returned)
+        assert not not_ready(worker.vitals())
 
 
 @pytest.mark.parametrize("plain", [True, False])

@@ -198,7 +198,7 @@ def pulse(*, now: datetime | None = None) -> Steps[QueueSummary]:
 
 @plan(reads=True)
 def worker_problems(*, now: datetime | None = None) -> Steps[list[WorkerProblem]]:
-    """The live workers with a problem: a blocked event loop, functions given up, no look for jobs, no notifications.
+    """The live workers with a problem: a blocked event loop, functions that go on after their timeout, no look for jobs, no notifications.
 
     Args:
         now: the instant; the database's own by default.

@@ -135,6 +135,7 @@ def _renew(
             "not_returned": health.not_returned,
             "memory": health.memory,
             "running": None if health.running is None else numbers(health.running),
+            "overrunning": None if health.overrunning is None else numbers(health.overrunning),
             "looked": _ago(health.looked),
             "look_within": health.look_within,
             "not_listening": _ago(health.not_listening),

@@ -128,6 +128,7 @@ class WhyFacts(msgspec.Struct, frozen=True):
         host: its worker's host, if it runs and the worker has a row.
         pid: that worker's process.
         lease_left: seconds left of that worker's lease.
+        overruns: whether its function goes on after the timeout.
         alive: how many workers are alive.
         serving: how many of them serve its queue, and are to claim jobs.
         slots: how many slots the serving workers have.
@@ -186,6 +187,7 @@ class WhyFacts(msgspec.Struct, frozen=True):
     host: str | None = None
     pid: int | None = None
     lease_left: float | None = None
+    overruns: bool = False
     alive: int = 0
     serving: int = 0
     slots: int = 0

@@ -266,6 +266,8 @@ def running_cause(job_id: int, facts: WhyFacts) -> Cause:
         return Cause("worker lost", f"{attempt}, and its worker is gone: {_taken_over(facts)}")
     asked = "; its worker has been asked to cancel it" if facts.cancel_requested else ""
     said = f"{attempt}, since {facts.instant(-since)}, on {facts.host}, process {facts.pid}{asked}"
+    if facts.overruns:
+        said += "; it has passed its timeout, and keeps its slot and its places in limits until its function returns"
     if (loop := facts.blocked) is None:
         return Cause("running", said)
     if loop.job == job_id:

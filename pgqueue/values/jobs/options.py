@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
 from pgqueue.values.jobs.unique import Debounce, Throttle, Unique
@@ -15,6 +15,8 @@ from pgqueue.values.jobs.unique import Debounce, Throttle, Unique
 PRIORITIES = range(-100, 101)
 ATTEMPTS = range(1, 32_768)
 DEFAULT_UNIQUE = Unique()
+AfterTimeout: TypeAlias = Literal["wait", "retry"]
+"""What becomes of a job while its function goes on after its timeout."""
 # sql/schema/0001_09_enqueue.up.sql has the same bounds, for jobs that are enqueued by SQL.
 LONGEST_NAME, LONGEST_NAME_BYTES = 200, 249
 """In a lake a queue is a folder, ``queue=...``, and a folder's name has at most 255 bytes."""
@@ -141,6 +143,17 @@ def check_queues(names: Iterable[str]) -> list[str]:
     if not checked:
         raise InvalidOption("queues=[]: name at least one queue, or None for all")
     return checked
+
+
+def as_after_timeout(given: AfterTimeout | None) -> AfterTimeout | None:
+    """A task's ``after_timeout=``.
+
+    Raises:
+        InvalidOption: it is none of the two.
+    """
+    if given is not None:
+        one_of("after_timeout", given, ("wait", "retry"), listed=repr)
+    return given
 
 
 def one_of(what: str, value: str, choices: Iterable[str], *, listed: Callable[[str], str] = str) -> str:

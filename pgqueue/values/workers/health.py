@@ -16,8 +16,6 @@ from pgqueue.values.workers.lease import duration_text
 
 BLOCKED_FOR_LONG = 30.0
 """Seconds: as long as the lease of a worker, by default."""
-MOST_NOT_RETURNED = 4
-"""Times the slots: at most this many functions of a kind may still run after they were given up; then no more of it start."""
 LONGEST = 500
 """Characters of a name or a line that are stored."""
 
@@ -48,9 +46,10 @@ class WorkerHealth(msgspec.Struct, frozen=True):
 
     Attributes:
         blocked: what blocks its event loop; None: it runs.
-        not_returned: how many functions were given up and have not returned; None: not said.
+        not_returned: how many functions go on after their timeout, or after their job was lost; None: not said.
         memory: the resident memory of its process in bytes; None: not said.
         running: the jobs that it runs, those that started first at the front, up to 1,000; None: not said.
+        overrunning: the jobs that wait for the return of such a function, up to 1,000; None: not said.
         looked: how many seconds ago it looked for jobs; None: not said, or it stops.
         look_within: within how many seconds of the last look another one must be in its row; None: not said.
         not_listening: for how many seconds notifications have not arrived; None: they do.
@@ -60,6 +59,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
     not_returned: int | None = None
     memory: int | None = None
     running: list[int] | None = None
+    overrunning: list[int] | None = None
     looked: float | None = None
     look_within: float | None = None
     not_listening: float | None = None
@@ -72,7 +72,7 @@ class WorkerProblem(msgspec.Struct, frozen=True):
         host: where it runs.
         pid: its process id there.
         blocked: what blocks its event loop; None: it runs.
-        not_returned: how many functions were given up and have not returned. Each keeps a thread or an asyncio task.
+        not_returned: how many functions go on after their timeout, or after their job was lost. Each keeps its slot.
         not_looked: for how many seconds it has not looked for jobs, though it should have; None: it looks.
         not_listening: for how many seconds notifications have not arrived; None: they do.
     """
@@ -94,10 +94,7 @@ class WorkerProblem(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         said = [] if self.blocked is None else [f"its event loop has been blocked {self.blocked}"]
         if self.not_returned:
-            said.append(
-                f"it gave up {self.not_returned} function{'s' if self.not_returned > 1 else ''}, after a timeout "
-                "or a cancel, and waits for the return: each keeps a thread or an asyncio task"
-            )
+            said.append(not_returned_text(self.not_returned))
         if self.not_looked is not None and self.blocked is None:
             said.append(_not_looked(self.not_looked))
         if self.not_listening is not None:
@@ -120,8 +117,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
         slots: how many jobs it runs at a time.
         slots_taken: slots that are not free.
         backlog: verdicts that the database does not have yet.
-        not_returned: functions that were given up and have not returned.
-        coroutines_not_returned: how many of them are ``async def`` functions.
+        not_returned: functions that go on after their timeout, or after their job was lost.
         claims: how many statements claimed, or found nothing to claim, since the start.
         empty_claims: how many of them found nothing.
         lost_leases: how many leases were lost.
@@ -140,7 +136,6 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     slots_taken: int = 0
     backlog: int = 0
     not_returned: int = 0
-    coroutines_not_returned: int = 0
     claims: int = 0
     empty_claims: int = 0
     lost_leases: int = 0
@@ -179,13 +174,16 @@ def not_ready(now: Vitals) -> tuple[str, ...]:
         said.append(_not_looked(now.looked))
     if now.not_listening is not None and now.not_listening > now.look_within:
         said.append(_not_listening(now.not_listening))
-    plain = now.not_returned - now.coroutines_not_returned
-    for kind, left in (("plain", plain), ("async def", now.coroutines_not_returned)):
-        if left and left >= MOST_NOT_RETURNED * now.slots:
-            said.append(
-                f"it starts no {kind} functions: {left} that it gave up after a timeout have not returned; start it again"
-            )
+    if now.not_returned and now.not_returned >= now.slots:
+        said.append(f"{not_returned_text(now.not_returned)}, and none is free; start it again")
     return tuple(said)
+
+
+def not_returned_text(count: int) -> str:
+    """Like ``3 functions go on after their timeout; each keeps its slot``."""
+    if count == 1:
+        return "1 function goes on after its timeout, or after its job was lost, and keeps its slot"
+    return f"{count:,} functions go on after their timeout, or after their job was lost, and keep their slots"
 
 
 def _not_looked(seconds: float) -> str:

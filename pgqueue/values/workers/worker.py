@@ -87,7 +87,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         supervised: whether a supervisor starts it again when it restarts.
         blocked_since: since when its event loop is blocked; None: it is not.
         not_looked: for how many seconds it has not looked for jobs, though it should have; None: it looks.
-        not_returned: how many functions were given up, after a timeout or a cancel, and have not returned.
+        not_returned: how many functions go on after their timeout, or after their job was lost.
         asked: what it was asked to do.
         answer: why it does not do that; None: it does, or has not answered yet.
     """

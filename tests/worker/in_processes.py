@@ -1,0 +1,128 @@
+"""An app whose tasks run in processes of the worker; these import it."""
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from tenacity import stop_after_attempt, wait_none
+
+from pgqueue import Context, Limit, PgQueue, Retry, Snooze
+from pgqueue.errors import TimedOut
+
+queue = PgQueue()
+TWICE = Retry(wait=wait_none(), stop=stop_after_attempt(2))
+
+
+@queue.task(process=True)
+def where() -> int:
+    """The process that runs it."""
+    return os.getpid()
+
+
+@queue.task(process=True)
+def nothing() -> None: ...
+
+
+@queue.task(process=True)
+def echo(text: str) -> str:
+    return text
+
+
+@queue.task(process=True, retry=TWICE)
+def grumble(ctx: Context) -> None:
+    raise ValueError(f"attempt {ctx.attempt}")
+
+
+@queue.task(process=True)
+def snooze() -> None:
+    raise Snooze(timedelta(hours=1))
+
+
+@queue.task(process=True)
+def commit(ctx: Context) -> None:
+    """Commit with the job, and note what there is to note."""
+    ctx.checkpoint(7)
+    with ctx.transaction() as connection:
+        connection.execute("create table witness as select 1 as it")
+        where.enqueue()
+
+
+@queue.task(process=True)
+def later() -> int:
+    """Return what has to be awaited."""
+
+    async def value() -> int:
+        await asyncio.sleep(0)
+        return 8
+
+    return value()  # type: ignore[return-value]  # the worker awaits it
+
+
+@queue.task(process=True, timeout=0.3, max_attempts=1)
+def linger(path: str) -> None:
+    """Clean up when the time is over."""
+    try:
+        Path(path).write_text(str(os.getpid()))
+        time.sleep(60)
+    except TimedOut as error:
+        Path(path).write_text(f"{os.getpid()} {error}")
+        raise
+
+
+@queue.task(process=True)
+def wait(ctx: Context, path: str) -> None:
+    """Until it is cancelled."""
+    ctx.progress(1, 2)
+    try:
+        Path(path).write_text(str(os.getpid()))
+        time.sleep(60)
+    finally:
+        Path(path).write_text(f"{os.getpid()} cleaned up")
+
+
+@queue.task(process=True, timeout=0.3, retry=TWICE, limit=Limit(1))
+def hang(path: str) -> None:
+    """Heed nothing, and note whether another one runs at the same time."""
+    with Path(path).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            Path(f"{path}.beside").write_text("beside")
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        while True:
+            with suppress(BaseException):
+                time.sleep(60)
+
+
+@queue.task(process=True, retry=TWICE)
+def die(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@queue.task(process=True, max_attempts=1)
+def leave() -> None:
+    os._exit(7)
+
+
+@queue.task(process=True)
+def read_input() -> str:
+    """What a program that it starts reads."""
+    words = [sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603 - our own words
+
+
+@queue.task(process=True)
+def one() -> int:
+    return 1
+
+
+@queue.task(process=True)
+def add(ctx: Context, number: int) -> int:
+    return number + int(ctx.results.previous)

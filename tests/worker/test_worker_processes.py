@@ -1,0 +1,212 @@
+"""Tasks with ``process=True`` run in processes that the worker keeps, and ends when an attempt is over."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crashes.killing import lives, worker_process
+from looking import ask, until, wait_until
+from running import Running
+from worker import in_processes
+from worker.helping import ended
+
+from pgqueue import JobState, PgQueue, chain
+from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.worker import kept_processes
+from pgqueue.worker.kept_processes import KeptProcesses
+
+
+@pytest.fixture
+def app(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> PgQueue:
+    monkeypatch.setattr(in_processes.queue, "database", queue.database)
+    return in_processes.queue
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """A file for the ids of processes, all of which are gone in the end."""
+    yield tmp_path / "pids"
+    for pid in pids(tmp_path / "pids"):
+        assert not lives(pid)
+
+
+def said(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def pids(path: Path) -> list[int]:
+    return [int(word) for word in said(path).split() if word.isdigit()]
+
+
+async def test_attempts_run_in_a_process_that_is_kept_and_ends_with_the_worker(
+    app: PgQueue, running: Running
+) -> None:
+    async with running(app, concurrency=4):
+        ran = [(await ended(app, in_processes.where.enqueue()))[0].result for _ in range(3)]
+    assert len(set(ran)) == 1
+    assert ran[0] != os.getpid()
+    assert not lives(ran[0])
+
+
+async def test_several_run_at_once(app: PgQueue, running: Running, tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(3)]
+    jobs = [in_processes.wait.enqueue(str(path)) for path in paths]
+    async with running(app, concurrency=3, grace=timedelta(0)):
+        await until(lambda: all(map(said, paths)))
+        assert len(set(map(said, paths))) == 3
+    assert {app.job(job.id).state for job in jobs} == {JobState.READY}
+
+
+async def test_results_errors_and_decisions_are_as_in_the_worker(app: PgQueue, running: Running) -> None:
+    long = "x" * 500_000
+    async with running(app, concurrency=2):
+        snoozed = in_processes.snooze.enqueue()
+        failed, awaited, echoed, ran = await ended(
+            app,
+            in_processes.grumble.enqueue(),
+            in_processes.later.enqueue(),
+            in_processes.echo.enqueue(long),
+            in_processes.commit.enqueue(),
+        )
+        await until(lambda: snoozed.status() is JobState.SCHEDULED)
+        (where,) = app.insight.search(task=in_processes.where.name).jobs
+        await until(lambda: app.job(where.id).state is JobState.SUCCEEDED)
+        chained = chain(in_processes.one.call(), in_processes.add.call(2)).enqueue()
+        (last,) = await ended(app, chained.jobs[-1])
+    assert (failed.state, failed.attempts) == (JobState.DEAD, 2)
+    assert [one.message for one in failed.errors] == ["attempt 1", "attempt 2"]
+    assert "in grumble" in (failed.errors[0].traceback or "")
+    assert (awaited.result, echoed.result, last.result) == (8, long, 3)
+    assert (ran.state, ask(app, "select it from witness")) == (JobState.SUCCEEDED, [(1,)])
+
+
+async def test_a_function_is_told_of_its_timeout_and_its_process_is_kept(
+    app: PgQueue, running: Running, path: Path
+) -> None:
+    async with running(app, concurrency=1):
+        (job,) = await ended(app, in_processes.linger.enqueue(str(path)))
+        (next_one,) = await ended(app, in_processes.where.enqueue())
+    assert [error.type for error in job.errors] == ["pgqueue.errors.TimedOut"]
+    assert "the task's timeout of 0:00:00.300000" in said(path)
+    assert pids(path)[0] == next_one.result
+
+
+async def test_promise_5_a_limit_holds_for_functions_that_heed_no_timeout(
+    app: PgQueue, running: Running, path: Path
+) -> None:
+    """Each is killed at its timeout: two jobs of two attempts each never run at once under a limit of one."""
+    jobs = [in_processes.hang.enqueue(str(path)) for _ in range(2)]
+    async with running(app, concurrency=4):
+        found = await ended(app, *jobs)
+    assert {job.reason for job in found} == {"exhausted"}
+    assert {error.type for job in found for error in job.errors} == {"pgqueue.errors.TimedOut"}
+    assert len(set(pids(path))) == 4
+    assert not said(Path(f"{path}.beside"))
+
+
+async def test_a_cancel_ends_the_function_which_has_told_of_its_progress_and_may_clean_up(
+    app: PgQueue, running: Running, path: Path
+) -> None:
+    job = in_processes.wait.enqueue(str(path))
+    async with running(app, concurrency=1):
+        await until(lambda: pids(path) and app.progress(job.id))
+        await job.acancel()
+        (found,) = await ended(app, job)
+        assert found.state is JobState.CANCELLED
+        assert said(path).endswith("cleaned up")
+
+
+async def test_a_stop_returns_the_job_unspent(app: PgQueue, running: Running, path: Path) -> None:
+    job = in_processes.wait.enqueue(str(path))
+    async with running(app, concurrency=1, grace=timedelta(0)):
+        await until(lambda: pids(path))
+    found = app.job(job.id)
+    assert (found.state, found.attempts) == (JobState.READY, 0)
+    assert said(path).endswith("cleaned up")
+
+
+async def test_a_process_that_dies_fails_its_attempt_only(app: PgQueue, running: Running) -> None:
+    async with running(app, concurrency=2):
+        killed, left, well = await ended(
+            app,
+            in_processes.die.enqueue(signal.SIGSEGV),
+            in_processes.leave.enqueue(),
+            in_processes.where.enqueue(),
+        )
+    assert [(one.type, one.message) for one in killed.errors] == [
+        ("ChildProcessError", "the process of this attempt died: signal 11 (SIGSEGV)")
+    ] * 2
+    assert left.errors[0].message == "the process of this attempt died: exit code 7"
+    assert well.state is JobState.SUCCEEDED
+
+
+async def test_a_process_that_died_while_it_was_free_costs_no_attempt(app: PgQueue, running: Running) -> None:
+    async with running(app, concurrency=1):
+        (first,) = await ended(app, in_processes.where.enqueue())
+        os.kill(first.result, signal.SIGKILL)
+        (second,) = await ended(app, in_processes.where.enqueue())
+    assert (second.attempts, second.errors) == (1, ())
+    assert second.result != first.result
+
+
+async def test_a_free_process_ends_after_a_while(
+    app: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_processes, "KEPT_FOR", 0.05)
+    async with running(app, concurrency=1):
+        (job,) = await ended(app, in_processes.where.enqueue())
+        await until(lambda: not lives(job.result))
+
+
+async def test_what_a_task_starts_reads_no_orders(app: PgQueue, running: Running) -> None:
+    async with running(app, concurrency=1):
+        read, after = await ended(app, in_processes.read_input.enqueue(), in_processes.where.enqueue())
+    assert (read.result, after.state) == ("''", JobState.SUCCEEDED)
+
+
+async def test_an_app_that_cannot_be_imported_fails_the_attempt_and_says_so(
+    app: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KeptProcesses, "_place", lambda _: "worker.no_such_module:queue")
+    job = in_processes.where.enqueue()
+    async with running(app, concurrency=1):
+        await until(lambda: app.job(job.id).errors)
+    (error,) = app.job(job.id).errors
+    assert (error.type, error.message) == ("NotIsolated", "its own process did not start: exit code 1")
+
+
+@pytest.mark.usefixtures("app")
+def test_a_process_dies_with_a_worker_that_is_killed(dsn: str, path: Path) -> None:
+    in_processes.wait.enqueue(str(path))
+    with worker_process(dsn, "worker.in_processes") as worker:
+        wait_until(lambda: bool(pids(path)))
+        worker.kill()
+    wait_until(lambda: not any(map(lives, pids(path))))
+
+
+async def test_a_worker_that_no_process_can_find_does_not_start(queue: PgQueue, running: Running) -> None:
+    queue.task(process=True, name="where")(os.getpid)
+    with pytest.raises(ConfigurationError, match=r"give --app, or set worker\.app"):
+        async with running(queue):
+            await asyncio.sleep(0)
+
+
+def test_only_plain_functions_run_in_processes(queue: PgQueue) -> None:
+    async def waiting() -> None: ...
+
+    with pytest.raises(InvalidOption, match="process=True is for plain functions"):
+        queue.task(process=True)(waiting)
+
+
+def test_a_test_runs_the_function_in_its_own_process(app: PgQueue) -> None:
+    from pgqueue.testing import drain, in_memory  # noqa: PLC0415
+
+    with in_memory(app):
+        job: Any = in_processes.where.enqueue()
+        drain(app)
+        assert app.job(job.id).result == os.getpid()
