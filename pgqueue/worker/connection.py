@@ -190,6 +190,15 @@ class WorkerConnection:
         async with self._lock:
             pass
 
+    async def opened(self) -> OwnAsyncConnection:
+        """The connection; it is opened, if it is not.
+
+        Raises:
+            ConnectionFailed: as for :meth:`connect`.
+        """
+        async with self._lock:
+            return self._connection or await self.connect()
+
     async def connect(self) -> OwnAsyncConnection:
         """Open the connection.
 
@@ -251,27 +260,46 @@ class WorkerConnection:
 
 
 class Connections:
-    """The connections of one worker, besides the one on which it listens."""
+    """The connections of one worker, besides the one on which it listens.
 
-    def __init__(self, database: Database, *, lease: timedelta) -> None:
+    Attributes:
+        users: those of all workers that share them.
+    """
+
+    claiming: WorkerConnection
+    finishing: WorkerConnection
+    upkeep: WorkerConnection
+    progress: WorkerConnection
+
+    def __init__(self, database: Database, *, lease: timedelta, shared: "Connections | None" = None) -> None:
+        """``shared``: of another worker in the same event loop: all but those of the heartbeat's thread are used by both."""
         # A plan may take half of the lease, the renewal a quarter.
         bound = lease.total_seconds() / 2
         patient = {"lock_timeout": f"{max(1, min(600_000, int(bound * 500)))}ms"}
         own = partial(WorkerConnection, database=database, bound=bound)
-        self.claiming = own("claims", settings={**patient, **UNCONFIRMED}, reads=LARGEST_ANSWER)
-        self.upkeep = own("upkeep", settings=patient)
-        self.finishing = own("finishes", settings=LOCK_TIMEOUT, told=LOCKED)
         self.stand_in = own("finishes while blocked", settings=LOCK_TIMEOUT, told=LOCKED)
         self.heartbeat = own("heartbeat", settings=patient, bound=bound / 2)
-        self.progress = own("progress", settings=patient)
         self._database = database
+        self.users: set[Connections] = set() if shared is None else shared.users
+        self.users.add(self)
+        if shared is not None:
+            self.claiming, self.finishing = shared.claiming, shared.finishing
+            self.upkeep, self.progress = shared.upkeep, shared.progress
+            return
+        self.claiming = own("claims", settings={**patient, **UNCONFIRMED}, reads=LARGEST_ANSWER)
+        self.finishing = own("finishes", settings=LOCK_TIMEOUT, told=LOCKED)
+        self.upkeep = own("upkeep", settings=patient)
+        self.progress = own("progress", settings=patient)
 
     def for_once(self, name: str) -> WorkerConnection:
         """One for a plan that may wait for a lock or read a table from end to end: no other plan must wait for it."""
         return WorkerConnection(name, self._database)
 
     async def close(self) -> None:
-        """Close those of the worker's event loop. The heartbeat closes its own, the stand-in is closed after each use."""
+        """Close those of the worker's event loop, if no other worker shares them. The heartbeat closes its own."""
+        self.users.discard(self)
+        if self.users:
+            return
         for connection in (self.claiming, self.finishing, self.upkeep, self.progress):
             await connection.close()
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pgqueue.app.hooks.hook import HookState
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import ConfigurationError
 from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
@@ -105,7 +106,16 @@ class Inspection:
 class WorkerParts:
     """The parts of a worker, in the order in which they depend on one another."""
 
-    def __init__(self, queue: PgQueue, options: WorkerOptions) -> None:
+    connections: Connections
+
+    def __init__(
+        self, queue: PgQueue, options: WorkerOptions, *, beside: "WorkerParts | None" = None
+    ) -> None:
+        """``beside``: the parts of a worker whose connections this one shares.
+
+        Raises:
+            ConfigurationError: that worker's jobs are in another database.
+        """
         observers = queue.observers.of_worker(JobLog())
         measures = Measures() if options.series else None
         if measures is not None:
@@ -116,7 +126,12 @@ class WorkerParts:
         )
         self.database = executor.database
         self.hooks = queue.hooks
-        self.connections = connections = Connections(self.database, lease=options.lease)
+        if beside is not None and beside.database is not self.database:
+            raise ConfigurationError(
+                "beside: this worker's queue has another database, so it can share no connections"
+            )
+        shared = None if beside is None else beside.connections
+        connections = self.connections = Connections(self.database, lease=options.lease, shared=shared)
         self.series = series = SeriesWriter(connections, measures)
         self.signals = signals = Signals(
             listens=lambda: self.database.listen_dsn is not None,

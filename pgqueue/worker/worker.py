@@ -22,7 +22,6 @@ import os
 import socket
 import time
 from collections.abc import Coroutine, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -55,6 +54,7 @@ from pgqueue.values.workers.load import checked_bounds
 from pgqueue.values.workers.worker import End
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Stop
+from pgqueue.worker.awaiting import cancel, first_of, within
 from pgqueue.worker.connection import LONG_READ
 from pgqueue.worker.executor import UNKNOWN_AFTER
 from pgqueue.worker.joblog import worker_log
@@ -86,6 +86,8 @@ class Worker:
     supervised = False
     """Whether a supervisor starts a new process when this one ends because it was asked to restart."""
 
+    parts: WorkerParts
+
     app: str | None = None
     """Where a process finds the queue, as ``module:attribute``; None: it is looked for among what is imported."""
 
@@ -107,6 +109,7 @@ class Worker:
         until_empty: bool = False,
         max_jobs: int | None = None,
         max_time: Duration | None = None,
+        beside: "Worker | None" = None,
     ) -> None:
         """Describe a worker; :meth:`run` starts it. Lengths of time are seconds, or timedeltas.
 
@@ -131,10 +134,11 @@ class Worker:
             until_empty: end when no job is left that the worker may run now. Jobs that are due later are left.
             max_jobs: end after this many attempts. None: there is no bound.
             max_time: claim no more after this time, and end as after :meth:`stop`. None: there is no bound.
+            beside: a worker of the same queue in the same event loop, whose connections this one shares.
 
         Raises:
             InvalidOption: a value is out of its range.
-            ConfigurationError: a task's annotations cannot be read, or the queue has shards.
+            ConfigurationError: a task's annotations cannot be read; the queue has shards, or is not that of ``beside``.
         """
         if isinstance(queue.database.itself, ShardedDatabase):
             raise ConfigurationError(
@@ -165,7 +169,7 @@ class Worker:
             _ = task.signature
         queue.schedules.declared()  # refuses arguments that do not fit
         queue.alerts.declared()  # and tasks that cannot be told
-        self.parts = WorkerParts(queue, options)
+        self.parts = WorkerParts(queue, options, beside=None if beside is None else beside.parts)
         self._declaring: asyncio.Task[None] | None = None
 
     @property
@@ -223,7 +227,7 @@ class Worker:
                     await self._work()
         finally:
             if self._declaring is not None:
-                await _cancel(self._declaring)
+                await cancel(self._declaring)
             await self.parts.slots.close()
             await self.parts.close()
 
@@ -231,7 +235,7 @@ class Worker:
         fetching = asyncio.create_task(self.parts.fetcher.run(), name="pgqueue fetcher")
         background = [asyncio.create_task(loop, name="pgqueue") for loop in self._loops()]
         try:
-            await _first_of(self.parts.signals.stopping.wait(), fetching, *background)
+            await first_of(self.parts.signals.stopping.wait(), fetching, *background)
         finally:
             try:
                 if all(task.done() or task.cancelling() for task in (fetching, *background)):
@@ -239,7 +243,7 @@ class Worker:
                 else:
                     await self._wind_down(fetching)
             finally:
-                await _cancel(fetching, *background)
+                await cancel(fetching, *background)
 
     def _event(self, name: WorkerEventName) -> WorkerEvent:
         queues = None if self.queues is None else tuple(self.queues)
@@ -254,7 +258,7 @@ class Worker:
             if not checking.done():
                 await self._until(time.monotonic() + LAST_STEP_TIMEOUT, checking)
         finally:
-            await _cancel(checking, stopping)
+            await cancel(checking, stopping)
         if checking.cancelled():
             log.warning("this worker stops before it has started: the database does not answer")
             return False
@@ -263,7 +267,7 @@ class Worker:
 
     async def _check_in(self) -> None:
         claiming, catalogue = self.parts.connections.claiming, self.parts.database.catalogue
-        connection = await claiming.connect()  # raises at once, where a plan would wait for the database
+        connection = await claiming.opened()  # raises at once, where a plan would wait for the database
         verification = schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint)
         await claiming.run(verification, told=(SchemaMissing,))
         await self.parts.heartbeat.start()
@@ -330,11 +334,11 @@ class Worker:
         runners.return_waiting()
         await self._until(grace_ends, runners.emptied())
         runners.stop(Stop.SHUTDOWN)
-        await _within(LAST_STEP_TIMEOUT, runners.emptied())
+        await within(LAST_STEP_TIMEOUT, runners.emptied())
         await self._until(grace_ends, completer.flushed())
-        await _within(LAST_STEP_TIMEOUT, completer.flushed())
+        await within(LAST_STEP_TIMEOUT, completer.flushed())
         await self._leave(_failure_of(fetching))
-        await _within(LAST_STEP_TIMEOUT, self.parts.series.write(everything=True))
+        await within(LAST_STEP_TIMEOUT, self.parts.series.write(everything=True))
         joblog.log_stop(self.id, completer.backlog)
 
     async def _abandon_loop(self) -> None:
@@ -345,8 +349,8 @@ class Worker:
             "the event loop ends, and the worker was not stopped: what runs counts as lost, and other workers run it again",
             extra={"worker": str(self.id), "jobs": [*self.parts.claims.running]},
         )
-        await _within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: runners.while_blocked(own)))
-        await _within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: heartbeat.leave(clean=False)))
+        await within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: runners.while_blocked(own)))
+        await within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: heartbeat.leave(clean=False)))
 
     def _start_nothing(self) -> None:
         self.parts.fetcher.stop()
@@ -358,7 +362,7 @@ class Worker:
         tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self.parts.signals.hurry.wait())]
         left = max(0.0, deadline - time.monotonic())
         await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        await _cancel(*tasks)
+        await cancel(*tasks)
 
     async def _leave(self, failure: BaseException | None) -> None:
         """Delete the worker's row. If it is not certain that it holds no job, the next sweep looks for its jobs."""
@@ -371,30 +375,9 @@ class Worker:
         except (TimeoutError, psycopg.Error, ConnectionFailed) as error:
             log.warning("what this worker holds could not be compared", extra={"error": repr(error)})
         finally:
-            await _within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: heartbeat.leave(clean=clean)))
+            await within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: heartbeat.leave(clean=clean)))
 
 
 def _failure_of(fetching: "asyncio.Task[None]") -> BaseException | None:
     """Return what ended the fetcher, if it was an error: perhaps a job that it could not read."""
     return fetching.exception() if fetching.done() and not fetching.cancelled() else None
-
-
-async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:
-    tasks = [asyncio.ensure_future(one) for one in work]
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    await _cancel(tasks[0])
-    for task in done:
-        if not task.cancelled():
-            task.result()
-
-
-async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await work
-
-
-async def _cancel(*tasks: "asyncio.Future[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -11,5 +11,5 @@ insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, q
                              draining, supervised)
 values (%(worker)s::uuid, coalesce(%(now)s::timestamptz, now()) + %(lease)s::interval, %(host)s::text, %(pid)s::integer,
         %(concurrency)s::integer, %(version)s::text, %(queues)s::text[], %(tasks)s::text[], %(chosen_tasks)s::text[],
-        true, %(minimum)s::integer, %(slots)s::integer, %(draining)s::boolean, %(supervised)s::boolean)
+        %(idle)s::boolean, %(minimum)s::integer, %(slots)s::integer, %(draining)s::boolean, %(supervised)s::boolean)
 on conflict (id) do nothing

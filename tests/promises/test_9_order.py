@@ -113,7 +113,7 @@ async def test_a_blocked_take_is_told_of_a_job_that_comes_back(
     note.enqueue()
     async with asyncio.timeout(20), queue.atake(1) as (held,):
         waiting = asyncio.create_task(_taken(queue))
-        await until(lambda: ask(queue, "select count(*) from pgqueue.workers where idle") == [(2,)])
+        await until(lambda: ask(queue, "select count(*) from pgqueue.workers where idle") == [(1,)])
         await held.afail("again", delay=0)
         assert await waiting == held.id
 

@@ -20,7 +20,7 @@ from looking import ask, wait_until
 from pgqueue import JobState, Limit, PgQueue, Rate, Superseded, TakenJob, Task
 from pgqueue.errors import InvalidOption, JobError, UnknownQueue
 from pgqueue.store.jobs.claim import LARGEST_ANSWER
-from pgqueue.store.workers import upkeep
+from pgqueue.store.workers import leases, upkeep
 
 SHORT = timedelta(seconds=0.6)
 
@@ -421,3 +421,80 @@ def test_limited_and_other_jobs_are_taken_in_turn_though_both_have_many(queue: P
             taken.update(job.task for job in jobs)
 
     assert taken == {"pull": 2, "free": 2}
+
+
+class Waiting:
+    """Takes that wait, and in which order they got a job each."""
+
+    def __init__(self, queue: PgQueue) -> None:
+        self._queue = queue
+        self._threads: list[threading.Thread] = []
+        self.served: list[int] = []
+
+    def add(self, number: int, **options: Any) -> None:
+        """Start a take, and wait until it waits."""
+
+        def wait() -> None:
+            with self._queue.take(timeout=60, **options) as jobs:
+                self.served += [number] * len(jobs)
+
+        before = self.count()
+        self._threads.append(threading.Thread(target=wait))
+        self._threads[-1].start()
+        wait_until(lambda: self.count() > before)
+
+    def count(self) -> int:
+        return int(ask(self._queue, "select count(*) from pgqueue.workers where idle")[0][0])
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(60)
+
+
+def test_blocked_takes_are_served_in_the_order_in_which_they_came(queue: PgQueue) -> None:
+    waiting = Waiting(queue)
+    for number in range(5):
+        waiting.add(number)
+    for served in range(1, 6):
+        enqueued(queue, 1)
+        wait_until(lambda served=served: len(waiting.served) == served)  # type: ignore[misc]  # of this turn
+    waiting.join()
+    assert waiting.served == [0, 1, 2, 3, 4]
+
+
+def test_as_many_jobs_as_blocked_takes_serve_all_of_them(queue: PgQueue) -> None:
+    waiting = Waiting(queue)
+    for number in range(5):
+        waiting.add(number)
+    enqueued(queue, 5)
+    waiting.join()
+    assert sorted(waiting.served) == [0, 1, 2, 3, 4]
+
+
+def test_a_blocked_take_that_hangs_or_serves_other_queues_keeps_no_job_from_the_others(
+    queue: PgQueue,
+) -> None:
+    waiting = Waiting(queue)
+    hanging = leases.WorkerInfo.here(1, None)
+    queue.database.run(upkeep.arrive(hanging, timedelta(minutes=1)))
+    queue.database.run(leases.set_idle(hanging.id, idle=True))
+    waiting.add(0, queues=["default"])
+    other = leases.WorkerInfo.here(1, ["mail"])
+    queue.database.run(upkeep.arrive(other, timedelta(minutes=1)))
+    queue.database.run(leases.set_idle(other.id, idle=True))
+    waiting.add(1, queues=["mail", "default"])
+    second = [row for (row,) in ask(queue, "select id from pgqueue.workers order by started_at desc limit 1")]
+    assert [queue.database.run(leases.earlier_takes(one)) for one in (hanging.id, other.id, second[0])] == [
+        0, 1, 1,
+    ]  # fmt: skip
+    enqueued(queue, 2)
+    waiting.join()
+    assert sorted(waiting.served) == [0, 1]
+
+
+def test_a_take_that_holds_jobs_is_not_notified(queue: PgQueue) -> None:
+    """Else every enqueue would pay for a notification that nobody needs."""
+    enqueued(queue, 1)
+    with queue.take():
+        assert ask(queue, "select idle from pgqueue.workers") == [(False,)]
+        assert ask(queue, "select pg_sequence_last_value('pgqueue.idle_workers')") == [(1,)]

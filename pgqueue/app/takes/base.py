@@ -59,6 +59,8 @@ SHORTEST_ANSWER_LIMIT = 10.0
 LONGEST_IDLE = 86_400.0
 """Seconds: the longest that the server lets a take's transaction wait for the program."""
 POSTPONED = timedelta(minutes=1)
+DELAY = 0.005
+"""Seconds that a take leaves to each take that has waited for longer, before it asks again."""
 _looks = count(getrandbits(1))
 """Counts the looks of all takes of this process: every other look claims from queues first, the others from lanes."""
 
@@ -134,7 +136,7 @@ class TakeBase:
     def begin(self) -> None:
         """Start afresh: a new worker that holds nothing."""
         self._forks = process.forks
-        self.worker = leases.WorkerInfo.here(self.count, self.served.entries)
+        self.worker = leases.WorkerInfo.here(self.count, self.served.entries, idle=False)
         self._split = split_of(self.served, expovariate)
         self._lanes = ServedLanes(self._limits, self._limiting, self.served)
         self.held: dict[int, Claim] = {}
@@ -152,6 +154,7 @@ class TakeBase:
         self.unsettled: set[int] = set()
         self.superseded = False
         self.looking = False
+        self._waits = False
         self.lost = False
         self.taken_at = 0.0
 
@@ -164,6 +167,7 @@ class TakeBase:
             for verdict in unreadable:
                 yield from self._record_dead(verdict)
             if self.held:
+                yield from self._wait(on=False)
                 return
             if unreadable:
                 continue  # there may be others behind them
@@ -171,20 +175,38 @@ class TakeBase:
                 pause = min(pause, deadline - time.monotonic())
                 if time.monotonic() >= deadline:
                     return
+            if (yield from self._wait(on=True)):
+                continue  # jobs that were committed before this have notified no one
             yield max(0.0, pause)
+
+    def _wait(self, *, on: bool) -> Generator[TakeStep, Any, bool]:
+        """Say whether this take waits to be notified; return whether that is new."""
+        if new := self._waits is not on:
+            self._waits = on
+            yield leases.set_idle(self.worker.id, idle=on)
+        return new
+
+    def _let_earlier_takes(self) -> Generator[TakeStep, Any, None]:
+        """Wait while takes of the same queues wait that came before. One that hangs costs the others a poll at most."""
+        began = time.monotonic()
+        last = began + min(POLL.total_seconds(), renew_every(self.lease))
+        while (now := time.monotonic()) < last and (earlier := (yield leases.earlier_takes(self.worker.id))):
+            yield min(DELAY * earlier + (now - began) / 2, last - now)
 
     def _look(self) -> Generator[TakeStep, Any, float]:
         """Do what a poll finds to do, and claim; returns how many seconds to wait if there was nothing."""
         self.looking = True
-        polled: upkeep.PollResult = yield upkeep.arrive(self.worker, self.lease)
+        polled: upkeep.PollResult = yield upkeep.arrive(self.worker, self.lease, elsewhere=self._waits)
         if polled.lost:
             swept: SweepResult = yield from reclaim()
             if swept.verdicts:
                 self.observers.reclaimed(swept.verdicts)
         while polled.flow_work and (yield flow_progress.work()):
             pass
-        again_in = None
-        for make in self._looks(polled):
+        again_in, has_jobs = None, polled.ready or polled.count or polled.in_lanes
+        if self._waits and has_jobs:
+            yield from self._let_earlier_takes()
+        for make in self._looks(polled) if has_jobs or not self._waits else ():
             if (room := self.count - len(self.held)) > 0:
                 taken: LaneClaims = yield make(room)
                 self.held |= {one.id: one for one in taken.claims}

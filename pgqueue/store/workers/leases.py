@@ -38,6 +38,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         tasks: the tasks that it runs; None: not said, it may run any.
         chosen_tasks: what it was told of tasks; None: nothing.
         doing: what it does; None: it does not do what it is asked to do from outside, as a take.
+        idle: whether it wants to be notified of new jobs.
     """
 
     id: UUID
@@ -49,6 +50,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     tasks: Sequence[str] | None = None
     chosen_tasks: Sequence[str] | None = None
     doing: WorkerReport | None = None
+    idle: bool = True
 
     @classmethod
     def here(
@@ -60,12 +62,15 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         tasks: Sequence[str] | None = None,
         chosen_tasks: Sequence[str] | None = None,
         doing: WorkerReport | None = None,
+        idle: bool = True,
     ) -> "WorkerInfo":
         """A worker of this process, under this id or a new one."""
         from pgqueue.values.version import __version__  # noqa: PLC0415 - reads a file, which enqueuers do without
 
         host, pid = socket.gethostname(), os.getpid()
-        return cls(id or uuid4(), host, pid, concurrency, __version__, queues, tasks, chosen_tasks, doing)
+        return cls(
+            id or uuid4(), host, pid, concurrency, __version__, queues, tasks, chosen_tasks, doing, idle
+        )
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
@@ -82,7 +87,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True):
 
 @plan
 def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[None]:
-    """Make a worker known. It is idle until it says otherwise."""
+    """Make a worker known."""
     yield Statement(
         "workers/register",
         {
@@ -95,6 +100,7 @@ def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = Non
             "queues": None if worker.queues is None else list(worker.queues),
             "tasks": None if worker.tasks is None else list(worker.tasks),
             "chosen_tasks": None if worker.chosen_tasks is None else list(worker.chosen_tasks),
+            "idle": worker.idle,
             **_state_parameters(worker.doing),
             "now": now,
         },
@@ -165,6 +171,13 @@ def know_tasks(worker: UUID, tasks: Sequence[str], queues: Sequence[str] | None)
 def set_idle(worker: UUID, *, idle: bool) -> Steps[None]:
     """Say whether the worker wants to be notified of new jobs."""
     yield Statement("workers/set_idle", {"worker": worker, "idle": idle}, returns=False)
+
+
+@plan
+def earlier_takes(worker: UUID, *, now: datetime | None = None) -> Steps[int]:
+    """How many takes of the same queues have waited for longer than this one."""
+    ((count,),) = yield Statement("workers/earlier_takes", {"worker": worker, "now": now})
+    return int(count)
 
 
 @plan

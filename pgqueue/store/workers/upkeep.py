@@ -108,12 +108,17 @@ def poll(
 
 @plan
 def arrive(
-    worker: WorkerInfo, lease: timedelta, *, seldom: bool = False, now: datetime | None = None
+    worker: WorkerInfo,
+    lease: timedelta,
+    *,
+    elsewhere: bool = False,
+    seldom: bool = False,
+    now: datetime | None = None,
 ) -> Steps[PollResult]:
-    """Renew a worker's lease, or register it; then poll. A take or a drain does this before each look."""
+    """Renew a worker's lease, or register it; then :func:`poll`. A take or a drain does this before each look."""
     if not (yield from renew(worker.id, lease, now=now)):
         yield from register(worker, lease, now=now)
-    return (yield from poll(seldom=seldom, now=now))
+    return (yield from poll(elsewhere=elsewhere, seldom=seldom, now=now))
 
 
 @plan(transaction=True)
