@@ -132,6 +132,7 @@ def _workers() -> list[Column[Any]]:
         _optional("blocked_task", Text()),
         _optional("blocked_where", Text()),
         _optional("not_returned", Integer()),
+        _optional("overrunning", ARRAY(BigInteger)),
         *(_optional(name, Integer()) for name in ("minimum", "slots")),
         *(_optional(name, Boolean()) for name in ("draining", "supervised")),
         _optional("answer", Text()),

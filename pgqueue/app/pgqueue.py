@@ -20,6 +20,7 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.hooks.observer import Observer, Observers
 from pgqueue.app.middleware import Middleware, at_enqueue, check_middleware
+from pgqueue.app.named import aenqueue_named, enqueue_named
 from pgqueue.app.registry import Registry
 from pgqueue.app.schedules.declarations import alert, schedule
 from pgqueue.app.shards import Shards, checked_shard, on_database, sharded_database, with_one_home
@@ -137,6 +138,8 @@ class PgQueue(Registry):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} schema={self.database.catalogue.schema} tasks={len(self._tasks)}>"
 
+    enqueue_named = enqueue_named
+    aenqueue_named = aenqueue_named
     schedule = schedule
     alert = alert
 

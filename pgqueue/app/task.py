@@ -354,7 +354,7 @@ def require_task(given: object, args: tuple[object, ...]) -> "Task[Any, Any]":
     if isinstance(given, Task):
         return given
     if isinstance(given, str):
-        remedy = f"write queue.find_task({given!r}).enqueue(...)"
+        remedy = f"write queue.enqueue_named({given!r}, {{...}}), with the arguments by name"
     elif isinstance(given, Iterable):
         remedy = "for several jobs at once write queue.enqueue_many(task.call(...) for ...)"
     else:

@@ -1,12 +1,15 @@
-"""``pgqueue enqueue``: one job of a task that the app has registered, so that its arguments are checked."""
+"""``pgqueue enqueue``: one job of a task that the app has registered, or that a worker runs, so that its arguments are checked."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
-from pgqueue.cli.app import CommandOptions
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant, json_object, look_up
+from pgqueue.errors import UnknownTask
+from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.job import Outcome
 
 WORDS = {
@@ -27,9 +30,10 @@ WORDS = {
 @click.option("--unique-key", help="Reject the job if another one with this key has not ended.")
 @click.option("--expires-in", type=ABOVE_ZERO, help="The job is dead if it is not started within this time.")
 @click.option("--max-attempts", type=int, help="The job is dead after this many failed attempts.")
-@click.pass_obj
+@click.option("--unknown", is_flag=True, help="Enqueue it even if no worker has started that runs the task.")
+@with_queue
 def enqueue(
-    settings: CommandOptions,
+    queue: PgQueue,
     /,
     *,
     task: str,
@@ -37,13 +41,20 @@ def enqueue(
     queue_name: str | None,
     delay: timedelta | None,
     run_at: datetime | None,
+    unknown: bool,
     **options: Any,  # noqa: ANN401 - the task's options
 ) -> None:
-    """Enqueue a job of TASK. JSON_OBJECT has the arguments by name, such as '{"order_id": 42}'."""
-    queue = settings.app_queue()
-    click.get_current_context().call_on_close(queue.close)
-    chosen = queue.find_task(task).using(queue=queue_name, delay=delay, run_at=run_at, **options)
+    """Enqueue a job of TASK. JSON_OBJECT has the arguments by name, such as '{"order_id": 42}'.
+
+    The app needs not be there: workers store what their tasks take.
+    """
     note_unknown = look_up(queue, *filter(None, [queue_name]))
-    handle = chosen.enqueue(**arguments)
+    try:
+        handle = queue.enqueue_named(
+            task, arguments, known=not unknown, queue=queue_name, delay=delay, run_at=run_at, **options
+        )
+    except UnknownTask as error:
+        words = f"{error}; --unknown enqueues it all the same{did_you_mean(task, queue.tasks)}"
+        raise UnknownTask(words) from None
     click.echo(WORDS[handle.outcome].format(id=handle.id))
     note_unknown()

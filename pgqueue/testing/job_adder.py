@@ -9,6 +9,7 @@ import msgspec
 
 from pgqueue.errors import LimitReached, as_duration
 from pgqueue.store.jobs.copying import due_at
+from pgqueue.store.jobs.known_tasks import KnownTask, NamedJob
 from pgqueue.store.queues.queues import count_bounded
 from pgqueue.testing.known_queues import KnownQueues
 from pgqueue.testing.row import JobRow
@@ -39,6 +40,10 @@ class JobAdder:
         """Add a job, or deal with the job that holds its unique key."""
         self._queues.defaults().of(job)  # refuses a drained queue
         return self._enqueued(job, now)
+
+    def find(self, name: str, args: bytes) -> NamedJob:  # noqa: ARG002 - no worker has said anything of it
+        """What workers have said of a task."""
+        return NamedJob(KnownTask(name), None, None)
 
     def enqueue_few(self, jobs: Iterable[NewJob], *, now: datetime) -> list[EnqueueAnswer]:
         """Add jobs, as :meth:`enqueue_many` does."""

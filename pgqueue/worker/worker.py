@@ -29,6 +29,7 @@ import psycopg
 
 from pgqueue.app import alerts
 from pgqueue.app.flows import workflow
+from pgqueue.app.named import known_tasks_of
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import schedules
 from pgqueue.app.task import TaskLoader
@@ -41,6 +42,7 @@ from pgqueue.errors import (
     as_delay,
     as_limit,
 )
+from pgqueue.store.jobs import known_tasks
 from pgqueue.store.schema import schema
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.store.workers import upkeep
@@ -314,6 +316,12 @@ class Worker:
             except (psycopg.Error, PgQueueError):
                 # The worker runs jobs all the same.
                 log.exception("the schedules that this app declares could not be stored")
+            try:
+                await own.run(known_tasks.say(known_tasks_of(self.queue.tasks)), bound=LONG_READ)
+            except (psycopg.Error, PgQueueError):
+                log.exception(
+                    "what the tasks of this app take could not be stored for programs that enqueue by name"
+                )
             try:
                 alerts.log_applied(await own.run(self.queue.alerts.application(), bound=LONG_READ))
             except (psycopg.Error, PgQueueError):

@@ -2,10 +2,10 @@
 
 drop view pgqueue.all_jobs, pgqueue.insight_minutes, pgqueue.insight_minutes_all, pgqueue.insight_hours, pgqueue.insight_hours_all,
           pgqueue.rollup_rates, pgqueue.rollup_fleet, pgqueue.rollup_budgets;
-drop routine pgqueue.note_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz);
+drop routine pgqueue.place_of(pgqueue.limited_tasks, jsonb), pgqueue.known_task(text, jsonb), pgqueue.note_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz);
 drop table if exists pgqueue.shard;
 drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.retention, pgqueue.workers, pgqueue.unknown_tasks, pgqueue.lost_workers,
-           pgqueue.former_workers, pgqueue.unique_holds, pgqueue.queues, pgqueue.limits, pgqueue.rates, pgqueue.limited_tasks,
+           pgqueue.former_workers, pgqueue.unique_holds, pgqueue.queues, pgqueue.limits, pgqueue.rates, pgqueue.limited_tasks, pgqueue.known_tasks,
            pgqueue.waits, pgqueue.deadlines, pgqueue.signals, pgqueue.callback_key, pgqueue.flows, pgqueue.nodes, pgqueue.edges,
            pgqueue.node_counts, pgqueue.flow_work, pgqueue.notes, pgqueue.stacks, pgqueue.schedules, pgqueue.schedule_ticks,
            pgqueue.alerts, pgqueue.series_written, pgqueue.series_minutes, pgqueue.series_hours, pgqueue.series_days, pgqueue.series_state, pgqueue.series_depths,

@@ -89,8 +89,20 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function pgqueue.lane_of(jsonb, jsonb) is 'The lane of a job with these arguments.';
 
--- With the owner's rights: it reads limited_tasks, and writes to jobs of every queue. An argument which has its default is
--- left out, as Python leaves it out.
+-- An argument which has its default is left out, as Python leaves it out.
+-- callers: owner
+create function pgqueue.place_of(limited pgqueue.limited_tasks, args jsonb, out lane text, out cost integer)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select pgqueue.lane_of(limited.keys, case when jsonb_typeof(args) = 'object' then args - array(
+               select key from jsonb_each(limited.defaults) where (args -> key)::text = value::text) else '{}' end),
+           case jsonb_typeof(limited.cost)
+               when 'number' then limited.cost::text::integer
+               when 'string' then substring(coalesce(args ->> (limited.cost #>> '{}'),
+                   limited.defaults ->> (limited.cost #>> '{}')) from '^[1-9][0-9]{0,6}$')::integer end
+$$;
+comment on function pgqueue.place_of(pgqueue.limited_tasks, jsonb) is 'The lane of a job of this task with these arguments, and what its start costs.';
+
+-- With the owner's rights: it reads limited_tasks, and writes to jobs of every queue.
 -- callers: worker, operator, sink
 create function pgqueue.put_in_lanes(ids bigint[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -99,14 +111,7 @@ begin
         return;
     end if;
     update pgqueue.jobs as job
-    set (lane, cost) = (
-        select pgqueue.lane_of(limited.keys, case when jsonb_typeof(args) = 'object' then args - array(
-                   select key from jsonb_each(limited.defaults) where (args -> key)::text = value::text) else '{}' end),
-               case jsonb_typeof(limited.cost)
-                   when 'number' then limited.cost::text::integer
-                   when 'string' then substring(coalesce(job.args ->> (limited.cost #>> '{}'),
-                       limited.defaults ->> (limited.cost #>> '{}')) from '^[1-9][0-9]{0,6}$')::integer end
-        from (select pgqueue.as_jsonb(job.args) as args) as given)
+    set (lane, cost) = (select place.lane, place.cost from pgqueue.place_of(limited, pgqueue.as_jsonb(job.args)) as place)
     from pgqueue.limited_tasks as limited
     where job.id = any(ids) and limited.task = job.task and job.lane is null and job.status <> 'running';
 end $$;

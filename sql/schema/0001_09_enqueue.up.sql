@@ -96,3 +96,32 @@ begin
     end if;
     return job_id;
 end $$;
+
+-- What workers say of their tasks when they start, for programs that enqueue by name. The worker that started last has said it.
+create table pgqueue.known_tasks (
+    task         text        primary key,
+    queue        text        not null,
+    priority     smallint,
+    max_attempts integer,
+    arguments    jsonb       not null,
+    result       jsonb,
+    said_at      timestamptz not null default now()
+);
+comment on table pgqueue.known_tasks is 'The tasks of the workers that have started: their queues and the types of their arguments.';
+comment on column pgqueue.known_tasks.priority is 'What their jobs have, where the enqueue does not say; null: what the queue says.';
+comment on column pgqueue.known_tasks.max_attempts is 'The same.';
+comment on column pgqueue.known_tasks.arguments is 'A JSON schema of the object that has the arguments by name.';
+comment on column pgqueue.known_tasks.result is 'A JSON schema of what it returns; null: not said.';
+
+-- With the owner's rights: a producer reads neither of the two tables.
+-- callers: worker, operator, producer
+create function pgqueue.known_task(task text, args jsonb)
+returns table (queue text, priority smallint, max_attempts integer, arguments text, lane text, cost integer)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select known.queue, known.priority, known.max_attempts, known.arguments::text, place.lane, place.cost
+    from (select known_task.task) as named
+    left join pgqueue.known_tasks as known on known.task = named.task
+    left join pgqueue.limited_tasks as limited on limited.task = named.task
+    left join lateral pgqueue.place_of(limited, known_task.args) as place on limited.task is not null
+$$;
+comment on function pgqueue.known_task(text, jsonb) is 'What workers have said of a task, and the lane of a job of it with these arguments.';

@@ -250,7 +250,7 @@ async def test_a_task_is_enqueued_by_the_queue_too(queue: PgQueue) -> None:
     ("given", "words"),
     [
         ((plain, 1), "decorate the function with @queue.task"),
-        (("plain", 1), r"write queue\.find_task\('plain'\)\.enqueue"),
+        (("plain", 1), r"write queue\.enqueue_named\('plain', "),
         (([1, 2],), r"write queue\.enqueue_many\(task\.call\(\.\.\.\)"),
     ],
 )

@@ -231,9 +231,8 @@ def test_a_bad_app_is_refused_with_the_reason(app: str, words: str, shop: Path) 
     assert words in line
 
 
-@pytest.mark.parametrize("verb", [["worker"], ["enqueue", "shop.send"]])
-def test_verbs_that_run_the_apps_code_ask_for_the_app(verb: list[str]) -> None:
-    result = pgqueue(*verb)
+def test_a_worker_asks_for_the_app() -> None:
+    result = pgqueue("worker")
     assert result.exit_code == 2
     assert "no app: give --app, or set PGQUEUE_APP" in result.stderr
 

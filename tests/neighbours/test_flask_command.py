@@ -83,10 +83,11 @@ def test_exit_codes_are_those_of_the_command(both: tuple[Shop, Flask], empty_dsn
 
     assert "--app" not in flask(app, "--help").stdout + flask(app, "worker", "--help").stdout
     assert flask(app, "migrate", "--check").exit_code == 0
-    assert other(app, "--dsn", empty_dsn, "migrate", "--check").exit_code == 1
     refused = flask(app, "enqueue", "sand")
     assert refused.exit_code == 2
-    assert refused.stderr == "pgqueue: error: no task 'sand' is registered; did you mean 'send'?\n"
+    assert refused.stderr.startswith("pgqueue: error: no task 'sand' is registered here")
+    assert refused.stderr.endswith("did you mean 'send'?\n")
+    assert other(app, "--dsn", empty_dsn, "migrate", "--check").exit_code == 1
 
 
 def test_a_database_can_be_put_in_place_of_the_apps(both: tuple[Shop, Flask], empty_dsn: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pgqueue.errors import InvalidOption
+from pgqueue.store.jobs.known_tasks import NamedJob
 from pgqueue.values.insight.now import ErrorGroup, Errors, Running, SearchPage
 from pgqueue.values.jobs.job import QueueCount
 from pgqueue.values.queues.settings import NO_SETTINGS
@@ -114,6 +115,11 @@ def _any(answers: Sequence[set[str]], _: Mapping[str, Any]) -> set[str]:
     return {one for answer in answers for one in answer}
 
 
+def _named(answers: Sequence[NamedJob], _: Mapping[str, Any]) -> NamedJob:
+    # Workers serve every shard; one that was added later may not have been told yet.
+    return next((one for one in answers if one.task.queue is not None), answers[0])
+
+
 MERGED: Mapping[str, Merge] = {
     "searching.search": _search,
     "control.counts": _counts,
@@ -123,5 +129,6 @@ MERGED: Mapping[str, Merge] = {
     "workers.listed": _all,
     "control.worker_problems": _all,
     "control.worker_queues": _any,
+    "known_tasks.find": _named,
 }
 """Plans that are asked of all shards, and how their answers become one."""

@@ -11,6 +11,7 @@ from msgspec import inspect as inspect_types
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable
 from pgqueue.values.payloads.arrival import require_whole
 from pgqueue.values.payloads.other_types import is_readable, read_other, types_within
+from pgqueue.values.payloads.schema import schema_of
 from pgqueue.values.payloads.signature import encode_result
 
 _ARRIVING: Final = (str, int, float, bool)
@@ -62,6 +63,11 @@ class ReturnType:
                     f"a {one.cls.__module__}.{one.cls.__qualname__} cannot be read from JSON; "
                     "return a dataclass or plain values"
                 )
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema of what the function returns; None: it does not say, or there is none."""
+        return schema_of(self.annotation) if self.is_value else None
 
     def decode(self, data: str | bytes) -> Any:  # noqa: ANN401 - the function's own type
         """A stored result, decoded to the annotated type.

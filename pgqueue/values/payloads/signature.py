@@ -25,6 +25,7 @@ from pgqueue.values.payloads.argument_check import (
 from pgqueue.values.payloads.arrival import changes, require_whole
 from pgqueue.values.payloads.codec import ENVELOPE
 from pgqueue.values.payloads.other_types import Unreadable, read_other, types_within, write_other
+from pgqueue.values.payloads.schema import schema_of
 from pgqueue.values.payloads.storable import (
     NUL,
     NULL,
@@ -90,6 +91,11 @@ class Signature:
         self._check = watch_over(self._name, self._struct, payload, write_other)
         self._is_plain = all(p.kind in _POSITIONAL for p in self._parameters)
         self._injected_at = [i for i, p in enumerate(self._parameters) if p.annotation is injected]
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema of the object that has the arguments by name; None: there is none."""
+        return schema_of(self._struct)
 
     @property
     def takes_context(self) -> bool:

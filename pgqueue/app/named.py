@@ -1,0 +1,194 @@
+"""Jobs of tasks whose code this program does not have: enqueued by the task's name.
+
+Workers store the queue of each of their tasks and the types of its arguments; :mod:`pgqueue.values.payloads.schema` compares.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from pgqueue.app.adding import aadd, add
+from pgqueue.app.handle import JobHandle
+from pgqueue.app.job_methods import JobMethods
+from pgqueue.app.registry import Registry
+from pgqueue.app.task import Task
+from pgqueue.errors import Duration, PayloadNotEncodable, PayloadTooLarge, UnknownTask
+from pgqueue.store.jobs import known_tasks
+from pgqueue.store.jobs.known_tasks import KnownTask, NamedJob
+from pgqueue.store.plan import Plan
+from pgqueue.values.flows.flow import BUILTIN
+from pgqueue.values.jobs.job import NewJob
+from pgqueue.values.jobs.options import JobOptions, check_name
+from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.payloads.schema import misfit
+from pgqueue.values.payloads.signature import encode_plain
+from pgqueue.values.payloads.storable import encode_meta
+
+NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
+
+
+class NamedOptions(TypedDict, total=False):
+    """The options of :meth:`pgqueue.PgQueue.enqueue_named`: those of :meth:`pgqueue.Task.using`."""
+
+    queue: str | None
+    priority: int | None
+    delay: Duration | None
+    run_at: datetime | None
+    max_attempts: int | None
+    unique_key: str | None
+    unique: Unique | None
+    meta: Mapping[str, Any] | None
+    expires_at: datetime | None
+    expires_in: Duration | None
+
+
+def enqueue_named(  # noqa: D417 - a method of the queue
+    self: Registry,
+    task: str,
+    arguments: Mapping[str, Any] = NO_ARGUMENTS,
+    /,
+    *,
+    known: bool = False,
+    connection: object = None,
+    **options: Unpack[NamedOptions],
+) -> JobHandle[Any]:
+    """Enqueue a job of a task by its name, from a program that may not have its code.
+
+    Workers store what their tasks take when they start: where one has, the names and JSON types of the arguments are checked, and
+    the job gets the task's queue, priority, number of attempts and limits. A task that is registered here checks all of it.
+
+    Args:
+        task: the task's name, as jobs say it in the database.
+        arguments: by the names of the parameters; plain JSON values.
+        known: refuse a task of which no worker has said anything. Else its arguments are not checked.
+        connection: as for :meth:`Task.using`, as are the options.
+
+    Raises:
+        InvalidOption: a name or an option is out of its range.
+        PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
+        PayloadTooLarge: their JSON form is over the limit.
+        UnknownTask: ``known`` is asked for, and the task is not.
+        DatabaseError: the database cannot be reached, or its schema is missing.
+    """
+    if task in self.tasks:
+        return self.find_task(task).using(connection=connection, **options).enqueue(**arguments)
+    named = NamedEnqueue(self, task, arguments, options)
+    return add(self, [named.job(self.database.run(named.look(), connection), known=known)], connection)[0]
+
+
+async def aenqueue_named(
+    self: Registry,
+    task: str,
+    arguments: Mapping[str, Any] = NO_ARGUMENTS,
+    /,
+    *,
+    known: bool = False,
+    connection: object = None,
+    **options: Unpack[NamedOptions],
+) -> JobHandle[Any]:
+    """As :meth:`enqueue_named`, awaited."""
+    if task in self.tasks:
+        return await self.find_task(task).using(connection=connection, **options).aenqueue(**arguments)
+    named = NamedEnqueue(self, task, arguments, options)
+    found = await self.database.arun(named.look(), connection)
+    return (await aadd(self, [named.job(found, known=known)], connection))[0]
+
+
+class NamedEnqueue:
+    """One enqueue by name: what to ask the database first, and the job that its answer makes."""
+
+    def __init__(
+        self, queue: JobMethods, task: str, arguments: Mapping[str, Any], options: NamedOptions
+    ) -> None:
+        """The options are checked here.
+
+        Raises:
+            InvalidOption: the name or an option is out of its range.
+            PayloadNotEncodable: the arguments have no JSON form.
+            PayloadTooLarge: it is over the limit.
+        """
+        self._task = check_name("task", task)
+        given: dict[str, Any] = {**options}
+        if given.get("meta") is not None:
+            given["meta"] = encode_meta(given["meta"])
+        self._names_queue = given.get("queue") is not None
+        self._options = JobOptions().but(**given)
+        if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
+            raise PayloadNotEncodable(
+                f"{task}: give the arguments as a mapping, by the names of the parameters"
+            )
+        self._arguments = dict(arguments)
+        self._data = encode_plain(self._arguments, f"{task}: arguments") or b"{}"
+        if len(self._data) > queue.max_payload:
+            raise PayloadTooLarge(
+                f"{task}: the arguments take {len(self._data):,} bytes as JSON, over the limit of {queue.max_payload:,}"
+            )
+
+    def look(self) -> Plan[NamedJob]:
+        """What workers have said of the task."""
+        return known_tasks.find(self._task, self._data)
+
+    def job(self, found: NamedJob, *, known: bool) -> NewJob:
+        """The job.
+
+        Args:
+            found: the answer of :meth:`look`.
+            known: whether the task has to be known.
+
+        Raises:
+            PayloadNotEncodable: the arguments do not fit what workers have said.
+            UnknownTask: no worker has said anything of the task, and ``known`` asks for that.
+        """
+        task, options = found.task, self._options
+        if known and task.queue is None:
+            raise UnknownTask(
+                f"no task {self._task!r} is registered here, and no worker that has started runs it"
+            )
+        if task.arguments is not None and (why := misfit(_decoded(task.arguments), _decoded(self._data))):
+            raise PayloadNotEncodable(f"{self._task}: {why}")
+        return NewJob(
+            self._task,
+            self._data,
+            options.queue if self._names_queue or task.queue is None else task.queue,
+            task.priority if options.priority is None else options.priority,
+            task.max_attempts if options.max_attempts is None else options.max_attempts,
+            options.run_at,
+            options.delay,
+            options.unique_key,
+            options.unique,
+            options.meta,
+            options.expires_at,
+            options.expires_in,
+            found.lane,
+            found.cost,
+        )
+
+
+def _decoded(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def known_tasks_of(tasks: Mapping[str, Task[..., Any]]) -> list[KnownTask]:
+    """What a worker says of its tasks, each under each of its names."""
+    return [
+        KnownTask(
+            name,
+            task.options.queue,
+            task.options.priority,
+            task.options.max_attempts,
+            _encoded(task.signature.schema),
+            _encoded(task.returns.schema),
+        )
+        for name, task in sorted(tasks.items())
+        if name not in BUILTIN
+    ]
+
+
+def _encoded(schema: object) -> str | None:
+    return None if schema is None else msgspec.json.encode(schema).decode()
