@@ -453,16 +453,17 @@ async def test_children_that_grew_up_are_started_again_without_end(tmp_path: Pat
 
 @pytest.mark.parametrize("again", [True, False])
 async def test_a_child_that_obeys_no_signal_is_killed_when_its_time_is_over(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, again: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, again: bool
 ) -> None:
     monkeypatch.setattr(supervising_module, "KILLED_AFTER", 0.1)
     program = (
-        "import os, signal, time; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGTERM, signal.SIGINT)];"
-        "print('deaf', flush=True); time.sleep(3600)"
+        "import signal, sys, time; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGTERM, signal.SIGINT)];"
+        "open(sys.argv[1], 'w').close(); time.sleep(3600)"
     )
-    supervising = Supervisor([sys.executable, "-c", program], 1, grace=3600.0 if again else 0.1)
+    deaf = tmp_path / "deaf"
+    supervising = Supervisor([sys.executable, "-c", program, str(deaf)], 1, grace=3600.0 if again else 0.1)
     running = asyncio.create_task(supervising.run())
-    await until(lambda: "deaf" in capfd.readouterr().out)
+    await until(deaf.exists)
     supervising.stop()
     if again:
         supervising.stop()
