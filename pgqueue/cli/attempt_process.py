@@ -1,4 +1,4 @@
-"""Runs attempts in this process, for a worker: ``python -m pgqueue.cli.attempt_process MODULE:ATTRIBUTE FD``.
+"""Runs attempts in this process, for a worker: ``pgqueue.cli.attempt_process MODULE:ATTRIBUTE ANSWERS CONTROL``, two file descriptors.
 
 The main thread runs plain functions, so that a signal can end them. The worker's side, and what the two tell each other, is in
 :mod:`pgqueue.worker.attempt_process`.
@@ -8,16 +8,17 @@ import asyncio
 import contextlib
 import contextvars
 import ctypes
+import importlib
 import logging
+import math
 import os
-import select
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 import msgspec
@@ -25,17 +26,20 @@ import msgspec
 from pgqueue.app.context import Context
 from pgqueue.app.flows import workflow
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.shards import on_database, sharded_database
 from pgqueue.app.task import Task
 from pgqueue.cli import logs
 from pgqueue.cli.app import find
+from pgqueue.errors import ConfigurationError
 from pgqueue.store.jobs import notes
+from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.jobs.job import Claim, JobFlags
-from pgqueue.values.jobs.verdict import Unknown, Verdict
+from pgqueue.values.jobs.verdict import Verdict
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop, run_to_the_end, timed_out
-from pgqueue.worker.attempt_process import LENGTH_BYTES, ProcessAnswer, ProcessOrder, frame_message
-from pgqueue.worker.executor import UNKNOWN_AFTER, UNKNOWN_TASK_DELAY, Executor
+from pgqueue.worker.executor import Executor
 from pgqueue.worker.memory import resident_memory
+from pgqueue.worker.process_messages import LENGTH_BYTES, STOP, ProcessAnswer, ProcessOrder, frame_message
 
 PR_SET_PDEATHSIG = 1
 REPORT_EVERY = 1.0
@@ -71,10 +75,12 @@ class AttemptServer:
         ending: whether this process is to end after its attempt.
     """
 
-    def __init__(self, queue: PgQueue, channel: int) -> None:
+    def __init__(self, queue: PgQueue, place: str, channel: int) -> None:
+        """``place``: where the queue was found. ``channel``: where to answer."""
         self.busy = threading.Event()
         self.ending = False
         self._queue = queue
+        self._place = place
         self._channel = channel
         self._executor = ChildExecutor(queue)
         self._attempt: Attempt | None = None
@@ -85,8 +91,6 @@ class AttemptServer:
         ).start()
         looping.wait()
         threading.Thread(target=self._report, name="pgqueue-progress", daemon=True).start()
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGALRM, self._time_out)
 
     def run(self, order: ProcessOrder) -> None:
         """Run an attempt, and answer first that it begins, then how it ended."""
@@ -96,15 +100,19 @@ class AttemptServer:
         claim = msgspec.structs.replace(order.claim, flags=flags, expires_in=None, latest=None)
         if claim.task not in self._queue.tasks:
             self._queue.load_task(claim.task)
+        if claim.task not in self._queue.tasks and order.module is not None:
+            importlib.import_module(order.module)
         task = self._queue.tasks.get(claim.task)
         if task is None:
-            self._say(None)
-            self._say(ProcessAnswer.of(Unknown(claim, UNKNOWN_TASK_DELAY, UNKNOWN_AFTER)))
+            self.say(
+                f"{self._place} in its process has no task {claim.task!r}; give --app, or set worker.app"
+            )
+            self.ending = True
             return
         _ = task.signature
         if order.memory is not None:
             _limit_memory(order.memory)
-        self._say(None)
+        self.say(None)
         attempt = self._attempt = _attempt(claim, task, executor)
         self.busy.set()
         verdict = contextvars.copy_context().run(self._run, attempt)
@@ -115,16 +123,25 @@ class AttemptServer:
         completed = context.seconds if context.completed else None
         memory = resident_memory() if executor.out_of_memory else None
         answer = ProcessAnswer.of(
-            verdict, completed=completed, out_of_memory=executor.out_of_memory, memory=memory
+            verdict,
+            completed=completed,
+            out_of_memory=executor.out_of_memory,
+            memory=memory,
+            ends=self.ending,
         )
-        self._say(answer)
+        self.say(answer)
 
     def _run(self, attempt: Attempt) -> Verdict | None:
         if not attempt.plain:
             return asyncio.run_coroutine_threadsafe(self._await(attempt), self._loop).result()
+        _take_signals(self._interrupt)  # the function before may have changed them
+        seconds = self._executor.order.timeout
+        self._due = math.inf if seconds is None else time.monotonic() + seconds
         try:
             self._interruptible = True
-            signal.setitimer(signal.ITIMER_REAL, self._executor.order.timeout or 0.0)
+            if self.ending:
+                self._interrupt()
+            signal.setitimer(signal.ITIMER_REAL, seconds or 0.0)
             if isinstance(attempt, BatchAttempt):
                 batches.run_plain(self._executor, attempt, self._loop)
                 verdict = attempt.members[0].verdict
@@ -148,27 +165,28 @@ class AttemptServer:
                 return self._executor.broken_off(attempt, error)
         return attempt.members[0].verdict
 
-    def _stop(self, _: int, __: FrameType | None) -> None:
-        """End the attempt, and then this process."""
+    def stop(self) -> None:
+        """End the attempt, and then this process. Called in another thread."""
         self.ending = True
         attempt = self._attempt
-        if attempt is None:
-            raise SystemExit
-        if not attempt.plain:
+        if attempt is not None and not attempt.plain:
             self._loop.call_soon_threadsafe(attempt.stop, Stop.SHUTDOWN)
-            return
-        attempt.stop(Stop.SHUTDOWN)
-        self._interrupt(asyncio.CancelledError())
+        elif attempt is not None:
+            signal.pthread_kill(_main_thread(), signal.SIGALRM)
 
-    def _time_out(self, _: int, __: FrameType | None) -> None:
-        if self._attempt is not None:
-            self._interrupt(timed_out(self._attempt))
-
-    def _interrupt(self, error: BaseException) -> None:
+    def _interrupt(self, *_: object) -> None:
         """Raise an error in the function that runs, in this same thread; once, as its clean-up must not be disturbed."""
-        if self._interruptible:
-            self._interruptible = False
-            raise error
+        attempt, is_stopped = self._attempt, self.ending
+        if attempt is None or not self._interruptible or not (is_stopped or time.monotonic() >= self._due):
+            return
+        self._interruptible = False
+        self.ending = True  # what the function has started may go on
+        if is_stopped:
+            attempt.stop(Stop.SHUTDOWN)
+            raise asyncio.CancelledError
+        if attempt.runner is not None:
+            attempt.runner.cancel()
+        raise timed_out(attempt)
 
     async def _loop_for_ever(self, looping: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
@@ -185,26 +203,34 @@ class AttemptServer:
             if reports:  # progress is for people: the attempt goes on after an error
                 self._executor.database.run(notes.report(reports))
 
-    def _say(self, what: object) -> None:
-        view = memoryview(frame_message(msgspec.msgpack.encode(what)))
-        while view:
-            view = view[os.write(self._channel, view) :]
+    def close(self) -> None:
+        """Close what this process has open."""
+        with contextlib.suppress(Exception):
+            self._queue.close()
+        logging.shutdown()
+
+    def say(self, what: object) -> None:
+        """Send a message to the worker."""
+        _say(self._channel, what)
 
 
 class Orders:
-    """What the worker sends. The end of the pipe is the end of the worker.
+    """What the worker sends. The end of the second pipe is the end of the worker.
 
     Attributes:
-        awaited: whether the main thread waits for an order. If it does something else, this process ends at the end of the pipe.
+        server: runs the attempts; None: the app is being imported.
+        awaited: whether the main thread waits for an order. If it does something else, this process ends with the worker.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, control: int) -> None:
+        self.server: AttemptServer | None = None
         self.awaited = True
+        self._control = control
         self._pipe = os.fdopen(os.dup(0), "rb", 0)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)  # what a task starts must not read the orders
         os.close(nothing)
-        threading.Thread(target=self._watch, name="pgqueue-worker-gone", daemon=True).start()
+        threading.Thread(target=self._watch, name="pgqueue-control", daemon=True).start()
 
     def next(self) -> ProcessOrder | None:
         """Wait for the next order; None: the worker wants no more, or the job has closed the pipe."""
@@ -224,38 +250,82 @@ class Orders:
         return b"".join(parts)
 
     def _watch(self) -> None:
-        closing = select.poll()
-        closing.register(self._pipe, 0)
-        closing.poll()
-        if not self.awaited:
+        said = b""
+        with contextlib.suppress(OSError):
+            said = os.read(self._control, 1)
+        if said == STOP and self.server is not None and not self.awaited:
+            self.server.stop()
+            with contextlib.suppress(OSError):
+                os.read(self._control, 1)  # until the worker has killed this process, or is gone itself
             os._exit(1)
+        if self.server is not None:
+            self.server.close()
+        os._exit(0)
 
 
 def main() -> NoReturn:
     """Run what standard input says, and answer on the file descriptor that was given."""
-    place, channel = sys.argv[1], int(sys.argv[2])
-    os.set_inheritable(channel, False)  # noqa: FBT003 - as the library has it
+    place, channel, control = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    for one in (channel, control):
+        os.set_inheritable(one, False)  # noqa: FBT003 - as the library has it
+    signal.signal(signal.SIGTERM, _ignore)
     _end_with_worker()
-    orders = Orders()
+    orders = Orders(control)
     order = orders.next()
     if order is None:
         os._exit(0)
     logs.configure(logging.getLevelName(order.log_level), logs.form_of_parent())
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # the kernel ends this process before the worker
-    queue = find(place)
-    if order.dsn is not None:
-        queue.database = queue.database.but(dsn=order.dsn, schema=order.schema)
+    try:
+        queue = _found(place, order)
+    except ConfigurationError as error:
+        _say(channel, str(error))
+        raise
     workflow.register(queue)
-    server = AttemptServer(queue, channel)
-    with contextlib.suppress(SystemExit):
-        while order is not None and not server.ending:
-            server.run(order)
-            order = None if server.ending else orders.next()
-    with contextlib.suppress(Exception):
-        queue.close()
-    logging.shutdown()
+    server = orders.server = AttemptServer(queue, place, channel)
+    while order is not None:
+        server.run(order)
+        if server.ending:
+            # The worker kills this process: it finds what the function has started as long as this process lives.
+            threading.Event().wait()
+        order = orders.next()
+    server.close()
     os._exit(0)  # a thread of the app's may never end
+
+
+def _found(place: str, order: ProcessOrder) -> PgQueue:
+    queue = find(place)
+    if order.dsn is None:
+        return queue
+    if isinstance(queue.database.itself, ShardedDatabase):  # the worker serves one shard
+        shards = sharded_database(queue).databases
+        return on_database(queue, next(one for one in shards if one.dsn == order.dsn))
+    queue.database = queue.database.but(
+        dsn=order.dsn, schema=order.schema, behind_pooler=order.behind_pooler, direct_dsn=order.direct_dsn
+    )
+    return queue
+
+
+def _say(channel: int, what: object) -> None:
+    view = memoryview(frame_message(msgspec.msgpack.encode(what)))
+    while view:
+        view = view[os.write(channel, view) :]
+
+
+def _take_signals(interrupt: Callable[..., None]) -> None:
+    for number, handler in ((signal.SIGALRM, interrupt), (signal.SIGTERM, _ignore)):
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, signal.SIGTERM})
+
+
+def _ignore(*_: object) -> None:
+    """The worker decides when this process ends, and says so: a service manager may send SIGTERM to all processes of a service."""
+
+
+def _main_thread() -> int:
+    return threading.main_thread().ident or 0
 
 
 def _attempt(claim: Claim, task: Task[..., Any], executor: ChildExecutor) -> Attempt:

@@ -1,26 +1,24 @@
 """A process in which a worker runs attempts: the worker's side.
 
 The process (:mod:`pgqueue.cli.attempt_process`) imports the app, and reads claims from its standard input, one after the other. For each
-it answers on a pipe: first that the attempt begins, then how it ended. The worker ends the process when the attempt is stopped or takes too long; the process ends by itself when the worker is gone.
+it answers on a pipe: first that the attempt begins, then how it ended. On a third pipe the worker stops it. The worker ends the process when the attempt is stopped or takes too long; the process ends by itself when the worker is gone.
 
 Such a process is started for a job that may have killed workers (:func:`run_alone`), or is kept for the tasks that say so
 (:mod:`pgqueue.worker.kept_processes`).
 """
 
 import asyncio
+import json
 import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
 from pgqueue.app.context import AttemptHost
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store.connections.database import Database
-from pgqueue.values.jobs import verdict as verdicts
 from pgqueue.values.jobs.job import AttemptError, Claim
 from pgqueue.values.jobs.verdict import Succeeded, Verdict, failed_verdict
 from pgqueue.values.workers.crashes import CrashCount
@@ -28,94 +26,36 @@ from pgqueue.values.workers.lease import spoken_bytes
 from pgqueue.worker.attempt import Attempt, timed_out
 from pgqueue.worker.before_attempt import EarlyEnd, end_as_crashed
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.memory import free_memory, resident_memory
+from pgqueue.worker.memory import descendants, free_memory, resident_memory
+from pgqueue.worker.process_messages import (
+    LENGTH_BYTES,
+    LONGEST,
+    STOP,
+    ProcessAnswer,
+    ProcessOrder,
+    frame_message,
+)
 
 log = worker_log()
 
+BOOT = (
+    "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "runpy.run_module('pgqueue.cli.attempt_process', run_name='__main__', alter_sys=True)"
+)
+"""The process looks for modules where the worker does. PYTHONPATH would do the same to each Python that a task starts."""
 LOOK_EVERY = 0.1
 """Seconds between two looks at the memory of a process that has a limit."""
 CLEAN_UP = 2.0
-"""Seconds that a process has to end by itself after SIGTERM, or after its last answer."""
-MARGIN = 0.3
+"""Seconds that a process has to end by itself after it was stopped, or after its last answer."""
+MARGIN = 0.25
 """Seconds that a process has to answer after the timeout, which it applies itself."""
+LATE = 0.1
+"""Seconds in which an answer is read that came before, while the event loop was blocked."""
 STARTS_IN = 120.0
 """Seconds in which the process must have imported the app."""
-LENGTH_BYTES = 4
+GOES_ON_IN = 2.0
+"""Seconds in which a process that has run attempts must begin the next one."""
 NOWHERE = "no module has the queue as an attribute; give --app, or set worker.app"
-
-
-class ProcessOrder(msgspec.Struct, frozen=True):
-    """What the process is told of an attempt.
-
-    Attributes:
-        claim: the attempt.
-        timeout: seconds that it may take; None: as long as it likes.
-        memory: bytes that it may take beyond what the app takes; None: no limit.
-        dsn: where the database is; None: where the app says.
-        schema: where the tables are; None: where the app says.
-        log_level: the lowest level to log.
-    """
-
-    claim: Claim
-    timeout: float | None
-    memory: int | None
-    dsn: str | None
-    schema: str | None
-    log_level: int
-
-    @classmethod
-    def of(cls, host: AttemptHost, attempt: Attempt, memory: int | None = None) -> "ProcessOrder":
-        """The order of an attempt."""
-        database: Any = host.database.itself
-        own = type(database) is Database
-        timeout = attempt.context.timeout
-        return cls(
-            attempt.claim,
-            None if timeout is None else timeout.total_seconds(),
-            memory,
-            database.dsn if own else None,
-            database.catalogue.schema if own else None,
-            worker_log().getEffectiveLevel(),
-        )
-
-
-class ProcessAnswer(msgspec.Struct, frozen=True):
-    """How the attempt ended, as the process says it.
-
-    Attributes:
-        kind: the name of the verdict's class; None: nothing is to be recorded.
-        verdict: its fields.
-        completed: for how many seconds the attempt had run when its own transaction had completed the job; None: it has not.
-        out_of_memory: whether the limit of memory was reached.
-        memory: the resident memory of the process in bytes, if that limit was reached; None: the system does not say.
-    """
-
-    kind: str | None = None
-    verdict: msgspec.Raw = msgspec.Raw(b"\xc0")
-    completed: float | None = None
-    out_of_memory: bool = False
-    memory: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        verdict: Verdict | None,
-        *,
-        completed: float | None = None,
-        out_of_memory: bool = False,
-        memory: int | None = None,
-    ) -> "ProcessAnswer":
-        """The answer that carries a verdict."""
-        kind = None if verdict is None else type(verdict).__name__
-        told = msgspec.Raw(msgspec.msgpack.encode(verdict))
-        return cls(kind, told, completed, out_of_memory, memory)
-
-    def read(self, claim: Claim) -> Verdict | None:
-        """The verdict that it carries."""
-        if self.kind is None:
-            return None
-        found: Verdict = msgspec.msgpack.decode(self.verdict, type=getattr(verdicts, self.kind))
-        return msgspec.structs.replace(found, claim=claim)
 
 
 async def run_alone(
@@ -151,6 +91,7 @@ async def run_alone(
             looking.cancel()
     finally:
         await child.end()
+        child.close()
     if answered is None:
         how = f"its own process: {child.how()}"
         return end_as_crashed(attempt, begun, attempt.context.seconds, how, child.memory)
@@ -198,10 +139,14 @@ class AttemptProcess:
     answers: asyncio.StreamReader
     _transport: asyncio.BaseTransport | None = None
     _watching: "asyncio.Task[None] | None" = None
+    _control: int | None = None
 
     def __init__(self) -> None:
         self.memory: int | None = None
-        self._unreadable = False
+        self._said: str | None = None
+        self._length: int | None = None
+        self._last: bytes | None = None
+        self._is_used = self._is_swept = False
 
     @classmethod
     async def start(cls, place: str) -> "AttemptProcess":
@@ -212,20 +157,23 @@ class AttemptProcess:
         """
         self = cls()
         reading, writing = os.pipe()
+        control, self._control = os.pipe()
         pipe = os.fdopen(reading, "rb", 0)
+        paths = json.dumps([os.fspath(one) for one in sys.path if isinstance(one, str | os.PathLike)])
         try:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pgqueue.cli.attempt_process", place, str(writing)),
+                *(sys.executable, "-c", BOOT, paths, place, str(writing), str(control)),
                 stdin=PIPE,
-                pass_fds=[writing],
+                pass_fds=[writing, control],
                 start_new_session=True,  # Ctrl-C in a terminal is for the worker
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)},
             )
         except BaseException:
             pipe.close()
+            os.close(self._control)
             raise
         finally:
             os.close(writing)
+            os.close(control)
         self.answers = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(self.answers)
         try:
@@ -234,6 +182,7 @@ class AttemptProcess:
         except BaseException:
             pipe.close()
             await self.end()
+            self.close()
             raise
         self._watching = asyncio.create_task(self._end_answers())
         return self
@@ -245,10 +194,18 @@ class AttemptProcess:
 
     async def begin(self, order: ProcessOrder) -> bool:
         """Tell it what to run; whether it begins, for which a new process has to import the app."""
-        with suppress(ConnectionError, TimeoutError):
+        if self.has_ended:
+            return False
+        within, self._is_used = GOES_ON_IN if self._is_used else STARTS_IN, True
+        with suppress(
+            ConnectionError, TimeoutError, RuntimeError, msgspec.MsgspecError
+        ):  # what loops raise of a closed pipe
             self.process.stdin.write(frame_message(msgspec.msgpack.encode(order)))  # type: ignore[union-attr]  # it is a pipe
-            async with asyncio.timeout(STARTS_IN):
-                return await self._frame() is not None
+            async with asyncio.timeout(within):
+                data = await self._frame()
+            if data is not None:
+                self._said = msgspec.msgpack.decode(data, type=str | None)
+                return self._said is None
         return False
 
     async def answer(self, attempt: Attempt) -> tuple[ProcessAnswer, Verdict | None] | None:
@@ -262,14 +219,27 @@ class AttemptProcess:
             async with asyncio.timeout(None if limit is None else limit.total_seconds() + MARGIN):
                 data = await self._frame()
         except TimeoutError:
-            self._signal(signal.SIGKILL)
-            raise timed_out(attempt) from None
+            try:
+                async with asyncio.timeout(LATE):
+                    data = await self._frame()
+            except TimeoutError:
+                self.kill()
+                raise timed_out(attempt) from None
+        if (
+            data is None and self.process.returncode == -signal.SIGALRM
+        ):  # the function has taken the handler away
+            raise timed_out(attempt)
         return None if data is None else self._read(data, attempt.claim)
+
+    def last_answer(self, attempt: Attempt) -> ProcessAnswer | None:
+        """What a process has still answered when it was stopped; None: nothing."""
+        read = None if self._last is None else self._read(self._last, attempt.claim)
+        return None if read is None else read[0]
 
     def how(self) -> str:
         """How it ended."""
-        if self._unreadable:
-            return "an answer that makes no sense"
+        if self._said is not None:
+            return self._said
         code = self.process.returncode
         if code is None:
             return "no answer"
@@ -289,24 +259,41 @@ class AttemptProcess:
         """Have it end, and everything that it has started."""
         try:
             if not self.has_ended:
-                self._signal(signal.SIGTERM)
+                self._stop()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(CLEAN_UP):
-                        await self.process.wait()
+                        self._last = await self._frame()
         finally:  # also if the worker stops meanwhile
-            self._signal(signal.SIGKILL)
-            try:
-                await self._reap()
-            finally:
-                self._close()
+            self.kill()
+            await self._reap()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the pipes to a process that has ended."""
         if self._watching is not None:
             self._watching.cancel()
         if self._transport is not None:
             self._transport.close()
+        if self._control is not None:
+            os.close(self._control)
+            self._control = None
         if self.process.stdin is not None:
             self.process.stdin.close()
+
+    def kill(self) -> None:
+        """Kill it, and everything that it has started."""
+        if self._is_swept:
+            return
+        started = [] if self.has_ended else descendants(self.process.pid)
+        for kill, pid in ((os.killpg, self.process.pid), *((os.kill, one) for one in started)):
+            with suppress(ProcessLookupError, PermissionError):
+                # What is left of its group keeps the id from being used again.
+                kill(pid, signal.SIGKILL)
+
+    def _stop(self) -> None:
+        """Have it stop what runs, and end. Not by SIGTERM: a service manager may send that to all processes of a service."""
+        if self._control is not None:
+            with suppress(OSError):
+                os.write(self._control, STOP)
 
     async def _reap(self) -> None:
         """Wait for a killed process. A cancel meanwhile is raised afterwards: the event loop must not close before."""
@@ -322,17 +309,25 @@ class AttemptProcess:
     async def _frame(self) -> bytes | None:
         """Return the next answer; None: there is none, and the process has ended."""
         try:
-            length = int.from_bytes(await self.answers.readexactly(LENGTH_BYTES), "big")
-            return await self.answers.readexactly(length)
+            if self._length is None:  # else a read was cancelled after it
+                self._length = int.from_bytes(await self.answers.readexactly(LENGTH_BYTES), "big")
+            if self._length > LONGEST:
+                self.kill()
+                self._length = 0
+            data = await self.answers.readexactly(self._length)
         except (asyncio.IncompleteReadError, ConnectionError):
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLEAN_UP):
                     await self.process.wait()
             return None
+        self._length = None
+        return data
 
     async def _end_answers(self) -> None:
         """A while after the process has ended, there is no answer: what it started may have the pipe open for ever."""
         await self.process.wait()
+        self.kill()
+        self._is_swept = True  # from now on another process may get its id
         await asyncio.sleep(1.0)
         self.answers.feed_eof()
 
@@ -341,18 +336,8 @@ class AttemptProcess:
             answer = msgspec.msgpack.decode(data, type=ProcessAnswer)
             return answer, answer.read(claim)
         except (msgspec.MsgspecError, ValueError, AttributeError):  # the job wrote to the pipe itself
-            self._unreadable = True
+            self._said = "an answer that makes no sense"
             return None
-
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            # What is left of its group keeps the id from being used again.
-            os.killpg(self.process.pid, number)
-
-
-def frame_message(data: bytes) -> bytes:
-    """A message with its length."""
-    return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
 
 def _limit(attempt: Attempt) -> int | None:

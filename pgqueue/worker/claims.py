@@ -292,8 +292,7 @@ class Claims:
             self.verdicts.clear()
             for attempt in attempts:
                 self._end(attempt, None)
-                if attempt.plain:
-                    self._leave(attempt)
+                self._leave_if_it_goes_on(attempt)
             return attempts, lost
 
     def _overdue(self) -> list[Attempt]:
@@ -362,9 +361,12 @@ class Claims:
     def _replace(self, attempt: Attempt) -> None:
         """The job of a running attempt was claimed again: a server that crashed had forgotten the first claim."""
         self._end(attempt, None)
-        if attempt.plain:
-            self._leave(attempt)
+        self._leave_if_it_goes_on(attempt)
         self.replaced.append(attempt)
+
+    def _leave_if_it_goes_on(self, attempt: Attempt) -> None:
+        if attempt.plain or attempt.overdue is not None:  # a coroutine that is in time heeds its cancellation
+            self._leave(attempt)
 
     def _return(self, attempt: Attempt) -> None:
         if attempt in self.left:

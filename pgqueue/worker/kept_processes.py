@@ -1,26 +1,32 @@
 """Processes that a worker keeps for tasks with ``process=True``: each runs one attempt after the other.
 
 A process is started when an attempt finds none that is free, so there are as many as such attempts ran at once. One that was free
-for a minute ends. A process whose attempt was stopped, or did not end in time, ends with it.
+for a minute ends. A process whose attempt was stopped, or did not end in time, ends with it, before its verdict is recorded: what the
+function has started may go on in it.
 """
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 
 from pgqueue.app.context import AttemptHost
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
-from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.values.jobs.verdict import Returned, Verdict
 from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.attempt_process import (
     NOWHERE,
     AttemptProcess,
-    ProcessOrder,
     not_started,
     note_completed,
     place_of,
 )
+from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.process_messages import ProcessOrder
 
+log = worker_log()
+
+NO_PROCESS_DELAY = timedelta(seconds=5)
 KEPT_FOR = 60.0
 """Seconds after which a free process ends."""
 
@@ -53,31 +59,47 @@ class KeptProcesses:
         Raises:
             ChildProcessError: the process died.
             ConfigurationError: it is not known where a process finds the queue.
-            OSError: the system starts no more processes.
             TimedOut: the attempt took too long, and was killed.
         """
-        child, kept = await self._begun(ProcessOrder.of(host, attempt)), False
         try:
-            if child.has_ended:
-                return not_started(attempt.claim, child)
+            child = await self._begun(ProcessOrder.of(host, attempt))
+        except OSError:
+            log.exception("no process could be started; the job goes back", extra={"job": attempt.claim.id})
+            return Returned(attempt.claim, NO_PROCESS_DELAY)
+        if child.has_ended:
+            return not_started(attempt.claim, child)
+        keeps = False
+        try:
             answered = await child.answer(attempt)
-            if answered is None:
-                raise ChildProcessError(f"the process of this attempt died: {child.how()}")
-            kept = True
+            keeps = answered is not None and not answered[0].ends
+            if not keeps:
+                child.kill()
         finally:
-            if not kept:
-                await child.end()
-        self._keep(child)
+            if not keeps:
+                await self._end(child, host, attempt)
+        if answered is None:
+            raise ChildProcessError(f"the process of this attempt died: {child.how()}")
+        if keeps:
+            self._keep(child)
         answer, verdict = answered
         note_completed(host, attempt, answer)
         return verdict
+
+    async def _end(self, child: AttemptProcess, host: AttemptHost, attempt: Attempt) -> None:
+        """End the process of an attempt; its last answer may say that the job was completed."""
+        try:
+            await child.end()
+            if (last := child.last_answer(attempt)) is not None:
+                note_completed(host, attempt, last)
+        finally:
+            child.close()
 
     async def close(self) -> None:
         """End the processes that are free."""
         free, self._free = self._free, []
         for _, timer in free:
             timer.cancel()
-        await asyncio.gather(*(child.end() for child, _ in free), *self._ends)
+        await asyncio.gather(*(_ended(child) for child, _ in free), *self._ends)
 
     async def _begun(self, order: ProcessOrder) -> AttemptProcess:
         """Return a process that has begun the attempt, or a new one that did not, and has ended."""
@@ -102,7 +124,7 @@ class KeptProcesses:
             begun = await child.begin(order)
         finally:
             if not begun:
-                await child.end()
+                await _ended(child)
         return begun
 
     def _keep(self, child: AttemptProcess) -> None:
@@ -111,6 +133,11 @@ class KeptProcesses:
 
     def _end_oldest(self) -> None:
         child, _ = self._free.pop(0)
-        end = asyncio.create_task(child.end())
+        end = asyncio.create_task(_ended(child))
         self._ends.add(end)
         end.add_done_callback(self._ends.discard)
+
+
+async def _ended(child: AttemptProcess) -> None:
+    await child.end()
+    child.close()

@@ -1,6 +1,7 @@
-"""What the system says of memory: of this process, of another one, of the container and of the machine. Linux only."""
+"""What the system says of processes and memory: of this one, of another one, of the container and of the machine. Linux only."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
@@ -26,6 +27,19 @@ def resident_memory(process: int | None = None, *, root: Path = ROOT) -> int | N
     """The resident memory of a process in bytes, by default of this one; None: the system does not say."""
     fields = _fields(root / f"proc/{process or 'self'}/status")
     return fields["VmRSS"] * 1024 if "VmRSS" in fields else None
+
+
+def descendants(process: int, *, root: Path = ROOT) -> list[int]:
+    """The processes that a process has started, and those that these have; empty: the system does not say."""
+    parents: dict[int, list[int]] = {}
+    for stat in root.glob("proc/[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(stat.parent.name))
+    found = [*parents.get(process, ())]
+    for one in found:  # it grows meanwhile
+        found += parents.get(one, ())
+    return found
 
 
 def _memory(root: Path) -> Iterator[tuple[int, int]]:

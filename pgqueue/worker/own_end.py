@@ -93,6 +93,8 @@ class OwnEndWatch:
             self.reason = self._bound_reached()
         if self.reason is None and self._wanted.until_empty and await self._is_empty():
             self.reason = "no job is left"
+        if self.reason is None and 0 < self._claims.size <= len(self._claims.left):
+            self.reason = "each of its slots is kept by a function that does not return"
         if self.reason is not None:
             self._signals.stopping.set()
         return LOOK_EVERY if self._quiet is None else SOON
@@ -101,7 +103,7 @@ class OwnEndWatch:
         wanted = self._wanted
         if wanted.max_time is not None and time.monotonic() - self._began >= wanted.max_time.total_seconds():
             return f"its time of {wanted.max_time} is over"
-        if wanted.max_jobs is not None and self._claims.ended >= wanted.max_jobs and self._holds_nothing():
+        if wanted.max_jobs is not None and self._has_run(wanted.max_jobs) and self._holds_nothing():
             return f"it has run {wanted.max_jobs:,} jobs"
         return None
 
@@ -118,6 +120,11 @@ class OwnEndWatch:
         self._signals.look.set()
         return self._fetcher.quiet >= self._quiet + LOOKS
 
+    def _has_run(self, jobs: int) -> bool:
+        return self._claims.ended + len(self._claims.overdue) >= jobs
+
     def _holds_nothing(self) -> bool:
+        """Whether it has no job but those whose functions go on after their timeout: a stop waits for these, within the grace."""
         claims = self._claims
-        return not (claims.running or claims.queued or claims.held.count or self._completer.backlog)
+        goes_on = len(claims.running) == len(claims.overdue)
+        return goes_on and not (claims.queued or claims.held.count or self._completer.backlog)

@@ -17,6 +17,7 @@ from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.shards import require_movable, slots_of
 from pgqueue.values.workers.health import Vitals
 from pgqueue.values.workers.load import Bounds, checked_bounds
+from pgqueue.worker.attempt_process import place_of
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.worker import Worker
 
@@ -123,7 +124,7 @@ class ShardedWorker:
         while not self._stopping.is_set():
             share = self._total // len(self._databases)
             worker = Worker(queue, concurrency=share, **self._options)
-            worker.supervised, worker.app = self.supervised, self.app
+            worker.supervised, worker.app = self.supervised, self.app or place_of(self.queue)
             self.workers[place] = worker
             try:
                 await worker.run()

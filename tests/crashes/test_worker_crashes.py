@@ -24,7 +24,8 @@ from pgqueue import JobHandle, JobState, PgQueue, Task
 from pgqueue.store.jobs import claim
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.worker import attempt_process
-from pgqueue.worker.attempt_process import AttemptProcess, ProcessAnswer, frame_message
+from pgqueue.worker.attempt_process import AttemptProcess
+from pgqueue.worker.process_messages import ProcessAnswer, frame_message
 
 FAST = {"sweep": timedelta(milliseconds=100)}
 
@@ -286,13 +287,6 @@ def pids(path: Path) -> list[int]:
     return [int(line) for line in path.read_text(encoding="utf-8").split()] if path.exists() else []
 
 
-def asked_to_end(pid: int) -> bool:
-    """Whether SIGTERM waits for a process that is stopped."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    (pending,) = (int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:"))
-    return bool(pending & 1 << signal.SIGTERM - 1)
-
-
 async def test_what_a_crashed_job_has_started_ends_with_it(
     app: PgQueue, running: Running, path: Path
 ) -> None:
@@ -315,13 +309,21 @@ async def test_a_process_that_is_stopped_is_killed_after_the_timeout(
 
 
 async def test_a_worker_that_stops_while_it_ends_a_process_kills_it(
-    app: PgQueue, running: Running, path: Path
+    app: PgQueue, running: Running, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = asyncio.Event()
+    stop = AttemptProcess._stop  # noqa: SLF001 - the moment that no one sees from outside
+
+    def stopping(process: AttemptProcess) -> None:
+        stop(process)
+        asked.set()
+
+    monkeypatch.setattr(AttemptProcess, "_stop", stopping)
     handle = quarantined(app, crashing.freeze, str(path))
     async with running(app, grace=timedelta(0)):
         await until(path.exists)
         await handle.acancel()
-        await until(lambda: asked_to_end(*pids(path)))
+        await asyncio.wait_for(asked.wait(), 20)
     await until(lambda: not any(map(lives, pids(path))))
     assert app.job(handle.id).state is JobState.CANCELLED
 

@@ -1,6 +1,7 @@
 """Several databases hold the jobs of one queue: keys have one home, also while a shard is added or does not answer."""
 
 import asyncio
+import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from databases import Copies, dsn_of
-from looking import until
+from looking import ask, until
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -212,6 +213,31 @@ async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(three:
     worker.stop()
     await runner
     await three.aclose()
+
+
+async def test_an_attempt_in_a_process_is_on_the_shard_of_its_job(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsns = databases(2)
+    monkeypatch.setenv("PGQUEUE_TEST_SHARDS", " ".join(dsns))
+    module = importlib.import_module("shards.in_processes")
+    queue: PgQueue = module.queue
+    resharding.declare(sharded_database(queue))
+    for dsn in dsns:
+        with psycopg.connect(dsn) as connection:
+            connection.execute("create table witness (job bigint)")
+    jobs = [await module.commit.aenqueue() for _ in range(4)]
+    worker = ShardedWorker(queue, concurrency=4)
+    runner = asyncio.create_task(worker.run())
+    for job in jobs:
+        await job.aresult(timeout=30)
+    worker.stop()
+    await runner
+    await queue.aclose()
+    queue.close()
+    found = [ask(dsn, "select job from witness") for dsn in dsns]
+    assert sorted(job for rows in found for (job,) in rows) == sorted(job.id for job in jobs)
+    assert all(found)
 
 
 async def test_signals_reach_waiting_jobs_on_whichever_shard_they_are(three: PgQueue) -> None:

@@ -3,19 +3,21 @@
 import asyncio
 import fcntl
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 from tenacity import stop_after_attempt, wait_none
+from worker.in_processes_queue import queue as queue  # noqa: PLC0414 - as tests call it
 
-from pgqueue import Context, Limit, PgQueue, Retry, Snooze
+from pgqueue import Context, Limit, Retry, Snooze
 from pgqueue.errors import TimedOut
 
-queue = PgQueue()
 TWICE = Retry(wait=wait_none(), stop=stop_after_attempt(2))
 
 
@@ -126,3 +128,72 @@ def one() -> int:
 @queue.task(process=True)
 def add(ctx: Context, number: int) -> int:
     return number + int(ctx.results.previous)
+
+
+LEFTOVERS = ("thread", "coroutine", "process", "session")
+
+
+@queue.task(process=True, timeout=0.4, retry=TWICE, limit=Limit(1))
+def start_and_wait(how: str, path: str) -> None:
+    """Have something else hang, and wait for it."""
+    if how == "thread":
+        thread = threading.Thread(target=hang.function, args=(path,))
+        thread.start()
+        thread.join()
+    elif how == "coroutine":
+
+        async def wait() -> None:
+            await asyncio.to_thread(hang.function, path)
+
+        return wait()  # type: ignore[return-value]  # the worker awaits it
+    else:
+        words = [
+            sys.executable,
+            "-c",
+            f"from worker import in_processes; in_processes.hang.function({path!r})",
+        ]
+        paths = os.pathsep.join(filter(None, map(str, sys.path)))
+        started = subprocess.Popen(  # noqa: S603 - our own words
+            words, env={**os.environ, "PYTHONPATH": paths}, start_new_session=how == "session"
+        )
+        started.wait()
+    return None
+
+
+@queue.task(process=True, timeout=1, max_attempts=1)
+def half_a_second() -> None:
+    time.sleep(0.5)
+
+
+@queue.task
+async def block() -> None:
+    time.sleep(2.5)  # noqa: ASYNC251 - that is what it does
+
+
+@queue.task(process=True)
+def wait_shortly(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(0.5)
+
+
+@queue.task(process=True)
+def spoil(how: str) -> int:
+    """Change what signals do, and leave it so."""
+    if how == "mask":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM})
+    else:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if how == "default alarm" else lambda *_: None)
+    return os.getpid()
+
+
+@queue.task(process=True)
+def commit_and_wait(ctx: Context, path: str) -> None:
+    with ctx.transaction():
+        pass
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+@queue.task(process=True)
+def environment() -> list[str | None]:
+    return [os.environ.get("PYTHONPATH"), sys.path[-1]]

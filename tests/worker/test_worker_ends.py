@@ -380,6 +380,24 @@ async def test_a_coroutine_that_outlives_the_loss_of_its_job_counts_after_its_ti
         await until(lambda: not worker.inspect().slots_taken)
 
 
+async def test_a_coroutine_that_goes_on_when_its_lease_is_lost_keeps_its_slot(
+    queue: PgQueue, running: Running, stubborn: Stubborn
+) -> None:
+    """The worker claimed a job for that slot, which no other worker could have then."""
+    slow = queue.task(name="slow", timeout=0.02, limit=Limit(1), max_attempts=1)(stubborn.go_on)
+    slow.enqueue()
+    async with running(queue, concurrency=1) as worker:
+        await until(lambda: worker.inspect().not_returned)
+        ask(queue, "delete from pgqueue.workers")
+        await beat(worker)
+        now = worker.inspect()
+        assert (now.slots_taken, now.not_returned, now.running) == (1, 1, ())
+        assert worker.parts.claims.room(0) == 0
+        stubborn.released.set()
+        await until(lambda: not worker.inspect().slots_taken)
+        assert not worker.inspect().not_returned
+
+
 async def test_promise_5_a_limit_holds_for_a_coroutine_that_heeds_no_cancellation(
     queue: PgQueue, running: Running, stubborn: Stubborn
 ) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import threading
 from datetime import timedelta
 
 import pytest
 from looking import GUARD, ask
 
-from pgqueue import Limit, PgQueue, Rate, chain
+from pgqueue import JobState, Limit, PgQueue, Rate, chain
 from pgqueue.errors import InvalidOption
 from pgqueue.store.limits import served_lanes
 from pgqueue.worker.worker import Worker
@@ -124,3 +125,37 @@ async def test_after_its_time_a_worker_claims_no_more_and_finishes_what_runs(que
 def test_bounds_that_make_no_sense_are_refused(queue: PgQueue, options: dict[str, object]) -> None:
     with pytest.raises(InvalidOption, match=next(iter(options))):
         Worker(queue, **options)  # type: ignore[arg-type]  # they are wrong on purpose
+
+
+@pytest.mark.parametrize("options", [{"until_empty": True}, {"max_jobs": 1}], ids=str)
+async def test_a_limited_job_whose_function_goes_on_is_given_the_grace_and_no_more(
+    queue: PgQueue, options: dict[str, object]
+) -> None:
+    """Its job stays running until the function returns: the worker waited for ever."""
+    release = threading.Event()
+
+    @queue.task(name="hang", timeout=0.05, limit=Limit(1), max_attempts=1)
+    def hang() -> None:
+        release.wait(60)
+
+    job = hang.enqueue()
+    worker = await run(queue, grace=0.2, **options)
+    release.set()
+    assert worker.own_end is not None
+    assert (queue.job(job.id).state, worker.died) == (JobState.DEAD, 1)
+
+
+async def test_a_worker_whose_slots_are_all_kept_by_functions_ends_though_jobs_are_left(
+    queue: PgQueue,
+) -> None:
+    release = threading.Event()
+
+    @queue.task(name="hang", timeout=0.05, max_attempts=1)
+    def hang() -> None:
+        release.wait(60)
+
+    jobs = [hang.enqueue() for _ in range(3)]
+    worker = await run(queue, until_empty=True, concurrency=2, grace=0.2)
+    release.set()
+    assert worker.own_end == "each of its slots is kept by a function that does not return"
+    assert [job.status() for job in jobs] == [JobState.DEAD, JobState.DEAD, JobState.READY]

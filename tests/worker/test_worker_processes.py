@@ -3,11 +3,14 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
+import msgspec
 import pytest
 from crashes.killing import lives, worker_process
 from looking import ask, until, wait_until
@@ -16,9 +19,18 @@ from worker import in_processes
 from worker.helping import ended
 
 from pgqueue import JobState, PgQueue, chain
+from pgqueue.app.context import Context
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.worker import kept_processes
+from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.replica import ReplicatedDatabase
+from pgqueue.values.jobs.job import Claim
+from pgqueue.worker import attempt_process, kept_processes
+from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.executor import Executor
 from pgqueue.worker.kept_processes import KeptProcesses
+from pgqueue.worker.process_messages import ProcessOrder
+
+CLAIM = Claim(1, UUID(int=1), 1, 1, 25, 0, "default", "where", "{}", 0.0, 0.0, 0.0)
 
 
 @pytest.fixture
@@ -85,15 +97,16 @@ async def test_results_errors_and_decisions_are_as_in_the_worker(app: PgQueue, r
     assert (ran.state, ask(app, "select it from witness")) == (JobState.SUCCEEDED, [(1,)])
 
 
-async def test_a_function_is_told_of_its_timeout_and_its_process_is_kept(
+async def test_a_function_is_told_of_its_timeout_and_its_process_ends(
     app: PgQueue, running: Running, path: Path
 ) -> None:
     async with running(app, concurrency=1):
         (job,) = await ended(app, in_processes.linger.enqueue(str(path)))
+        assert not lives(*pids(path))
         (next_one,) = await ended(app, in_processes.where.enqueue())
     assert [error.type for error in job.errors] == ["pgqueue.errors.TimedOut"]
     assert "the task's timeout of 0:00:00.300000" in said(path)
-    assert pids(path)[0] == next_one.result
+    assert pids(path)[0] != next_one.result
 
 
 async def test_promise_5_a_limit_holds_for_functions_that_heed_no_timeout(
@@ -177,7 +190,8 @@ async def test_an_app_that_cannot_be_imported_fails_the_attempt_and_says_so(
     async with running(app, concurrency=1):
         await until(lambda: app.job(job.id).errors)
     (error,) = app.job(job.id).errors
-    assert (error.type, error.message) == ("NotIsolated", "its own process did not start: exit code 1")
+    assert error.type == "NotIsolated"
+    assert error.message.startswith("its own process did not start: --app 'worker.no_such_module:queue': ")
 
 
 @pytest.mark.usefixtures("app")
@@ -210,3 +224,118 @@ def test_a_test_runs_the_function_in_its_own_process(app: PgQueue) -> None:
         job: Any = in_processes.where.enqueue()
         drain(app)
         assert app.job(job.id).result == os.getpid()
+
+
+@pytest.mark.parametrize("how", in_processes.LEFTOVERS)
+async def test_promise_5_what_a_function_has_started_ends_with_its_timeout(
+    app: PgQueue, running: Running, path: Path, how: str
+) -> None:
+    """The function itself ends in time: what it waited for went on, beside that of the next attempt."""
+    jobs = [in_processes.start_and_wait.enqueue(how, str(path)) for _ in range(2)]
+    async with running(app, concurrency=4):
+        found = await ended(app, *jobs)
+    assert {error.type for job in found for error in job.errors} == {"pgqueue.errors.TimedOut"}
+    assert len(set(pids(path))) == 4
+    assert not said(Path(f"{path}.beside"))
+    await until(lambda: not any(map(lives, pids(path))))
+
+
+async def test_a_blocked_event_loop_takes_no_answer_for_late(app: PgQueue, running: Running) -> None:
+    job = in_processes.half_a_second.enqueue()
+    blocker = in_processes.block.using(delay=0.2).enqueue()
+    async with running(app, concurrency=2):
+        found, _ = await ended(app, job, blocker)
+    assert (found.state, found.errors) == (JobState.SUCCEEDED, ())
+
+
+async def test_a_process_that_hangs_while_it_is_free_is_replaced(
+    app: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt_process, "GOES_ON_IN", 0.2)
+    async with running(app, concurrency=1):
+        (first,) = await ended(app, in_processes.where.enqueue())
+        os.kill(first.result, signal.SIGSTOP)
+        (second,) = await ended(app, in_processes.where.enqueue())
+        assert not lives(first.result)
+    assert (second.attempts, second.errors) == (1, ())
+
+
+async def test_sigterm_to_all_processes_of_a_service_leaves_the_grace_to_the_attempt(
+    app: PgQueue, running: Running, path: Path
+) -> None:
+    job = in_processes.wait_shortly.enqueue(str(path))
+    async with running(app, concurrency=1):
+        await until(lambda: pids(path))
+        os.kill(pids(path)[0], signal.SIGTERM)
+        (found,) = await ended(app, job)
+    assert (found.state, found.attempts, found.errors) == (JobState.SUCCEEDED, 1, ())
+
+
+@pytest.mark.parametrize("how", ["own alarm", "default alarm", "mask"])
+async def test_a_function_spoils_no_signal_of_the_next_one(
+    app: PgQueue, running: Running, path: Path, how: str
+) -> None:
+    async with running(app, concurrency=1):
+        spoilt, late = await ended(
+            app, in_processes.spoil.enqueue(how), in_processes.linger.enqueue(str(path))
+        )
+    assert spoilt.result == pids(path)[0]
+    assert "the task's timeout of" in said(path)
+    assert [error.type for error in late.errors] == ["pgqueue.errors.TimedOut"]
+
+
+async def test_a_job_that_its_transaction_completed_is_no_lost_one_when_it_is_stopped(
+    app: PgQueue, running: Running, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = in_processes.commit_and_wait.enqueue(str(path))
+    async with running(app, concurrency=1, grace=timedelta(0)):
+        await until(lambda: pids(path))
+    assert app.job(job.id).state is JobState.SUCCEEDED
+    assert "superseded" not in caplog.text
+
+
+async def test_a_task_of_a_module_that_the_app_does_not_import_runs(
+    app: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KeptProcesses, "_place", lambda _: "worker.in_processes_queue:queue")
+    async with running(app, concurrency=1):
+        (job,) = await ended(app, in_processes.where.enqueue())
+    assert job.state is JobState.SUCCEEDED
+
+
+async def test_a_task_that_the_process_does_not_have_fails_with_words(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = queue.task(process=True, name="elsewhere")(os.getpid)
+    monkeypatch.setattr(KeptProcesses, "_place", lambda _: "worker.in_processes:queue")
+    job = task.enqueue()
+    async with running(queue, concurrency=1):
+        await until(lambda: queue.job(job.id).errors)
+    (error,) = queue.job(job.id).errors
+    assert "worker.in_processes:queue in its process has no task 'elsewhere'; give --app" in error.message
+
+
+async def test_the_environment_is_that_of_the_worker_and_modules_are_found_where_it_finds_them(
+    app: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])
+    async with running(app, concurrency=1):
+        (job,) = await ended(app, in_processes.environment.enqueue())
+    assert job.result == [None, str(tmp_path)]
+
+
+async def test_a_process_connects_as_the_worker_does(app: PgQueue, dsn: str) -> None:
+    attempt = Attempt(
+        msgspec.structs.replace(CLAIM, task=in_processes.where.name), in_processes.where, cast("Any", None)
+    )
+    pooled = Executor(app)
+    pooled.database = Database(dsn, behind_pooler=True, direct_dsn="dbname=direct")
+    replicated = Executor(app)
+    replicated.database = ReplicatedDatabase(dsn, replica="dbname=replica")
+    orders = []
+    for host in (pooled, replicated):
+        attempt.context = Context(attempt.claim, host)
+        orders.append(ProcessOrder.of(host, attempt))
+    assert [(one.dsn, one.behind_pooler) for one in orders] == [(dsn, True), (dsn, False)]
+    assert "dbname=direct" in (orders[0].direct_dsn or "")
