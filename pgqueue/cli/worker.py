@@ -118,6 +118,15 @@ def _seconds(length: timedelta) -> str:
 )
 @click.option("--max-time", type=ABOVE_ZERO, metavar="LENGTH", help="End after this time.")
 @click.option(
+    "--max-jobs-per-process",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Replace each process after about this many attempts.",
+)
+@click.option(
+    "--max-memory", metavar="SIZE", help="Replace a process that has more memory, such as '512 MB'."
+)
+@click.option(
     "--series/--no-series",
     default=True,
     help="Write, once a minute, what was measured of its jobs.  [default: series]",
@@ -175,7 +184,8 @@ def worker(
         require()
         _require_ports(metrics_port, processes)
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    if processes == 1:
+    is_replaced = options["max_jobs_per_process"] is not None or options["max_memory"] is not None
+    if processes == 1 and (supervisor is not None or not is_replaced):
         try:
             code = run_to_the_end(_serve(queue, settings.app, supervisor, metrics, **options))
         except asyncio.CancelledError:

@@ -33,6 +33,8 @@ from pgqueue.worker.measures import Measures
 from pgqueue.worker.own_end import LOOK_EVERY, OwnEnd, OwnEndWatch
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
+from pgqueue.worker.recycling import LOOK_EVERY as RECYCLE_LOOK_EVERY
+from pgqueue.worker.recycling import RecycleWatch, Recycling
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.series import SeriesWriter
 from pgqueue.worker.served_tasks import ServedTasks
@@ -57,6 +59,7 @@ class WorkerOptions:
     blocked_after: timedelta
     series: bool
     own_end: OwnEnd
+    recycling: Recycling
     drops_history: Callable[[], bool]
     supervised: Callable[[], bool]
     app: Callable[[], str | None]
@@ -213,7 +216,11 @@ class WorkerParts:
             poll=self.upkeep.poll,
         )
         claims.most = math.inf if options.own_end.max_jobs is None else options.own_end.max_jobs
-        self.services = [*self.upkeep.services(compare_every=renew_every(options.lease))]
+        recycling = RecycleWatch(options.recycling, claims=claims, slots=slots, supervised=options.supervised)
+        self.services = [
+            *self.upkeep.services(compare_every=renew_every(options.lease)),
+            Service("replacement", RECYCLE_LOOK_EVERY, recycling.run_once),
+        ]
         if options.own_end.is_wanted:
             self.services.append(Service("end by itself", LOOK_EVERY, self.own_end.run_once))
 

@@ -77,6 +77,13 @@ class Slots:
         )  # it was asked; a heartbeat may have said the former number meanwhile
         log.debug("number of slots changed", extra={"slots": size, "before": before, "load": str(load)})
 
+    def replace(self, why: str) -> None:
+        """End, so that a supervisor starts a new process; say why. Called in the loop."""
+        self.end, self._answer, self._unsaid = "restart", f"replaced: {why}", True
+        log.info("worker process is to be replaced", extra={"why": why})
+        self._signals.slots.set()
+        self._signals.stopping.set()
+
     def obey(self, ask: WorkerRequest) -> None:
         """Do what was asked, once. Called in the heartbeat's thread, so that it works while the event loop is blocked."""
         if ask in (

@@ -62,6 +62,7 @@ from pgqueue.worker.executor import UNKNOWN_AFTER
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.own_end import own_end_of
 from pgqueue.worker.parts import Inspection, WorkerOptions, WorkerParts
+from pgqueue.worker.recycling import recycling_of
 from pgqueue.worker.signals import listen_for_ever
 from pgqueue.worker.threads import require_threads
 
@@ -111,6 +112,8 @@ class Worker:
         until_empty: bool = False,
         max_jobs: int | None = None,
         max_time: Duration | None = None,
+        max_jobs_per_process: int | None = None,
+        max_memory: int | str | None = None,
         beside: "Worker | None" = None,
     ) -> None:
         """Describe a worker; :meth:`run` starts it. Lengths of time are seconds, or timedeltas.
@@ -136,6 +139,8 @@ class Worker:
             until_empty: end when no job is left that the worker may run now. Jobs that are due later are left.
             max_jobs: end after this many attempts. None: there is no bound.
             max_time: claim no more after this time, and end as after :meth:`stop`. None: there is no bound.
+            max_jobs_per_process: end after about this many attempts, as if asked to restart: a supervisor starts a new process.
+            max_memory: the same when this process has more memory: bytes, or a text such as ``"512 MB"``.
             beside: a worker of the same queue in the same event loop, whose connections this one shares.
 
         Raises:
@@ -163,6 +168,7 @@ class Worker:
             blocked_after=as_limit("blocked_after", blocked_after),
             series=series,
             own_end=own_end_of(until_empty=until_empty, max_jobs=max_jobs, max_time=max_time),
+            recycling=recycling_of(max_jobs_per_process=max_jobs_per_process, max_memory=max_memory),
             drops_history=lambda: self.drops_history,
             supervised=lambda: self.supervised,
             app=lambda: self.app,
@@ -181,7 +187,7 @@ class Worker:
 
     @property
     def asked_to_end(self) -> End | None:
-        """Whether it was asked from outside to ``stop`` or to ``restart``; None: it was not."""
+        """Whether it was asked from outside to ``stop`` or to ``restart``, or ends to be replaced; None: neither."""
         return self.parts.slots.end
 
     @property

@@ -73,7 +73,7 @@ comment on column pgqueue.workers.ask_draining is 'True: it is to claim no more 
 comment on column pgqueue.workers.ask_end is 'It is to stop or to restart, when its running jobs have ended or its grace is over.';
 comment on column pgqueue.workers.asked_at is 'When it was last asked to do anything.';
 comment on column pgqueue.workers.asked_by is 'Who asked, for people to read.';
-comment on column pgqueue.workers.answer is 'Why it does not do what it was asked to do; null: it does.';
+comment on column pgqueue.workers.answer is 'Why it does not do what it was asked to do, or why it is replaced; null: it does, or is not.';
 
 -- By pgqueue or by an update of this table: the worker is told at its commit, and looks at its row.
 -- callers: trigger

@@ -190,6 +190,23 @@ def _all_stopped(supervisor: Process) -> None:
         supervisor.until("worker process stopped, as it was asked to")
 
 
+@pytest.mark.parametrize(
+    "words", [["--max-jobs-per-process", "3"], ["--max-memory", "1 MB", "--processes", "2"]], ids=str
+)
+def test_a_process_is_replaced_by_its_supervisor_and_every_job_runs_once(
+    dsn: str, shop: Path, words: list[str]
+) -> None:
+    for number in range(12):
+        pgqueue("--app", "shop:queue", "enqueue", "shop.send", f'{{"order_id": {number}}}', dsn=dsn)
+    with started("worker", "--concurrency", "1", *words, dsn=dsn, folder=shop) as supervisor:
+        supervisor.until("worker process is to be replaced")
+        supervisor.until("it starts again")
+        wait_until(lambda: ask(dsn, "select count(*) from pgqueue.job_history") == [(12,)])
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.ended() == 0
+    assert ask(dsn, "select distinct outcome::text, attempts from pgqueue.job_history") == [("succeeded", 1)]
+
+
 def test_a_worker_without_a_supervisor_stops_when_it_is_asked(dsn: str, shop: Path, queue: PgQueue) -> None:
     with started("worker", dsn=dsn, folder=shop) as worker:
         wait_until(queue.workers.list)

@@ -54,7 +54,7 @@ class Crashes:
     @property
     def bytes(self) -> int | None:
         """The limit of memory in bytes; None: it is not given."""
-        return None if self.memory is None else _bytes(self.memory)
+        return None if self.memory is None else memory_of("Crashes(memory=...)", self.memory)
 
 
 DEFAULT_CRASHES = Crashes()
@@ -106,16 +106,25 @@ def crash_verdict(
     return Died(claim, seconds, "crashed", AttemptError(claim.attempt, TYPE, said, memory=last))
 
 
-def _bytes(memory: int | str) -> int:
+def memory_of(what: str, given: int | str) -> int:
+    """How many bytes of memory an option says.
+
+    Args:
+        what: the option's name.
+        given: bytes, or a text such as ``"512 MB"``.
+
+    Raises:
+        InvalidOption: it says no number of bytes, or too few.
+    """
     number: float = -1
-    if isinstance(memory, int) and not isinstance(memory, bool):
-        number = memory
-    elif isinstance(memory, str) and (
-        found := re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", memory)
+    if isinstance(given, int) and not isinstance(given, bool):
+        number = given
+    elif isinstance(given, str) and (
+        found := re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*", given)
     ):
         number = float(found[1]) * UNITS.get(found[2].upper(), -1)
     if not LEAST_MEMORY <= number < 2**62:
         raise InvalidOption(
-            f"Crashes(memory={memory!r:.80}): use a number of bytes or a text such as '512 MB' or '2 GiB', from 1 MB"
+            f"{what}: {given!r:.80} is no amount of memory; use bytes or a text such as '512 MB' or '2 GiB', from 1 MB"
         )
     return int(number)

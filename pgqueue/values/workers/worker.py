@@ -58,7 +58,7 @@ class WorkerReport(msgspec.Struct, frozen=True):
         slots: how many it has.
         draining: whether it claims no jobs.
         supervised: whether a supervisor starts it again when it restarts.
-        answer: why it does not do what it was asked to do; None: it does.
+        answer: why it does not do what it was asked to do, or why it is replaced; None: it does, or is not.
     """
 
     bounds: Bounds
