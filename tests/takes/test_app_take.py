@@ -498,3 +498,21 @@ def test_a_take_that_holds_jobs_is_not_notified(queue: PgQueue) -> None:
     with queue.take():
         assert ask(queue, "select idle from pgqueue.workers") == [(False,)]
         assert ask(queue, "select pg_sequence_last_value('pgqueue.idle_workers')") == [(1,)]
+
+
+def test_a_take_that_has_waited_and_holds_a_job_is_before_no_other(queue: PgQueue) -> None:
+    held, release = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        with queue.take(timeout=60):
+            held.set()
+            release.wait(60)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_until(lambda: ask(queue, "select idle from pgqueue.workers") == [(True,)])
+    enqueued(queue, 1)
+    assert held.wait(60)
+    assert ask(queue, "select idle from pgqueue.workers") == [(False,)]
+    release.set()
+    thread.join()
