@@ -73,6 +73,7 @@ def enqueue_named(  # noqa: D417 - a method of the queue
         UnknownTask: ``known`` is asked for, and the task is not.
         DatabaseError: the database cannot be reached, or its schema is missing.
     """
+    _require_fit(task, arguments)
     if task in self.tasks:
         return self.find_task(task).using(connection=connection, **options).enqueue(**arguments)
     named = NamedEnqueue(self, task, arguments, options)
@@ -90,6 +91,7 @@ async def aenqueue_named(
     **options: Unpack[NamedOptions],
 ) -> JobHandle[Any]:
     """As :meth:`enqueue_named`, awaited."""
+    _require_fit(task, arguments)
     if task in self.tasks:
         return await self.find_task(task).using(connection=connection, **options).aenqueue(**arguments)
     named = NamedEnqueue(self, task, arguments, options)
@@ -106,20 +108,16 @@ class NamedEnqueue:
         """The options are checked here.
 
         Raises:
-            InvalidOption: the name or an option is out of its range.
+            InvalidOption: an option is out of its range.
             PayloadNotEncodable: the arguments have no JSON form.
             PayloadTooLarge: it is over the limit.
         """
-        self._task = check_name("task", task)
+        self._task = task
         given: dict[str, Any] = {**options}
         if given.get("meta") is not None:
             given["meta"] = encode_meta(given["meta"])
         self._names_queue = given.get("queue") is not None
         self._options = JobOptions().but(**given)
-        if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
-            raise PayloadNotEncodable(
-                f"{task}: give the arguments as a mapping, by the names of the parameters"
-            )
         self._arguments = dict(arguments)
         self._data = encode_plain(self._arguments, f"{task}: arguments") or b"{}"
         if len(self._data) > queue.max_payload:
@@ -165,6 +163,12 @@ class NamedEnqueue:
             found.lane,
             found.cost,
         )
+
+
+def _require_fit(task: str, arguments: Mapping[str, Any]) -> None:
+    check_name("task", task)
+    if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
+        raise PayloadNotEncodable(f"{task}: give the arguments as a mapping, by the names of the parameters")
 
 
 def _decoded(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON

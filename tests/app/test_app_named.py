@@ -132,6 +132,10 @@ async def test_bad_input_is_refused_with_words(elsewhere: PgQueue) -> None:
         elsewhere.enqueue_named("")
     with pytest.raises(PayloadNotEncodable, match="as a mapping, by the names"):
         elsewhere.enqueue_named("mail.send", ["a"])  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(PayloadNotEncodable, match="as a mapping, by the names"):
+        await elsewhere.aenqueue_named("mail.send", {1: "a"})  # type: ignore[dict-item]  # what is tested
+    with pytest.raises(InvalidOption, match="a name has"):
+        elsewhere.enqueue_named(["mail.send"])  # type: ignore[arg-type]  # what is tested
     with pytest.raises(PayloadNotEncodable):
         elsewhere.enqueue_named("mail.send", {"to": object()})
     with pytest.raises(PayloadTooLarge, match="over the limit"):
