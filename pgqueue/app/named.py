@@ -15,7 +15,14 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.job_methods import JobMethods
 from pgqueue.app.registry import Registry
 from pgqueue.app.task import Task
-from pgqueue.errors import Duration, PayloadNotEncodable, PayloadTooLarge, UnknownTask
+from pgqueue.errors import (
+    Duration,
+    InvalidOption,
+    PayloadNotDecodable,
+    PayloadNotEncodable,
+    PayloadTooLarge,
+    UnknownTask,
+)
 from pgqueue.store.jobs import known_tasks
 from pgqueue.store.jobs.known_tasks import KnownTask, NamedJob
 from pgqueue.store.plan import Plan
@@ -75,7 +82,9 @@ def enqueue_named(  # noqa: D417 - a method of the queue
     """
     _require_fit(task, arguments)
     if task in self.tasks:
-        return self.find_task(task).using(connection=connection, **options).enqueue(**arguments)
+        registered = self.find_task(task).using(connection=connection, **options)
+        args, kwargs = _bound(registered, arguments)
+        return registered.enqueue(*args, **kwargs)
     named = NamedEnqueue(self, task, arguments, options)
     return add(self, [named.job(self.database.run(named.look(), connection), known=known)], connection)[0]
 
@@ -93,7 +102,9 @@ async def aenqueue_named(
     """As :meth:`enqueue_named`, awaited."""
     _require_fit(task, arguments)
     if task in self.tasks:
-        return await self.find_task(task).using(connection=connection, **options).aenqueue(**arguments)
+        registered = self.find_task(task).using(connection=connection, **options)
+        args, kwargs = _bound(registered, arguments)
+        return await registered.aenqueue(*args, **kwargs)
     named = NamedEnqueue(self, task, arguments, options)
     found = await self.database.arun(named.look(), connection)
     return (await aadd(self, [named.job(found, known=known)], connection))[0]
@@ -147,12 +158,13 @@ class NamedEnqueue:
             )
         if task.arguments is not None and (why := misfit(_decoded(task.arguments), _decoded(self._data))):
             raise PayloadNotEncodable(f"{self._task}: {why}")
+        said = _said(task)
         return NewJob(
             self._task,
             self._data,
-            options.queue if self._names_queue or task.queue is None else task.queue,
-            task.priority if options.priority is None else options.priority,
-            task.max_attempts if options.max_attempts is None else options.max_attempts,
+            options.queue if self._names_queue else said.queue,
+            said.priority if options.priority is None else options.priority,
+            said.max_attempts if options.max_attempts is None else options.max_attempts,
             options.run_at,
             options.delay,
             options.unique_key,
@@ -165,6 +177,24 @@ class NamedEnqueue:
         )
 
 
+def _bound(task: Task[..., Any], arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """How to call a registered task with these arguments, which have the names and the JSON forms that are stored."""
+    data = encode_plain(dict(arguments), f"{task.name}: arguments") or b"{}"
+    try:
+        return task.signature.given(data)
+    except PayloadNotDecodable as error:
+        raise PayloadNotEncodable(str(error)) from error
+
+
+def _said(task: KnownTask) -> JobOptions:
+    """What a stored row says of the jobs of a task; where it makes no sense, it says nothing."""
+    given = {"queue": task.queue, "priority": task.priority, "max_attempts": task.max_attempts}
+    try:
+        return JobOptions().but(**given)
+    except InvalidOption:
+        return JobOptions()
+
+
 def _require_fit(task: str, arguments: Mapping[str, Any]) -> None:
     check_name("task", task)
     if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
@@ -174,7 +204,7 @@ def _require_fit(task: str, arguments: Mapping[str, Any]) -> None:
 def _decoded(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         return msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # a stored row may hold anything
         return None
 
 

@@ -26,6 +26,7 @@ STABLE_AFTER = 10.0
 MOST_EARLY_DEATHS = 5
 GAVE_UP = 1
 ASKED_TO_END = {"stop": 85, "restart": 86}
+ASKED_AND_DIED = {"stop": 89, "restart": 90}
 """The exit codes with which a child says that it ended because it was asked to, from outside."""
 DONE, DONE_AND_DIED = 87, 88
 """The exit codes of a child that ended by itself: no job of its attempts is dead, or some are."""
@@ -66,6 +67,7 @@ class Supervisor:
         self._ended: set[int] = set()
         self._last_code = 0
         self._jobs_died = False
+        self._is_done = False
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
@@ -81,7 +83,7 @@ class Supervisor:
         await asyncio.gather(*(self._keep(slot) for slot in range(len(self._early_deaths))))
         if self._gives_up():
             return self._last_code or GAVE_UP
-        return JOBS_DIED if self._jobs_died else 0
+        return JOBS_DIED if self._jobs_died and self._is_done else 0
 
     def stop(self) -> None:
         """Stop all children gracefully; a second call stops them at once."""
@@ -101,18 +103,19 @@ class Supervisor:
     async def _keep(self, slot: int) -> None:
         while not self._stopping.is_set():
             child, code, seconds = await self._run_child(slot)
-            self._jobs_died |= code == DONE_AND_DIED
+            self._jobs_died |= code in {DONE_AND_DIED, *ASKED_AND_DIED.values()}
+            self._is_done |= code in {DONE, DONE_AND_DIED}
             if self._stopping.is_set():
                 return
             if code in {DONE, DONE_AND_DIED}:
                 log.info("worker process ended by itself", extra={"pid": child.pid})
                 self._ended.add(slot)
                 return
-            if code == ASKED_TO_END["stop"]:
+            if code in {ASKED_TO_END["stop"], ASKED_AND_DIED["stop"]}:
                 log.info("worker process stopped, as it was asked to", extra={"pid": child.pid})
                 self._ended.add(slot)
                 return
-            if code == ASKED_TO_END["restart"]:
+            if code in {ASKED_TO_END["restart"], ASKED_AND_DIED["restart"]}:
                 log.info(
                     "worker process ended, as it was asked to: it starts again", extra={"pid": child.pid}
                 )

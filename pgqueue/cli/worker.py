@@ -24,7 +24,15 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.metrics import LOOPBACK, require
-from pgqueue.cli.supervisor import ASKED_TO_END, DONE, DONE_AND_DIED, JOBS_DIED, Supervisor, stop_signals
+from pgqueue.cli.supervisor import (
+    ASKED_AND_DIED,
+    ASKED_TO_END,
+    DONE,
+    DONE_AND_DIED,
+    JOBS_DIED,
+    Supervisor,
+    stop_signals,
+)
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.errors import as_duration
 from pgqueue.values.jobs.options import EXCLUDES
@@ -170,6 +178,11 @@ def worker(
     The worker then starts no more jobs and waits for those that run, up to --grace. A second Ctrl-C returns them to
     the queue at once. No job is lost either way.
     """
+    is_replaced = options["max_jobs_per_process"] is not None or options["max_memory"] is not None
+    if is_replaced and (options["max_jobs"] is not None or options["max_time"] is not None):
+        raise click.UsageError(
+            "--max-jobs and --max-time count for one process, and --max-jobs-per-process and --max-memory replace it: give one of both"
+        )
     if tasks or not_tasks:
         options["tasks"] = [*(tasks or ()), *(f"{EXCLUDES}{name}" for name in not_tasks or ())]
     logs.configure(log_level, log_format)
@@ -184,7 +197,6 @@ def worker(
         require()
         _require_ports(metrics_port, processes)
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    is_replaced = options["max_jobs_per_process"] is not None or options["max_memory"] is not None
     if processes == 1 and (supervisor is not None or not is_replaced):
         try:
             code = run_to_the_end(_serve(queue, settings.app, supervisor, metrics, **options))
@@ -273,7 +285,9 @@ def _exit_code(serving: Worker | ShardedWorker) -> int:
     if serving.own_end:
         done, died = (DONE, DONE_AND_DIED) if serving.supervised else (0, JOBS_DIED)
         return died if serving.died else done
-    return ASKED_TO_END[serving.asked_to_end] if serving.supervised and serving.asked_to_end else 0
+    if serving.supervised and serving.asked_to_end:
+        return (ASKED_AND_DIED if serving.died else ASKED_TO_END)[serving.asked_to_end]
+    return 0
 
 
 def _metrics(

@@ -263,7 +263,7 @@ class Connections:
     """The connections of one worker, besides the one on which it listens.
 
     Attributes:
-        users: those of all workers that share them.
+        users: those of the workers that run and share them.
     """
 
     claiming: WorkerConnection
@@ -281,7 +281,6 @@ class Connections:
         self.heartbeat = own("heartbeat", settings=patient, bound=bound / 2)
         self._database = database
         self.users: set[Connections] = set() if shared is None else shared.users
-        self.users.add(self)
         if shared is not None:
             self.claiming, self.finishing = shared.claiming, shared.finishing
             self.upkeep, self.progress = shared.upkeep, shared.progress

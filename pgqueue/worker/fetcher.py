@@ -65,7 +65,7 @@ class Fetcher:
     Attributes:
         asks: how many times it asked for jobs.
         empty: how many times there were none.
-        quiet: how many looks have found nothing in a row, each at the end of a round of lanes.
+        quiet: how many looks from the heads of all queues have found nothing in a row, each at the end of a round of lanes.
         again_in: in how many seconds after the last look limited jobs may start that wait; None: none is known.
     """
 
@@ -147,7 +147,7 @@ class Fetcher:
         self.asks += 1
         self.empty += not found
         self._signals.filled = len(found) >= room or self._queues.unfinished or self._lanes_unfinished
-        self.quiet = 0 if found else self.quiet + (not self._signals.filled)
+        self.quiet = 0 if found else self.quiet + (self._queues.marks.from_heads and not self._signals.filled)
         if self._unhandled:
             self._unhandled = 0
             self._reminder.ended()

@@ -3,7 +3,6 @@
 :class:`Inspection` is what a worker shows of its inside, for tests and for people.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -215,7 +214,8 @@ class WorkerParts:
             signals=signals,
             poll=self.upkeep.poll,
         )
-        claims.most = math.inf if options.own_end.max_jobs is None else options.own_end.max_jobs
+        if options.own_end.max_jobs is not None:
+            claims.most = options.own_end.max_jobs
         recycling = RecycleWatch(options.recycling, claims=claims, slots=slots, supervised=options.supervised)
         self.services = [
             *self.upkeep.services(compare_every=renew_every(options.lease)),

@@ -67,6 +67,8 @@ class RecycleWatch:
         self._stuck_since: float | None = None
         less = random.uniform(0, SPREAD)  # noqa: S311 - spreads load
         self._jobs = None if wanted.jobs is None else max(1, round(wanted.jobs * (1 - less)))
+        if self._jobs is not None:
+            claims.most = min(claims.most, self._jobs)
 
     async def run_once(self) -> None:
         """Have the worker replaced, if it is time."""
@@ -74,8 +76,8 @@ class RecycleWatch:
             self._slots.replace(why)
 
     def _why(self) -> str | None:
-        if self._jobs is not None and self._claims.ended >= self._jobs:
-            return f"it has run {self._claims.ended:,} attempts"
+        if self._jobs is not None and self._claims.ended + len(self._claims.running) >= self._jobs:
+            return f"it has run {self._jobs:,} attempts"
         most = (
             self._wanted.memory if self._claims.ended else None
         )  # else a bound that is too low would leave no job run

@@ -3,7 +3,8 @@
 -- locks: the row
 -- run by: Schedules.add, Schedules.put, worker start
 -- why: a row that is as it should be is not written, so a worker that starts writes nothing. No row is returned then, and
---      none for a schedule of another owner: show tells the two apart
+--      none for a schedule of another owner: show tells the two apart. Where neither the time of the decision nor the next tick
+--      changed, schedule_changed would take another rule for one that was written by hand
 insert into pgqueue.schedules as known (name, module, created_at, task, queue, args, priority, max_attempts, unique_key,
     unique_until_started, meta, cron, every, at, timezone, anchor, start_at, end_at, gap, repeat, jitter, missed,
     missed_limit, grace, overlap, expires_in, settled, next_at)
@@ -25,7 +26,9 @@ set task = excluded.task, queue = excluded.queue, args = excluded.args, priority
                          known.gap, known.repeat)
                         is distinct from (excluded.cron, excluded.every, excluded.at, excluded.timezone, excluded.anchor,
                                           excluded.start_at, excluded.end_at, excluded.gap, excluded.repeat)
-                   then excluded.settled else known.settled end,
+                   then excluded.settled
+                        + case when excluded.settled = known.settled then interval '1 microsecond' else interval '0' end
+                   else known.settled end,
     next_at = case when (known.cron, known.every, known.at, known.timezone, known.anchor, known.start_at, known.end_at,
                          known.gap, known.repeat)
                         is distinct from (excluded.cron, excluded.every, excluded.at, excluded.timezone, excluded.anchor,

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
 import psycopg
@@ -11,10 +12,11 @@ from looking import ask, until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import Limit, PgQueue, Rate
+from pgqueue import Context, Limit, PgQueue, Rate
 from pgqueue.errors import InvalidOption, PayloadNotEncodable, PayloadTooLarge, UnknownTask
 from pgqueue.testing import drain, in_memory
 from pgqueue.values.payloads.schema import misfit
+from pgqueue.values.payloads.signature import Signature
 
 
 @dataclass
@@ -196,6 +198,13 @@ async def test_only_what_differs_is_stored_again(known: PgQueue, running: Runnin
         {"properties": 7},
         {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}},
         {"properties": {"a": {"anyOf": [{"type": ["string"]}, 7]}}, "required": "a"},
+        {"properties": {"a": {"anyOf": []}}, "required": [{}, 7]},
+        {"properties": {"a": {"enum": []}}},
+        {"properties": {"a": {"type": "quux"}}},
+        {
+            "properties": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 50}},
+            "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 50}},
+        },
     ],
 )
 def test_a_stored_schema_that_makes_no_sense_refuses_nothing(schema: object) -> None:
@@ -204,3 +213,40 @@ def test_a_stored_schema_that_makes_no_sense_refuses_nothing(schema: object) -> 
 
 def test_a_whole_number_fits_where_it_is_written_with_a_point() -> None:
     assert misfit({"properties": {"a": {"type": "integer"}}}, {"a": 1.0}) is None
+
+
+def test_a_decimal_may_be_a_number() -> None:
+    assert misfit(Signature(_priced, Context).schema, {"price": 1.5}) is None
+    assert misfit(Signature(_priced, Context).schema, {"price": "1.5"}) is None
+
+
+def _priced(price: Decimal) -> None: ...
+
+
+async def test_hostile_rows_make_no_job_that_the_database_refuses(queue: PgQueue, elsewhere: PgQueue) -> None:
+    deep = "[" * 3000 + "]" * 3000
+    ask(
+        queue,
+        "insert into pgqueue.known_tasks (task, queue, priority, max_attempts, arguments) "
+        "values ('a', 'bad queue!', 30000, 0, %s) returning 1",
+        deep,
+    )
+    elsewhere.enqueue_named("a", {"anything": 1})
+    assert ask(queue, "select queue, priority, max_attempts from pgqueue.jobs") == [("default", 0, 25)]
+
+
+@pytest.mark.parametrize("registered", [True, False])
+async def test_the_names_of_arguments_are_those_that_are_stored(
+    queue: PgQueue, elsewhere: PgQueue, running: Running, *, registered: bool
+) -> None:
+    @queue.task(name="all")
+    async def every(_: Context, first: int, /, *rest: int, last: int = 0, **more: int) -> list[int]:
+        return [first, *rest, last, *more.values()]
+
+    async with running(queue):
+        by = queue if registered else elsewhere
+        given = {"first": 1, "rest": [2, 3], "more": {"x": 4}, "last": 5}
+        (found,) = await ended(queue, await by.aenqueue_named("all", given))
+        with pytest.raises(PayloadNotEncodable):
+            by.enqueue_named("all", {"first": 1, "x": 4})
+    assert found.result == [1, 2, 3, 5, 4]

@@ -247,3 +247,20 @@ def test_what_workers_are_asked_is_in_the_audit(dsn: str) -> None:
     ]
     assert entries[1]["details"]["slots"] == "7"
     assert "web-2:42" in entries[0]["details"]["workers"]
+
+
+def test_jobs_that_died_in_a_process_that_was_replaced_decide_the_exit_code(dsn: str, shop: Path) -> None:
+    pgqueue("--app", "shop:queue", "enqueue", "shop.leave", dsn=dsn)
+    for number in range(5):
+        pgqueue("--app", "shop:queue", "enqueue", "shop.send", f'{{"order_id": {number}}}', dsn=dsn)
+    words = ["--until-empty", "--concurrency", "1", "--max-jobs-per-process", "2"]
+    with started("worker", *words, dsn=dsn, folder=shop) as supervisor:
+        supervisor.until("it starts again")
+        assert supervisor.code(within=60) == 3
+
+
+@pytest.mark.parametrize("bound", [["--max-time", "1m"], ["--max-jobs", "9"]], ids=str)
+def test_bounds_of_a_process_do_not_go_with_its_replacement(dsn: str, bound: list[str]) -> None:
+    refused = pgqueue("--app", "shop:queue", "worker", *bound, "--max-memory", "1 GB", dsn=dsn)
+    assert refused.exit_code == 2
+    assert "give one of both" in " ".join(refused.stderr.split())

@@ -110,6 +110,16 @@ def queue(dsn: str) -> Iterator[PgQueue]:
 _SAME: dict[str, Any] = {"rule": {"every": 60}, "overlap": "queue", "missed": "all"}
 
 
+_EVERY_TWO: dict[str, Any] = {
+    "rule": {"cron": "*/2 * * * *", "timezone": "Europe/London"},
+    "overlap": "allow",
+    "missed": "skip",
+}
+
+
+@example(
+    steps=[("look", 60, _SAME), ("put", 0, _EVERY_TWO)]
+)  # at the instant of the look, with the same next tick
 @example(steps=[("look", 18, _SAME), ("put", 0, _SAME), ("backfill", 484, _SAME), ("look", 0, _SAME)])
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)

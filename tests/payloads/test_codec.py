@@ -665,6 +665,8 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
     }
     assert found == {
         "app/alerts.py",  # the argument that an alert is given as
+        "app/named.py",  # what workers say of their tasks
+        "worker/attempt_process.py",  # where a process looks for modules
         "store/alerts/alerts.py",  # the job that tells of an alert
         "store/arrays.py",
         "store/insight/series.py",  # how deep queues are

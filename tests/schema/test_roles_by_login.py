@@ -59,6 +59,7 @@ def _put(queue: PgQueue, scene: Scene) -> None:
 
 CALLS: dict[str, tuple[set[str], Call]] = {
     "enqueue": (PRODUCERS, lambda q, _: q.enqueue(_task(q), 1)),
+    "enqueue_named": (PRODUCERS, lambda q, _: q.enqueue_named("elsewhere", {"n": 1}, queue="mail")),
     "enqueue, known queue": (PRODUCERS, lambda q, _: [_task(q).enqueue(n) for n in range(2)]),
     "enqueue, scheduled": (PRODUCERS, lambda q, _: _task(q).using(delay=60, expires_in=90).enqueue(1)),
     "enqueue, unique": (

@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ import pytest
 from looking import ask, wait_until
 
 from pgqueue import JobState, Limit, PgQueue, Rate, Superseded, TakenJob, Task
+from pgqueue.app.takes import base as takes_base
 from pgqueue.errors import InvalidOption, JobError, UnknownQueue
 from pgqueue.store.jobs.claim import LARGEST_ANSWER
 from pgqueue.store.workers import leases, upkeep
@@ -516,3 +518,17 @@ def test_a_take_that_has_waited_and_holds_a_job_is_before_no_other(queue: PgQueu
     assert ask(queue, "select idle from pgqueue.workers") == [(False,)]
     release.set()
     thread.join()
+
+
+def test_a_take_that_lets_others_before_it_does_not_overshoot_its_timeout(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takes_base, "POLL", timedelta(seconds=100))
+    hanging = leases.WorkerInfo.here(1, None)
+    queue.database.run(upkeep.arrive(hanging, timedelta(minutes=1)))
+    enqueued(queue, 1, queue="other")
+    queue.control.pause("other")
+    began = time.monotonic()
+    with queue.take(timeout=0.3, lease=600) as jobs:
+        assert not jobs
+    assert time.monotonic() - began < 60

@@ -130,10 +130,21 @@ def add(ctx: Context, number: int) -> int:
     return number + int(ctx.results.previous)
 
 
+HANGING = """
+import fcntl, os, sys, time
+with open(sys.argv[1], "a") as file:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        open(sys.argv[1] + ".beside", "w").write("beside")
+    file.write(f"{os.getpid()}\\n")
+    file.flush()
+    time.sleep(600)
+"""
 LEFTOVERS = ("thread", "coroutine", "process", "session")
 
 
-@queue.task(process=True, timeout=0.4, retry=TWICE, limit=Limit(1))
+@queue.task(process=True, timeout=1.5, max_attempts=1, limit=Limit(1))
 def start_and_wait(how: str, path: str) -> None:
     """Have something else hang, and wait for it."""
     if how == "thread":
@@ -147,14 +158,8 @@ def start_and_wait(how: str, path: str) -> None:
 
         return wait()  # type: ignore[return-value]  # the worker awaits it
     else:
-        words = [
-            sys.executable,
-            "-c",
-            f"from worker import in_processes; in_processes.hang.function({path!r})",
-        ]
-        paths = os.pathsep.join(filter(None, map(str, sys.path)))
         started = subprocess.Popen(  # noqa: S603 - our own words
-            words, env={**os.environ, "PYTHONPATH": paths}, start_new_session=how == "session"
+            [sys.executable, "-S", "-c", HANGING, path], start_new_session=how == "session"
         )
         started.wait()
     return None

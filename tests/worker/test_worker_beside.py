@@ -45,3 +45,13 @@ def test_a_worker_of_another_database_shares_none(queue: PgQueue) -> None:
     other = PgQueue(queue.database.dsn)
     with pytest.raises(ConfigurationError, match="another database"):
         Worker(other, beside=Worker(queue))
+
+
+async def test_a_worker_that_was_made_and_never_ran_keeps_no_connection_open(queue: PgQueue) -> None:
+    first = Worker(queue)
+    Worker(queue, beside=first)
+    running = asyncio.create_task(first.run())
+    await until(lambda: first.inspect().waits)
+    first.stop()
+    await running
+    assert not first.parts.connections.users

@@ -10,6 +10,7 @@ from looking import GUARD, ask
 
 from pgqueue import JobState, Limit, PgQueue, Rate, chain
 from pgqueue.errors import InvalidOption
+from pgqueue.store.jobs import marks
 from pgqueue.store.limits import served_lanes
 from pgqueue.worker.worker import Worker
 
@@ -46,6 +47,31 @@ async def test_until_empty_runs_all_that_is_due_and_what_follows_from_it(
     assert ask(queue, "select id from pgqueue.jobs") == [(later.id,)]
     assert ask(queue, "select count(*) from pgqueue.job_history") == [(60 * 2 + 3 + 3 + 3,)]
     assert "worker stopping: no job is left" in caplog.text
+
+
+async def test_until_empty_finds_a_job_that_became_ready_before_the_mark_of_its_queue(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks behind a mark found nothing, and the next look from the head was a second away."""
+    monkeypatch.setattr(marks, "SLOW_LOOK", -1.0)
+    monkeypatch.setattr(marks, "not_before", lambda _: 1.0)
+    later = asyncio.Event()
+
+    @queue.task(name="first")
+    async def first() -> None:
+        await later.wait()
+
+    @queue.task(name="second")
+    async def second() -> None: ...
+
+    @queue.task(name="later")
+    async def after() -> None:
+        later.set()
+
+    flow = chain(first.call(), second.call()).enqueue()
+    after.enqueue()
+    await run(queue, until_empty=True)
+    assert {job.status() for job in flow.jobs} == {JobState.SUCCEEDED}
 
 
 async def test_until_empty_waits_for_a_job_that_runs_and_counts_those_that_die(queue: PgQueue) -> None:

@@ -230,12 +230,12 @@ def test_a_test_runs_the_function_in_its_own_process(app: PgQueue) -> None:
 async def test_promise_5_what_a_function_has_started_ends_with_its_timeout(
     app: PgQueue, running: Running, path: Path, how: str
 ) -> None:
-    """The function itself ends in time: what it waited for went on, beside that of the next attempt."""
+    """The function itself ends in time: what it waited for went on, beside that of the next job."""
     jobs = [in_processes.start_and_wait.enqueue(how, str(path)) for _ in range(2)]
     async with running(app, concurrency=4):
         found = await ended(app, *jobs)
     assert {error.type for job in found for error in job.errors} == {"pgqueue.errors.TimedOut"}
-    assert len(set(pids(path))) == 4
+    assert len(set(pids(path))) == 2
     assert not said(Path(f"{path}.beside"))
     await until(lambda: not any(map(lives, pids(path))))
 

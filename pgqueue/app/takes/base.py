@@ -4,6 +4,7 @@ A job whose arguments cannot be decoded, or that Python's json cannot read (thou
 digits), goes to the dead table as ``undecodable``, one by one; the others are handed over. So does a job that has expired.
 """
 
+import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
@@ -161,6 +162,7 @@ class TakeBase:
     def wait_for_jobs(self) -> Generator[TakeStep, Any, None]:
         """Hold jobs, or none once the timeout has passed; yields plans, and for how many seconds to wait to be notified."""
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        self._deadline = math.inf if deadline is None else deadline
         while True:
             pause = yield from self._look()
             unreadable = self._read_arguments()
@@ -187,9 +189,9 @@ class TakeBase:
         return new
 
     def _let_earlier_takes(self) -> Generator[TakeStep, Any, None]:
-        """Wait while takes of the same queues wait that came before. One that hangs costs the others a poll at most."""
+        """Wait while takes of the same queues wait that came before. One that hangs, or was killed, costs a poll at most."""
         began = time.monotonic()
-        last = began + min(POLL.total_seconds(), renew_every(self.lease))
+        last = min(self._deadline, began + min(POLL.total_seconds(), renew_every(self.lease)))
         while (now := time.monotonic()) < last and (earlier := (yield leases.earlier_takes(self.worker.id))):
             yield min(DELAY * earlier + (now - began) / 2, last - now)
 
@@ -204,7 +206,9 @@ class TakeBase:
         while polled.flow_work and (yield flow_progress.work()):
             pass
         again_in, has_jobs = None, polled.ready or polled.count or polled.in_lanes
-        if self._waits and has_jobs:
+        if self._waits and (
+            polled.ready or polled.count
+        ):  # jobs in lanes may wait for long, for their limits
             yield from self._let_earlier_takes()
         for make in self._looks(polled) if has_jobs or not self._waits else ():
             if (room := self.count - len(self.held)) > 0:

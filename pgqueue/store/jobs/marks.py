@@ -41,6 +41,7 @@ class Marks(Generic[K]):
 
     Attributes:
         clock: in seconds, for how long a look takes, too.
+        from_heads: whether the last look started at the heads.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Marks(Generic[K]):
         self._enough = enough
         self._marks: dict[K, Mark] = {}
         self._head_at = 0.0
+        self.from_heads = True
         self._best: dict[int, float] = {}  # seconds per claim, by the length in bits of their number
 
     def starts(self) -> dict[K, Mark]:
@@ -82,6 +84,7 @@ class Marks(Generic[K]):
         """
         found = list(claims)
         seconds = max(0.0, seconds - ASKING * (lines - 1))
+        self.from_heads = not starts
         if not starts:
             slow = self._is_slow(len(found), seconds)
             self._head_at = self.clock() + not_before(seconds) if slow else 0.0

@@ -11,8 +11,8 @@ import msgspec
 
 from pgqueue.values.hints import did_you_mean
 
-DEEPEST: Final = 20
-"""References that are followed."""
+MOST: Final = 200
+"""Parts of a schema that are looked at for one argument: a stored one may refer to itself."""
 KINDS: Final = {
     str: "string",
     bool: "boolean",
@@ -45,11 +45,12 @@ def misfit(schema: object, arguments: Mapping[str, object]) -> str | None:
         if name not in known and schema.get("additionalProperties") is False:
             return f"it has no parameter {name!r}{did_you_mean(name, known)}"
     required = schema.get("required")
-    if isinstance(required, list) and (missing := [name for name in required if name not in arguments]):
+    named = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    if missing := [name for name in named if name not in arguments]:
         return f"missing argument{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
     parts = schema.get("$defs")
     for name, value in arguments.items():
-        kinds = _kinds(known.get(name), parts if isinstance(parts, dict) else {}, DEEPEST)
+        kinds = _kinds(known.get(name), parts if isinstance(parts, dict) else {}, [MOST])
         kind = KINDS.get(type(value), "object")
         if isinstance(value, float) and value.is_integer():
             kind = "integer"
@@ -58,16 +59,19 @@ def misfit(schema: object, arguments: Mapping[str, object]) -> str | None:
     return None
 
 
-def _kinds(schema: object, parts: Mapping[str, object], left: int) -> set[str] | None:
-    """Return the JSON types that a value may have; None: any."""
-    if not isinstance(schema, dict) or not left:
+def _kinds(schema: object, parts: Mapping[str, object], left: list[int]) -> set[str] | None:
+    """Return the JSON types that a value may have; None: any. ``left`` counts down what may still be looked at."""
+    left[0] -= 1
+    if not isinstance(schema, dict) or left[0] < 0:
         return None
     if "$ref" in schema:
-        return _kinds(parts.get(str(schema["$ref"]).rpartition("/")[2]), parts, left - 1)
+        return _kinds(parts.get(str(schema["$ref"]).rpartition("/")[2]), parts, left)
     if isinstance(options := schema.get("anyOf"), list):
-        found = [_kinds(one, parts, left - 1) for one in options]
-        return None if None in found else {kind for one in found for kind in one or ()}
+        found = [_kinds(one, parts, left) for one in options]
+        return None if None in found else {kind for one in found for kind in one or ()} or None
     if isinstance(values := schema.get("enum"), list):
-        return {KINDS.get(type(value), "object") for value in values}
+        return {KINDS.get(type(value), "object") for value in values} or None
     kind = schema.get("type")
-    return {kind} if isinstance(kind, str) else None
+    if kind not in KINDS.values():
+        return None
+    return {"string", "number"} if schema.get("format") == "decimal" else {str(kind)}
