@@ -80,13 +80,11 @@ def enqueue_named(  # noqa: D417 - a method of the queue
         UnknownTask: ``known`` is asked for, and the task is not.
         DatabaseError: the database cannot be reached, or its schema is missing.
     """
-    _require_fit(task, arguments)
-    if task in self.tasks:
-        registered = self.find_task(task).using(connection=connection, **options)
-        args, kwargs = _bound(registered, arguments)
-        return registered.enqueue(*args, **kwargs)
-    named = NamedEnqueue(self, task, arguments, options)
-    return add(self, [named.job(self.database.run(named.look(), connection), known=known)], connection)[0]
+    job = _job_of_registered(self, task, arguments, options)
+    if job is None:
+        named = NamedEnqueue(self, task, arguments, options)
+        job = named.job(self.database.run(named.look(), connection), known=known)
+    return add(self, [job], connection)[0]
 
 
 async def aenqueue_named(
@@ -100,14 +98,11 @@ async def aenqueue_named(
     **options: Unpack[NamedOptions],
 ) -> JobHandle[Any]:
     """As :meth:`enqueue_named`, awaited."""
-    _require_fit(task, arguments)
-    if task in self.tasks:
-        registered = self.find_task(task).using(connection=connection, **options)
-        args, kwargs = _bound(registered, arguments)
-        return await registered.aenqueue(*args, **kwargs)
-    named = NamedEnqueue(self, task, arguments, options)
-    found = await self.database.arun(named.look(), connection)
-    return (await aadd(self, [named.job(found, known=known)], connection))[0]
+    job = _job_of_registered(self, task, arguments, options)
+    if job is None:
+        named = NamedEnqueue(self, task, arguments, options)
+        job = named.job(await self.database.arun(named.look(), connection), known=known)
+    return (await aadd(self, [job], connection))[0]
 
 
 class NamedEnqueue:
@@ -177,13 +172,22 @@ class NamedEnqueue:
         )
 
 
-def _bound(task: Task[..., Any], arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """How to call a registered task with these arguments, which have the names and the JSON forms that are stored."""
-    data = encode_plain(dict(arguments), f"{task.name}: arguments") or b"{}"
+def _job_of_registered(
+    queue: Registry, task: str, arguments: Mapping[str, Any], options: NamedOptions
+) -> NewJob | None:
+    """The job, whose arguments have the names and the JSON forms that are stored; None: the task is not registered here."""
+    check_name("task", task)
+    if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
+        raise PayloadNotEncodable(f"{task}: give the arguments as a mapping, by the names of the parameters")
+    if task not in queue.tasks:
+        return None
+    chosen = queue.find_task(task).using(**options)
+    data = encode_plain(dict(arguments), f"{task}: arguments") or b"{}"
     try:
-        return task.signature.given(data)
+        args, kwargs = chosen.signature.given(data)
     except PayloadNotDecodable as error:
         raise PayloadNotEncodable(str(error)) from error
+    return chosen.call(*args, **kwargs).job
 
 
 def _said(task: KnownTask) -> JobOptions:
@@ -193,12 +197,6 @@ def _said(task: KnownTask) -> JobOptions:
         return JobOptions().but(**given)
     except InvalidOption:
         return JobOptions()
-
-
-def _require_fit(task: str, arguments: Mapping[str, Any]) -> None:
-    check_name("task", task)
-    if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
-        raise PayloadNotEncodable(f"{task}: give the arguments as a mapping, by the names of the parameters")
 
 
 def _decoded(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON

@@ -1,7 +1,7 @@
 """Runs attempts in this process, for a worker: ``pgqueue.cli.attempt_process MODULE:ATTRIBUTE ANSWERS CONTROL``, two file descriptors.
 
-The main thread runs plain functions, so that a signal can end them. The worker's side, and what the two tell each other, is in
-:mod:`pgqueue.worker.attempt_process`.
+The main thread runs plain functions, so that a signal can end them. The worker's side is in :mod:`pgqueue.worker.attempt_process`,
+and what the two tell each other in :mod:`pgqueue.worker.process_messages`.
 """
 
 import asyncio
@@ -76,12 +76,13 @@ class AttemptServer:
     """
 
     def __init__(self, queue: PgQueue, place: str, channel: int) -> None:
-        """``place``: where the queue was found. ``channel``: where to answer."""
+        """``place``: where the queue was found. ``channel``: where to answer. Made in the thread that runs the attempts."""
         self.busy = threading.Event()
         self.ending = False
         self._queue = queue
         self._place = place
         self._channel = channel
+        self._thread = threading.get_ident()
         self._executor = ChildExecutor(queue)
         self._attempt: Attempt | None = None
         self._interruptible = False
@@ -104,15 +105,16 @@ class AttemptServer:
             importlib.import_module(order.module)
         task = self._queue.tasks.get(claim.task)
         if task is None:
-            self.say(
-                f"{self._place} in its process has no task {claim.task!r}; give --app, or set worker.app"
+            _say(
+                self._channel,
+                f"{self._place} in its process has no task {claim.task!r}; give --app, or set worker.app",
             )
             self.ending = True
             return
         _ = task.signature
         if order.memory is not None:
             _limit_memory(order.memory)
-        self.say(None)
+        _say(self._channel, None)
         attempt = self._attempt = _attempt(claim, task, executor)
         self.busy.set()
         verdict = contextvars.copy_context().run(self._run, attempt)
@@ -129,7 +131,7 @@ class AttemptServer:
             memory=memory,
             ends=self.ending,
         )
-        self.say(answer)
+        _say(self._channel, answer)
 
     def _run(self, attempt: Attempt) -> Verdict | None:
         if not attempt.plain:
@@ -172,7 +174,7 @@ class AttemptServer:
         if attempt is not None and not attempt.plain:
             self._loop.call_soon_threadsafe(attempt.stop, Stop.SHUTDOWN)
         elif attempt is not None:
-            signal.pthread_kill(_main_thread(), signal.SIGALRM)
+            signal.pthread_kill(self._thread, signal.SIGALRM)
 
     def _interrupt(self, *_: object) -> None:
         """Raise an error in the function that runs, in this same thread; once, as its clean-up must not be disturbed."""
@@ -209,10 +211,6 @@ class AttemptServer:
             self._queue.close()
         logging.shutdown()
 
-    def say(self, what: object) -> None:
-        """Send a message to the worker."""
-        _say(self._channel, what)
-
 
 class Orders:
     """What the worker sends. The end of the second pipe is the end of the worker.
@@ -226,7 +224,7 @@ class Orders:
         self.server: AttemptServer | None = None
         self.awaited = True
         self._control = control
-        self._pipe = os.fdopen(os.dup(0), "rb", 0)
+        self._pipe = os.fdopen(os.dup(0), "rb")
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)  # what a task starts must not read the orders
         os.close(nothing)
@@ -236,18 +234,11 @@ class Orders:
         """Wait for the next order; None: the worker wants no more, or the job has closed the pipe."""
         self.awaited = True
         with contextlib.suppress(OSError, ValueError):
-            if len(length := self._read(LENGTH_BYTES)) == LENGTH_BYTES:
-                data = self._read(int.from_bytes(length, "big"))
+            if len(length := self._pipe.read(LENGTH_BYTES)) == LENGTH_BYTES:
+                data = self._pipe.read(int.from_bytes(length, "big"))
                 self.awaited = False
                 return msgspec.msgpack.decode(data, type=ProcessOrder)
         return None
-
-    def _read(self, length: int) -> bytes:
-        parts, left = [], length
-        while left and (part := self._pipe.read(left)):
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
 
     def _watch(self) -> None:
         said = b""
@@ -322,10 +313,6 @@ def _take_signals(interrupt: Callable[..., None]) -> None:
 
 def _ignore(*_: object) -> None:
     """The worker decides when this process ends, and says so: a service manager may send SIGTERM to all processes of a service."""
-
-
-def _main_thread() -> int:
-    return threading.main_thread().ident or 0
 
 
 def _attempt(claim: Claim, task: Task[..., Any], executor: ChildExecutor) -> Attempt:

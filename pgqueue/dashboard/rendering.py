@@ -17,6 +17,7 @@ from markupsafe import Markup
 from pgqueue.dashboard import charts
 from pgqueue.values.payloads import storable
 from pgqueue.values.version import __version__
+from pgqueue.values.workers.health import not_returned_text
 from pgqueue.values.workers.lease import duration_text, spoken_bytes
 
 EXACT: Final = 2**53 - 1
@@ -118,6 +119,7 @@ def templates() -> jinja2.Environment:
         "cut": cut,
         "duration": duration,
         "moment": moment,
+        "not_returned": not_returned_text,
         "figure": charts.format_figure,
         "instant": charts.instant,
         "pretty": pretty,

@@ -91,7 +91,6 @@ async def run_alone(
             looking.cancel()
     finally:
         await child.end()
-        child.close()
     if answered is None:
         how = f"its own process: {child.how()}"
         return end_as_crashed(attempt, begun, attempt.context.seconds, how, child.memory)
@@ -182,7 +181,6 @@ class AttemptProcess:
         except BaseException:
             pipe.close()
             await self.end()
-            self.close()
             raise
         self._watching = asyncio.create_task(self._end_answers())
         return self
@@ -265,10 +263,12 @@ class AttemptProcess:
                         self._last = await self._frame()
         finally:  # also if the worker stops meanwhile
             self.kill()
-            await self._reap()
+            try:
+                await self._reap()
+            finally:
+                self._close()
 
-    def close(self) -> None:
-        """Close the pipes to a process that has ended."""
+    def _close(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
         if self._transport is not None:

@@ -225,10 +225,9 @@ class Claims:
         """
         with self.lock:
             mine = self.running.get(attempt.claim.id) is attempt
-            if attempt.whole in self.left or not (mine or not attempt.plain):
-                return (
-                    False  # of a coroutine another worker may have the job now, and its function goes on here
-                )
+            # Of a coroutine another worker may have the job now, and its function goes on here.
+            if attempt.whole in self.left or (attempt.plain and not mine):
+                return False
             self.unsaid = True
             if mine and keep:
                 attempt.overdue = verdict

@@ -294,6 +294,10 @@ class Connections:
         """One for a plan that may wait for a lock or read a table from end to end: no other plan must wait for it."""
         return WorkerConnection(name, self._database)
 
+    def use(self) -> None:
+        """A worker runs on them, until :meth:`close`."""
+        self.users.add(self)
+
     async def close(self) -> None:
         """Close those of the worker's event loop, if no other worker shares them. The heartbeat closes its own."""
         self.users.discard(self)

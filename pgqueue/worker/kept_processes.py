@@ -87,19 +87,16 @@ class KeptProcesses:
 
     async def _end(self, child: AttemptProcess, host: AttemptHost, attempt: Attempt) -> None:
         """End the process of an attempt; its last answer may say that the job was completed."""
-        try:
-            await child.end()
-            if (last := child.last_answer(attempt)) is not None:
-                note_completed(host, attempt, last)
-        finally:
-            child.close()
+        await child.end()
+        if (last := child.last_answer(attempt)) is not None:
+            note_completed(host, attempt, last)
 
     async def close(self) -> None:
         """End the processes that are free."""
         free, self._free = self._free, []
         for _, timer in free:
             timer.cancel()
-        await asyncio.gather(*(_ended(child) for child, _ in free), *self._ends)
+        await asyncio.gather(*(child.end() for child, _ in free), *self._ends)
 
     async def _begun(self, order: ProcessOrder) -> AttemptProcess:
         """Return a process that has begun the attempt, or a new one that did not, and has ended."""
@@ -124,7 +121,7 @@ class KeptProcesses:
             begun = await child.begin(order)
         finally:
             if not begun:
-                await _ended(child)
+                await child.end()
         return begun
 
     def _keep(self, child: AttemptProcess) -> None:
@@ -133,11 +130,6 @@ class KeptProcesses:
 
     def _end_oldest(self) -> None:
         child, _ = self._free.pop(0)
-        end = asyncio.create_task(_ended(child))
+        end = asyncio.create_task(child.end())
         self._ends.add(end)
         end.add_done_callback(self._ends.discard)
-
-
-async def _ended(child: AttemptProcess) -> None:
-    await child.end()
-    child.close()

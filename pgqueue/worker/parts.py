@@ -32,8 +32,7 @@ from pgqueue.worker.measures import Measures
 from pgqueue.worker.own_end import LOOK_EVERY, OwnEnd, OwnEndWatch
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
-from pgqueue.worker.recycling import LOOK_EVERY as RECYCLE_LOOK_EVERY
-from pgqueue.worker.recycling import RecycleWatch, Recycling
+from pgqueue.worker.recycling import REPLACE_EVERY, RecycleWatch, Recycling
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.series import SeriesWriter
 from pgqueue.worker.served_tasks import ServedTasks
@@ -219,7 +218,7 @@ class WorkerParts:
         recycling = RecycleWatch(options.recycling, claims=claims, slots=slots, supervised=options.supervised)
         self.services = [
             *self.upkeep.services(compare_every=renew_every(options.lease)),
-            Service("replacement", RECYCLE_LOOK_EVERY, recycling.run_once),
+            Service("replacement", REPLACE_EVERY, recycling.run_once),
         ]
         if options.own_end.is_wanted:
             self.services.append(Service("end by itself", LOOK_EVERY, self.own_end.run_once))

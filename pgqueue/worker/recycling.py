@@ -18,8 +18,8 @@ from pgqueue.worker.memory import resident_memory
 from pgqueue.worker.own_end import MOST_JOBS
 from pgqueue.worker.slots import Slots
 
-LOOK_EVERY = 1.0
-"""Seconds."""
+REPLACE_EVERY = 1.0
+"""Seconds between two looks."""
 STUCK_FOR = 60.0
 """Seconds for which every slot has been kept by a function that does not return."""
 SPREAD = 0.1

@@ -226,7 +226,7 @@ class Worker:
         """
         require_threads()
         self.parts.executor.processes.check()
-        self.parts.connections.users.add(self.parts.connections)
+        self.parts.connections.use()
         await self.parts.slots.open()
         try:
             self.parts.signals.here()

@@ -495,7 +495,7 @@ def test_a_blocked_take_that_hangs_or_serves_other_queues_keeps_no_job_from_the_
 
 
 def test_a_take_that_holds_jobs_is_not_notified(queue: PgQueue) -> None:
-    """Else every enqueue would pay for a notification that nobody needs."""
+    """A notification costs each enqueue time, and this take does not need one."""
     enqueued(queue, 1)
     with queue.take():
         assert ask(queue, "select idle from pgqueue.workers") == [(False,)]

@@ -161,8 +161,7 @@ class TakeBase:
 
     def wait_for_jobs(self) -> Generator[TakeStep, Any, None]:
         """Hold jobs, or none once the timeout has passed; yields plans, and for how many seconds to wait to be notified."""
-        deadline = None if self.timeout is None else time.monotonic() + self.timeout
-        self._deadline = math.inf if deadline is None else deadline
+        self._deadline = math.inf if self.timeout is None else time.monotonic() + self.timeout
         while True:
             pause = yield from self._look()
             unreadable = self._read_arguments()
@@ -173,10 +172,9 @@ class TakeBase:
                 return
             if unreadable:
                 continue  # there may be others behind them
-            if deadline is not None:
-                pause = min(pause, deadline - time.monotonic())
-                if time.monotonic() >= deadline:
-                    return
+            pause = min(pause, self._deadline - time.monotonic())
+            if time.monotonic() >= self._deadline:
+                return
             if (yield from self._wait(on=True)):
                 continue  # jobs that were committed before this have notified no one
             yield max(0.0, pause)
@@ -205,12 +203,10 @@ class TakeBase:
                 self.observers.reclaimed(swept.verdicts)
         while polled.flow_work and (yield flow_progress.work()):
             pass
-        again_in, has_jobs = None, polled.ready or polled.count or polled.in_lanes
-        if self._waits and (
-            polled.ready or polled.count
-        ):  # jobs in lanes may wait for long, for their limits
+        again_in, ready = None, polled.ready or polled.count > 0
+        if self._waits and ready:  # jobs in lanes may wait for long, for their limits
             yield from self._let_earlier_takes()
-        for make in self._looks(polled) if has_jobs or not self._waits else ():
+        for make in self._looks(polled) if ready or polled.in_lanes or not self._waits else ():
             if (room := self.count - len(self.held)) > 0:
                 taken: LaneClaims = yield make(room)
                 self.held |= {one.id: one for one in taken.claims}

@@ -167,25 +167,8 @@ class Signature:
         Raises:
             PayloadNotDecodable: the JSON does not fit the annotations; the message says where.
         """
-        payload = self._decoded(data)
-        if self._is_plain:
-            values = msgspec.structs.astuple(payload)
-            for position in self._injected_at:
-                values = (*values[:position], injected, *values[position:])
-            return values, {}
-        return self._spread(payload, self._parameters, injected)
-
-    def given(self, data: str | bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call, without the injected one, that is stored as this JSON.
-
-        Raises:
-            PayloadNotDecodable: as for :meth:`decode`.
-        """
-        return self._spread(self._decoded(data), self._payload)
-
-    def _decoded(self, data: str | bytes) -> msgspec.Struct:
         try:
-            return self._decoder.decode(data)
+            payload = self._decoder.decode(data)
         except _OF_A_TYPE as error:
             encoded = isinstance(data, str) and ENVELOPE in data
             hint = (
@@ -194,6 +177,24 @@ class Signature:
                 else self._takes(error)
             )
             raise PayloadNotDecodable(f"{self._name}: {_plain(error)}{hint}") from error
+        if self._is_plain:
+            values = msgspec.structs.astuple(payload)
+            for position in self._injected_at:
+                values = (*values[:position], injected, *values[position:])
+            return values, {}
+        return self._spread(payload, injected)
+
+    def given(self, data: str | bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, without the injected one, that is stored as this JSON.
+
+        Raises:
+            PayloadNotDecodable: as for :meth:`decode`.
+        """
+        absent = object()
+        args, kwargs = self.decode(data, absent)
+        return tuple(one for one in args if one is not absent), {
+            name: one for name, one in kwargs.items() if one is not absent
+        }
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Struct:
         assert self._signature is not None  # noqa: S101 - for the type checker
@@ -215,12 +216,10 @@ class Signature:
     def _shown(self) -> str:
         return ", ".join(map(str, self._payload))
 
-    def _spread(
-        self, payload: msgspec.Struct, parameters: Sequence[inspect.Parameter], injected: object = None
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _spread(self, payload: msgspec.Struct, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        for parameter in parameters:
+        for parameter in self._parameters:
             value: Any = injected
             if parameter.annotation is not self._injected:
                 value = getattr(payload, parameter.name)
