@@ -89,6 +89,11 @@ class Claims:
         return len(self.left) + len({attempt.whole for attempt in self._overdue()})
 
     @property
+    def stuck(self) -> bool:
+        """Whether such a function keeps every slot, so that nothing starts until one returns. Any thread may ask."""
+        return 0 < self.size <= self.not_returned
+
+    @property
     def overdue(self) -> list[int]:
         """The jobs that wait for the return of such a function. Any thread may ask."""
         return [attempt.claim.id for attempt in self._overdue()]
@@ -99,6 +104,8 @@ class Claims:
             return 0
         used = len(self.running) - self._beside_running + len(self.left)
         held = self.queued + self.held.count
+        if used >= self.size and self.stuck:
+            return 0
         room = int(min(self.size + ahead - used - held, self.most - self.ended - len(self.running) - held))
         if not self.held.gathered:
             return room

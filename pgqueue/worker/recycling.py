@@ -83,7 +83,7 @@ class RecycleWatch:
         )  # else a bound that is too low would leave no job run
         if most is not None and (memory := resident_memory()) is not None and memory > most:
             return f"its memory of {spoken_bytes(memory)} is over {spoken_bytes(most)}"
-        if not 0 < self._claims.size <= self._claims.not_returned:
+        if not self._claims.stuck:
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = time.monotonic()

@@ -135,7 +135,7 @@ def test_behind_many_jobs_of_a_large_table_the_number_is_an_estimate(
     worker(queue)
     assert ", behind 3,000 ready jobs; " in queue.why(last.id).sentence
     monkeypatch.setattr(plans, "WHOLE_PAGES", 1)
-    monkeypatch.setattr(plans, "SAMPLED_PAGES", 0.001)
+    monkeypatch.setattr(plans, "SAMPLED_PAGES", 1e-9)
     found = queue.why(last.id)
     assert (found.evidence["ahead"], found.evidence["ahead_estimated"]) == (1_000, True)
     monkeypatch.setattr(plans, "SAMPLED_PAGES", 10)
