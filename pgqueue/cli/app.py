@@ -13,6 +13,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
+from pgqueue.store.connections.dsn import embedded_dsn, require_only_embedded
 from pgqueue.store.connections.replica import ReplicatedDatabase, with_replica
 
 P = ParamSpec("P")
@@ -26,7 +27,7 @@ FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
 class CommandOptions:
     """The options of every command; None or False: not given. ``arguments`` is the whole command line."""
 
-    OPTIONS: ClassVar = ("app", "dsn", "schema", "behind_pooler", "direct_dsn", "replica_dsn")
+    OPTIONS: ClassVar = ("app", "dsn", "schema", "behind_pooler", "direct_dsn", "replica_dsn", "embedded")
 
     arguments: tuple[str, ...] = ()
     app: str | None = None
@@ -35,6 +36,7 @@ class CommandOptions:
     behind_pooler: bool = False
     direct_dsn: str | None = None
     replica_dsn: str | None = None
+    embedded: str | None = None
 
     def queue(self) -> PgQueue:
         """The queue to read or change: the app's if there is one, else that of the DSN.
@@ -46,6 +48,7 @@ class CommandOptions:
             return self.app_queue()
         return PgQueue(
             self.dsn,
+            embedded=self.embedded,
             schema=self.schema or "pgqueue",
             behind_pooler=self.behind_pooler,
             direct_dsn=self.direct_dsn,
@@ -61,9 +64,13 @@ class CommandOptions:
         if self.app is None:
             raise ConfigurationError(f"no app: give --app, or set PGQUEUE_APP; {FORM}")
         queue = find(self.app)
-        if self.dsn or self.schema or self.behind_pooler or self.direct_dsn:
+        dsn = self.dsn
+        if self.embedded:
+            require_only_embedded(dsn, self.direct_dsn, self.replica_dsn)
+            dsn = embedded_dsn(self.embedded)
+        if dsn or self.schema or self.behind_pooler or self.direct_dsn:
             queue.database = queue.database.but(
-                dsn=self.dsn, schema=self.schema, behind_pooler=self.behind_pooler, direct_dsn=self.direct_dsn
+                dsn=dsn, schema=self.schema, behind_pooler=self.behind_pooler, direct_dsn=self.direct_dsn
             )
         if self.replica_dsn:
             queue.database = with_replica(queue.database, self.replica_dsn)

@@ -151,6 +151,10 @@ class DjangoDatabase(Database):
         with self._configuration_errors():
             return _conninfo(self._wrapper())
 
+    @property
+    def folder(self) -> None:
+        """None: Django's settings name a server."""
+
     def joined(self) -> BaseDatabaseWrapper:
         """Django's connection in this thread, connected.
 

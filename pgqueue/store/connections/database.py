@@ -21,6 +21,7 @@ from pgqueue.store.connections.drivers import asteps_on, steps_on
 from pgqueue.store.connections.dsn import (
     CONNECTION_DEFAULTS,
     DIRECT_DSN_SETTING,
+    EMBEDDED,
     connection_errors,
     dsn_in_environment,
     failure,
@@ -122,10 +123,23 @@ class Database:
         Raises:
             ConfigurationError: nothing says where; the message names what was looked for.
         """
-        found = self._given_dsn or dsn_in_environment()
+        if (folder := self.folder) is not None:
+            from pgqueue.store.kept_server import kept_dsn  # noqa: PLC0415 - few programs have one
+
+            return kept_dsn(folder, schema=self.catalogue.schema)
+        found = self._located()
         if not found:
             raise ConfigurationError(f"no database: {self.dsn_hint}")
         return for_libpq(found)
+
+    @property
+    def folder(self) -> str | None:
+        """The folder with the files of an embedded server; None: the DSN leads to a server that others start."""
+        found = self._located() or ""
+        return found.removeprefix(EMBEDDED) if found.startswith(EMBEDDED) else None
+
+    def _located(self) -> str | None:
+        return self._given_dsn or dsn_in_environment()
 
     @property
     def listen_dsn(self) -> str | None:
@@ -278,7 +292,8 @@ class Database:
         within: float | None = None,
     ) -> OwnAsyncConnection:
         """As :meth:`connect`, awaited. ``within``: for how many seconds the caller waits, each host of the DSN for its part of it."""
-        dsn = dsn or self.dsn
+        if dsn is None:  # an embedded server may have to be started, which takes a second or more
+            dsn = self.dsn if self.folder is None else await asyncio.to_thread(lambda: self.dsn)
         patience = patience_per_host(dsn, within)
         while True:
             left_out = self._unknown_settings

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -22,6 +23,8 @@ from pgqueue.values.hints import did_you_mean
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
 REPLICA_SETTING = "PGQUEUE_REPLICA_DSN"
+EMBEDDED = "embedded:"
+"""Begins what stands for a DSN where the server is one of our own; a folder follows."""
 FORM = "postgresql://user:password@host:port/name"
 _OPTIONS = psycopg.pq.Conninfo.get_defaults()
 PARAMETERS = [option.keyword.decode() for option in _OPTIONS]
@@ -49,6 +52,23 @@ _QUESTION = re.compile(r"(?<!\s)\s*Is the server running [^?]*\?")
 def dsn_in_environment() -> str | None:
     """The DSN of this process's environment; None: it has none."""
     return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+
+
+def embedded_dsn(folder: str | os.PathLike[str]) -> str:
+    """What stands for the DSN of the server whose files are in this folder."""
+    return f"{EMBEDDED}{Path(folder).absolute()}"
+
+
+def require_only_embedded(*others: str | None) -> None:
+    """Refuse a queue of a folder that says in another way, too, where its database is.
+
+    Raises:
+        ConfigurationError: it does.
+    """
+    if any(others):
+        raise ConfigurationError(
+            "embedded=... says where the database is: leave out dsn, direct_dsn, replica and shards"
+        )
 
 
 def replica_in_environment() -> str | None:

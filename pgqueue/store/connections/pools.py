@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from socket import SHUT_RDWR, socket
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
@@ -50,6 +51,10 @@ class PoolSource(Protocol):
     @property
     def dsn(self) -> str:
         """The database's DSN."""
+
+    @property
+    def folder(self) -> str | None:
+        """The folder of an embedded server, which is started again if it has ended; None: another starts the server."""
 
     def connect_options(self, dsn: str, settings: Mapping[str, str]) -> dict[str, Any]:
         """The options with which connections are made that start with these settings."""
@@ -99,7 +104,7 @@ class Pools:
                 first = self._source.verified()
                 dsn = self._source.dsn
                 self._pool = ConnectionPool(
-                    dsn,
+                    dsn if self._source.folder is None else lambda: self._source.dsn,
                     connection_class=OwnConnection,
                     kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first]},
                     min_size=0,
@@ -124,7 +129,7 @@ class Pools:
         dsn = self._source.dsn
         opened = WeakSet([first])
         pool = AsyncConnectionPool(
-            dsn,
+            dsn if self._source.folder is None else partial(asyncio.to_thread, lambda: self._source.dsn),
             connection_class=OwnAsyncConnection,
             kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first], "opened": opened},
             min_size=0,
