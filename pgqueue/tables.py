@@ -133,7 +133,7 @@ def _workers() -> list[Column[Any]]:
         _optional("blocked_where", Text()),
         _optional("not_returned", Integer()),
         _optional("overrunning", ARRAY(BigInteger)),
-        *(_optional(name, Integer()) for name in ("minimum", "slots")),
+        *(_optional(name, Integer()) for name in ("minimum", "slots", "taken")),
         *(_optional(name, Boolean()) for name in ("draining", "supervised")),
         _optional("answer", Text()),
         *(_optional(name, Integer()) for name in ("ask_minimum", "ask_maximum")),

@@ -49,6 +49,7 @@ class TaskOptions(TypedDict, total=False):
     crashes: Crashes | int | None
     process: bool
     after_timeout: AfterTimeout | None
+    slots: int
     aliases: Sequence[str]
 
 
@@ -119,6 +120,7 @@ class Registry(JobMethods):
         crashes: Crashes | int | None = None,
         process: bool = False,
         after_timeout: AfterTimeout | None = None,
+        slots: int = 1,
         aliases: Sequence[str] = (),
     ) -> Any:
         """Register a function as a task; with or without parentheses.
@@ -131,10 +133,8 @@ class Registry(JobMethods):
             retry: when failed jobs run again: a :class:`Retry`, or how many attempts a job has.
             max_attempts: after how many attempts a job is dead; by default what ``retry`` says.
             timeout: seconds, or a timedelta, that an attempt may take; None: as long as it likes.
-            unique: what happens when two live jobs would share a key; ``Unique(by=...)`` makes the key from
-                arguments, else give ``unique_key`` with ``using``.
-            expires_in: seconds, or a timedelta, from the time when a job may run: no attempt starts later, the job is dead
-                then, as ``expired``.
+            unique: what happens when two live jobs would share a key; ``Unique(by=...)`` makes it from arguments, else give ``unique_key``.
+            expires_in: seconds, or a timedelta, from the time when a job may run: no attempt starts later, the job is dead as ``expired``.
             limit: how many of the jobs run at once (:class:`Limit`), or how often they start (:class:`Rate`), over all workers;
                 one or a list of them.
             fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
@@ -144,6 +144,7 @@ class Registry(JobMethods):
                 worker ends such a process when its attempt times out, is cancelled, or outlives the grace of a stop.
             after_timeout: what becomes of the job while its function goes on after its timeout: ``wait``, it stays running until the
                 function returns; ``retry``, it is retried at once. None: ``wait`` for a job that a limit counts, else ``retry``.
+            slots: how many slots of its worker an attempt takes; all, of a worker that has fewer.
             aliases: former names of the task, the oldest first: jobs that were enqueued under one of them run here. Limits, keys of
                 ``Unique(by=...)`` and schedules that are named after the task keep the name of the first alias.
 
@@ -171,6 +172,7 @@ class Registry(JobMethods):
             crashes=as_crashes(crashes),
             process=process,
             after_timeout=as_after_timeout(after_timeout),
+            slots=slots,
             aliases=as_aliases(aliases),
         )
         return register if function is None else register(function)
@@ -326,6 +328,7 @@ class Registry(JobMethods):
         crashes: Crashes,
         after_timeout: AfterTimeout | None,
         process: bool = False,
+        slots: int = 1,
         item: Callable[..., Any] | None = None,
         batching: BatchPolicy | None = None,
         limit: AnyLimit | Sequence[AnyLimit] | None = None,
@@ -354,6 +357,7 @@ class Registry(JobMethods):
             crashes=crashes,
             process=process,
             after_timeout=after_timeout,
+            slots=slots,
             item=item,
             batching=batching,
             limiting=limits_of_task(name, limit, fair_by, named=first_name(name, aliases)),

@@ -24,7 +24,14 @@ from pgqueue.app.naming import first_name, objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
 from pgqueue.values.hints import did_you_mean, suggest_methods, suggest_options
 from pgqueue.values.jobs.job import NewJob
-from pgqueue.values.jobs.options import DEFAULT_UNIQUE, AfterTimeout, BatchPolicy, JobOptions
+from pgqueue.values.jobs.options import (
+    DEFAULT_UNIQUE,
+    SLOTS,
+    AfterTimeout,
+    BatchPolicy,
+    JobOptions,
+    check_number,
+)
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.unique import Unique, as_names, derived_key
 from pgqueue.values.limits.limit import as_arguments
@@ -85,6 +92,7 @@ class Task(Generic[P, R]):
         process: whether its attempts run in child processes of the worker.
         in_thread: whether they run in threads of the worker: those of plain functions do, unless ``process`` is said.
         after_timeout: what becomes of a job while its function goes on after its timeout; None: it waits if a limit counts it.
+        slots: how many slots of its worker an attempt takes.
     """
 
     def __init__(
@@ -100,6 +108,7 @@ class Task(Generic[P, R]):
         crashes: Crashes = DEFAULT_CRASHES,
         process: bool = False,
         after_timeout: AfterTimeout | None = None,
+        slots: int = 1,
         item: Callable[..., Any] | None = None,
         batching: BatchPolicy | None = None,
         limiting: TaskLimits | None = None,
@@ -108,7 +117,7 @@ class Task(Generic[P, R]):
         """Made by :meth:`pgqueue.PgQueue.task` and :meth:`pgqueue.PgQueue.batch_task`.
 
         Raises:
-            InvalidOption: a limit names a parameter that there is not; or ``process`` is said of an ``async def`` function.
+            InvalidOption: a limit names a parameter that there is not; ``slots`` is out of its range; or ``process`` is said of an ``async def`` function.
         """
         self.function = function
         self._item = item
@@ -121,6 +130,8 @@ class Task(Generic[P, R]):
         self.timeout = timeout
         self.crashes = crashes
         self.after_timeout = after_timeout
+        check_number("slots", slots, SLOTS)
+        self.slots = slots
         self.is_async = inspect.iscoroutinefunction(function)
         if process and self.is_async:
             raise InvalidOption(
@@ -285,10 +296,8 @@ class Task(Generic[P, R]):
         for name, limit in limiting.limits.items():
             self._require_parameters(f"limit {name!r}: by", as_arguments("by", limit.by))
         self._require_parameters("fair_by", limiting.fair_by)
-        names = limiting.arguments
-        if isinstance(limiting.cost, str):
-            self._require_parameters("Rate(cost=...)", (limiting.cost,))
-            names = (*names, limiting.cost)
+        self._require_parameters("cost", limiting.costs)
+        names = (*limiting.arguments, *limiting.costs)
         parameters = inspect.signature(self.item).parameters
         defaults = {name: parameters[name].default for name in names}
         return replace(
@@ -335,6 +344,8 @@ class Task(Generic[P, R]):
     def _lane(self, limiting: TaskLimits, data: bytes) -> str:
         try:
             return limiting.lane(data)
+        except InvalidOption:
+            raise
         except ValueError as error:
             raise PayloadNotEncodable(f"{self.name}: {error}") from error
 

@@ -32,7 +32,10 @@ class LaneBook:
     def running(self, rows: Iterable[JobRow]) -> Counter[str]:
         """How many jobs run under each key, or keep a place there."""
         held = (row for row in rows if row.is_running or row.keeps_place)
-        return Counter(key.text for row in held for key in keys_of(row.new.lane or ""))
+        found = Counter[str]()
+        for row in held:
+            found.update({key.text: key.places for key in keys_of(row.new.lane or "")})
+        return found
 
     def heads(
         self, rows: Iterable[JobRow], running: Mapping[str, int], now: datetime
@@ -72,7 +75,7 @@ class LaneBook:
             if numbers is None:  # this program does not know the limit, so no worker of it runs the job
                 return False
             if numbers.most is not None:
-                if running.get(key.text, 0) >= numbers.most:
+                if running.get(key.text, 0) + max(1, min(key.places, numbers.most)) > numbers.most:
                     return False
             elif gcra.earliest(
                 self._tat(key, now, numbers), micros_of(now), numbers.rate, _cost(row)

@@ -59,10 +59,22 @@ class Attempt:
         deadline: when the time of a plain function is over, in seconds of the monotonic clock.
         overrun: called in the loop when a coroutine has not ended ``CLEAN_UP`` seconds after its timeout; None: it is awaited.
         plain: whether it runs a plain function, in a thread.
+        extra: how many slots it takes beside the one of its runner.
         overdue: what becomes of the job when its function returns, since its time is over; None: it is not, or the job has ended.
     """
 
-    __slots__ = ("claim", "context", "deadline", "overdue", "overrun", "plain", "runner", "stopped", "task")
+    __slots__ = (
+        "claim",
+        "context",
+        "deadline",
+        "extra",
+        "overdue",
+        "overrun",
+        "plain",
+        "runner",
+        "stopped",
+        "task",
+    )
 
     def __init__(
         self, claim: Claim, task: Task[..., Any] | None, context: Context, *, plain: bool = False
@@ -75,6 +87,7 @@ class Attempt:
         self.runner: Interruptible | None = None
         self.overrun: Callable[[Attempt], object] | None = None
         self.deadline = math.inf
+        self.extra = 0
         self.overdue: Verdict | None = None
 
     def stop(self, why: Stop) -> None:

@@ -1,15 +1,16 @@
 """The worker's claims in memory, from their arrival to their verdicts, and the slots in which they run.
 
-This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them, :mod:`pgqueue.worker.completer` takes the
-verdicts and records them, and :mod:`pgqueue.worker.held_claims` holds what may not start yet. The event loop, the threads of plain functions
-and the heartbeat's thread call it, so every change of more than one step is made under one lock.
+This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them, :mod:`pgqueue.worker.completer` records verdicts, and
+:mod:`pgqueue.worker.held_claims` holds what may not start yet. The event loop, threads of plain functions and the heartbeat's
+thread call it, so every change of more than one step is made under one lock.
 """
 
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -19,7 +20,7 @@ from pgqueue.app.task import Task
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Verdict
 from pgqueue.worker.attempt import Attempt, BatchAttempt, BatchMember
-from pgqueue.worker.held_claims import GatheredBatch, HeldClaims, Startable, without
+from pgqueue.worker.held_claims import GatheredBatch, HeldClaims, Startable, each_claim, take_out
 
 NO_WAITS: Mapping[int, float] = MappingProxyType({})
 
@@ -35,12 +36,12 @@ class Claims:
         held: claims that may not start yet.
         running: attempts by job id. The caller that removes an attempt from this map decides its verdict.
         verdicts: what the completer has to write, in order.
-        taken: slots of runners, including a runner that is on its way.
+        taken: slots of runners, including a runner that is on its way, and what their attempts take beside.
         coming: whether a runner is on its way. Only one is at a time.
-        ended: how many attempts have ended, in all.
-        ran: for how many seconds these ran, all together.
+        ended, ran: how many attempts have ended, and for how many seconds these ran, all together.
         left: attempts whose job has ended, or is no longer this worker's, and whose function has not returned: each keeps its slot.
         unsaid: whether more or fewer functions go on after their timeout than the worker has said.
+        rests: whether none is claimed: those that waited for several slots were given back, and other workers may have these slots.
         replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
         most: how many attempts the worker is to run in all.
     """
@@ -62,19 +63,19 @@ class Claims:
         self.running: dict[int, Attempt] = {}
         self.verdicts: list[Verdict] = []
         self.replaced: list[Attempt] = []
-        self.taken = 0
-        self.coming = False
+        self.taken, self.coming = 0, False
         self.ended = 0
         self.ran = 0.0
         self.most: float = math.inf
         self.left: set[Attempt] = set()
-        self.unsaid = False
+        self.unsaid = self.rests = False
         self._tasks = tasks
         self._batch_tasks = batch_tasks
         self._host = host
         self._former: set[UUID] = set()
         self._closed = False
         self._open = size  # slots in which attempts may start
+        self._extra = 0  # slots that attempts take beside those of their runners
         self._beside_waiting = 0  # claims of the batches in waiting, less one for each batch
         self._beside_running = 0  # the same of those that run: a batch takes one slot
 
@@ -85,13 +86,18 @@ class Claims:
 
     @property
     def not_returned(self) -> int:
-        """How many functions go on after their timeout, or after their job was lost. It takes no lock, so any thread may ask."""
-        return len(self.left) + len({attempt.whole for attempt in self._overdue()})
+        """How many functions go on after their timeout, or after their job was lost. Any thread may ask."""
+        return len(self._going_on())
 
     @property
     def stuck(self) -> bool:
-        """Whether such a function keeps every slot, so that nothing starts until one returns. Any thread may ask."""
-        return 0 < self.size <= self.not_returned
+        """Whether such functions keep every slot, so that nothing starts until one returns. Any thread may ask."""
+        return 0 < self.size <= _slots(self._going_on())
+
+    @property
+    def kept(self) -> int:
+        """How many slots functions keep whose job has ended, or is no longer this worker's. Any thread may ask."""
+        return sum(1 + one.extra for one in set(self.left))
 
     @property
     def overdue(self) -> list[int]:
@@ -102,9 +108,9 @@ class Claims:
         """How many claims to add until every slot is full and ``ahead`` claims wait, or a batch is full for a free slot."""
         if not self._open:
             return 0
-        used = len(self.running) - self._beside_running + len(self.left)
+        used = len(self.running) - self._beside_running + len(self.left) + self._extra
         held = self.queued + self.held.count
-        if used >= self.size and self.stuck:
+        if self.rests or (used >= self.size and self.stuck) or self.head_waits():
             return 0
         room = int(min(self.size + ahead - used - held, self.most - self.ended - len(self.running) - held))
         if not self.held.gathered:
@@ -115,7 +121,7 @@ class Claims:
 
     def unstarted(self) -> list[Claim]:
         """All claims that have not started. To be called under the lock."""
-        return [*_each(self.waiting), *self.held.claims()]
+        return [*each_claim(self.waiting), *self.held.claims()]
 
     def resize(self, size: int) -> None:
         """Have this many slots. Attempts in slots beyond that go on, and the runner of such a slot leaves at their end."""
@@ -164,8 +170,7 @@ class Claims:
         with self.lock:
             now = time.monotonic()
             self._put(self.held.take_due(now))
-            due = self.held.due
-            return None if due == math.inf else due - now
+            return None if self.held.due == math.inf else self.held.due - now
 
     def reserve(self) -> bool | None:
         """Take a slot for a runner that is to come.
@@ -174,7 +179,7 @@ class Claims:
             Whether it is to run plain functions; None: no runner is needed, or one is on its way.
         """
         with self.lock:
-            if self.coming or not self.waiting or self.taken >= self._open:
+            if self.coming or not self.waiting or self.taken + self._slots_of(self.waiting[0]) > self._open:
                 return None
             self.coming = True
             self.taken += 1
@@ -194,7 +199,8 @@ class Claims:
                 return None
             claim = self.waiting[0]
             task = self._tasks.get(claim.task)
-            if (task is None or not task.in_thread) is plain:
+            extra = 0 if task is None or task.slots == 1 else self._slots_of(claim) - 1
+            if (task is None or not task.in_thread) is plain or self.taken + extra > self._open:
                 self.taken -= 1
                 return None
             del self.waiting[0]
@@ -205,6 +211,8 @@ class Claims:
             if claim.id in self.running:
                 self._replace(self.running[claim.id])
             attempt = self.running[claim.id] = Attempt(claim, task, Context(claim, self._host), plain=plain)
+            if extra:
+                attempt.extra, self._extra, self.taken = extra, self._extra + extra, self.taken + extra
             return attempt
 
     def settle(self, attempt: Attempt, verdict: Verdict | None) -> bool:
@@ -249,7 +257,8 @@ class Claims:
         with self.lock:
             if last is not None:
                 self._return(last)
-                self.taken -= 1
+                self._extra -= last.extra
+                self.taken -= 1 + last.extra
 
     def drop(
         self,
@@ -277,9 +286,9 @@ class Claims:
             )
 
         with self.lock:
-            dropped = [claim for claim in _each(self.waiting) if is_meant(claim)]
+            dropped = [claim for claim in each_claim(self.waiting) if is_meant(claim)]
             if dropped:
-                self._take_out(dropped)
+                self._beside_waiting = take_out(self.waiting, dropped)
             if held:
                 dropped += self.held.drop(is_meant)
             self.verdicts += map(judge, dropped)
@@ -300,6 +309,22 @@ class Claims:
                 self._end(attempt, None)
                 self._leave_if_it_goes_on(attempt)
             return attempts, lost
+
+    def _slots_of(self, claim: Startable) -> int:
+        """How many slots its attempt takes: no more than there are, without those of functions that go on."""
+        task = self._tasks.get(claim.task)
+        if task is None or task.slots == 1:
+            return 1
+        return max(1, min(task.slots, self._open - _slots(self._going_on())))
+
+    def head_waits(self) -> bool:
+        """Whether the next claim waits for several slots. Then none is claimed: small ones would keep it waiting for ever."""
+        with suppress(IndexError):  # another thread may take it
+            return (slots := self._slots_of(self.waiting[0])) > 1 and self.taken + slots > self._open
+        return False
+
+    def _going_on(self) -> set[Attempt]:
+        return self.left | {attempt.whole for attempt in self._overdue()}
 
     def _overdue(self) -> list[Attempt]:
         return [attempt for attempt in list(self.running.values()) if attempt.overdue is not None]
@@ -322,20 +347,6 @@ class Claims:
                 self._replace(self.running[one.claim.id])
             self.running[one.claim.id] = one
         return whole
-
-    def _take_out(self, dropped: Sequence[Claim]) -> None:
-        gone = {*map(id, dropped)}
-        for one in self.waiting:
-            if isinstance(one, GatheredBatch):
-                without(one, dropped)
-        kept = [
-            one
-            for one in self.waiting
-            if (one.claims if isinstance(one, GatheredBatch) else id(one) not in gone)
-        ]
-        self.waiting.clear()
-        self.waiting += kept
-        self._beside_waiting = sum(len(one.claims) - 1 for one in kept if isinstance(one, GatheredBatch))
 
     def _settle_batch(self, whole: BatchAttempt) -> bool:
         # Not _end() for each job: this saves a fifth of what a batch costs.
@@ -385,9 +396,5 @@ class Claims:
             self.left.add(attempt.whole)
 
 
-def _each(waiting: Iterable[Startable]) -> Iterator[Claim]:
-    for one in waiting:
-        if isinstance(one, GatheredBatch):
-            yield from one.claims
-        else:
-            yield one
+def _slots(attempts: Iterable[Attempt]) -> int:
+    return sum(1 + one.extra for one in attempts)

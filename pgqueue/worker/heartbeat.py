@@ -226,6 +226,7 @@ class Heartbeat:
             self._claims.not_returned,
             resident_memory(),
             list(self._claims.running)[:MOST_SAID],
+            taken=self._claims.taken,
             overrunning=self._claims.overdue[:MOST_SAID],
             looked=None if stops else time.monotonic() - signals.looked_at,
             look_within=signals.look_within + renew_every(self._lease) * (1 + JITTER),

@@ -9,7 +9,8 @@ A rate appoints the instant at which a claim starts. Claims of one batch task wi
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
@@ -166,3 +167,24 @@ def without(group: GatheredBatch, dropped: Iterable[Claim]) -> None:
     """Take these claims out of a group."""
     gone = {*map(id, dropped)}
     group.claims[:] = [claim for claim in group.claims if id(claim) not in gone]
+
+
+def each_claim(waiting: Iterable[Startable]) -> Iterator[Claim]:
+    """All claims, those of batches one by one."""
+    for one in waiting:
+        if isinstance(one, GatheredBatch):
+            yield from one.claims
+        else:
+            yield one
+
+
+def take_out(waiting: deque[Startable], dropped: Sequence[Claim]) -> int:
+    """Take claims out of a line, and batches that have none left; how many claims of the batches that are left are not their first."""
+    gone = {*map(id, dropped)}
+    for one in waiting:
+        if isinstance(one, GatheredBatch):
+            without(one, dropped)
+    kept = [one for one in waiting if (one.claims if isinstance(one, GatheredBatch) else id(one) not in gone)]
+    waiting.clear()
+    waiting += kept
+    return sum(len(one.claims) - 1 for one in waiting if isinstance(one, GatheredBatch))

@@ -93,7 +93,7 @@ class OwnEndWatch:
             self.reason = self._bound_reached()
         if self.reason is None and self._wanted.until_empty and await self._is_empty():
             self.reason = "no job is left"
-        if self.reason is None and 0 < self._claims.size <= len(self._claims.left):
+        if self.reason is None and 0 < self._claims.size <= self._claims.kept:
             self.reason = "each of its slots is kept by a function that does not return"
         if self.reason is not None:
             self._signals.stopping.set()

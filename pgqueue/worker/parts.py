@@ -264,6 +264,7 @@ class WorkerParts:
             slots_taken=self.claims.taken,
             backlog=self.completer.backlog,
             not_returned=self.claims.not_returned,
+            stuck=self.claims.stuck,
             claims=self.fetcher.asks,
             empty_claims=self.fetcher.empty,
             lost_leases=heartbeat.lost_leases,

@@ -114,18 +114,24 @@ class Runners:
         self._summon()
         self._signals.look.set()
 
-    def return_waiting(self, *, older_than: float = 0.0) -> int:
-        """Requeue, unspent, the claims that have not started. May be called in any thread.
+    def return_stale(self, older_than: float) -> int:
+        """Requeue claims that wait for a slot, if none was added in this many seconds; how many. Called once a second, in the loop.
 
-        Args:
-            older_than: only if no claim was added in this many seconds, and only those that wait for a slot.
-
-        Returns:
-            How many.
+        Other workers may take those that wait for several slots: this one claims nothing until the next call.
         """
+        if self._claims.rests:
+            self._claims.rests = False
+            self._signals.look.set()
         if time.monotonic() - self._added_at < older_than:
             return 0
-        returned = self._claims.drop(Returned, held=not older_than)
+        rests = self._claims.head_waits()
+        returned = self.return_waiting(held=False)
+        self._claims.rests = rests and returned > 0
+        return returned
+
+    def return_waiting(self, *, held: bool = True) -> int:
+        """Requeue the claims that have not started, with those that may not yet if they are ``held``; how many. Any thread may call it."""
+        returned = self._claims.drop(Returned, held=held)
         if returned:
             self._signals.call(self._collect)
         return returned
@@ -183,7 +189,7 @@ class Runners:
 
     async def emptied(self) -> None:
         """Wait until no job runs, and the completer knows of every verdict."""
-        while self._claims.taken > len(self._claims.left):
+        while self._claims.taken > self._claims.kept:
             self._emptied.clear()
             await self._emptied.wait()
         self._collect()
@@ -275,7 +281,7 @@ class Runners:
                 claims.settle(attempt, verdict)
                 if not self._collecting:
                     self._call_collect()
-                if me.cancelling() or differs(contextvars.copy_context(), before):
+                if me.cancelling() or attempt.extra or differs(contextvars.copy_context(), before):
                     return
                 if time.monotonic() - began > LONGEST_STREAK:
                     await asyncio.sleep(0)
@@ -321,6 +327,8 @@ class Runners:
                 claims.settle(attempt, verdict)
                 if not self._collecting:
                     self._call_collect()
+                if attempt.extra:
+                    return
         finally:
             claims.leave(attempt)
             self._signals.call_soon(self._leave)
@@ -370,7 +378,7 @@ class Runners:
     def _leave(self) -> None:
         """A runner has ended: the next claim may need one of the other kind."""
         self._summon()
-        if self._claims.taken <= len(self._claims.left):
+        if self._claims.taken <= self._claims.kept:
             self._emptied.set()
 
     def _time_out(self, attempt: Attempt) -> None:

@@ -242,7 +242,7 @@ class Upkeep:
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""
-        returned = self._runners.return_waiting(older_than=STALE_AFTER)
+        returned = self._runners.return_stale(STALE_AFTER)
         if returned:
             log.info("returned claims that did not get to start", extra={"jobs": returned})
 

@@ -20,7 +20,7 @@ near as (
 ),
 able as (
     select near.*, serves and not drains and not stops as stays, serves and not drains and not stops and has_task as knows,
-           blocked_since is null and late is not true and cardinality(running) + coalesce(not_returned - cardinality(overrunning), 0) >= room as busy
+           blocked_since is null and late is not true and coalesce(taken, cardinality(running)) >= room as busy
     from near
 )
 select job.state, job.queue, job.task, pgqueue.as_datetime(clock.now), job.attempts, job.max_attempts,

@@ -1,4 +1,4 @@
--- insight/why_limits: the limits of one waiting job: what each says, how many jobs run under its key, which of them, and the state of a rate.
+-- insight/why_limits: the limits of one waiting job: what each says, how many places of its key are taken and the job takes, which jobs hold them, and the state of a rate.
 -- index: jobs_pkey, jobs_running_in_lanes, jobs_kept_places, jobs_lanes, limits_pkey, rates_pkey
 -- locks: none
 -- run by: PgQueue.why, of a job in a lane, and of a ready one whose queue is limited
@@ -9,10 +9,12 @@ with mine as (
     select id, queue, lane, in_lane, coalesce(cost, 1) as cost, -priority as rank, run_at from pgqueue.jobs where id = %(id)s::bigint
 ),
 key as (
-    select text, split_part(text, ' ', 1) as name, place from mine, string_to_table(lane, E'\n') with ordinality as one (text, place)
-    where text <> '' and left(text, 1) <> ' '
+    select regexp_replace(line, ' \*[1-9][0-9]{0,6}$', '') as text, split_part(line, ' ', 1) as name, place,
+           coalesce(substring(line from ' \*([1-9][0-9]{0,6})$')::integer, 1) as places
+    from mine, string_to_table(lane, E'\n') with ordinality as one (line, place)
+    where line <> '' and left(line, 1) <> ' '
     union all
-    select 'queue:' || queue, 'queue:' || queue, 1000 from mine
+    select 'queue:' || queue, 'queue:' || queue, 1000, 1 from mine
 ),
 named as (
     select key.*, said.most, said.every, said.burst, (select tat from pgqueue.rates where rates.key = key.text) as tat
@@ -26,7 +28,7 @@ held as (
     select id, null, lane, null, null from pgqueue.jobs
     where place_at is not null and string_to_array(lane, E'\n') && array(select text from key)
 )
-select named.name, named.text, named.most, named.every, named.burst, mine.cost, named.tat, counted.running, counted.ids, counted.workers,
+select named.name, named.text, named.most, named.every, named.burst, mine.cost, named.tat, named.places, counted.running, counted.ids, counted.workers,
        starts_with(named.name, 'queue:')
        or exists (select from pgqueue.limited_tasks where keys @> jsonb_build_array(jsonb_build_object('limit', named.name))),
        case when mine.in_lane then (
@@ -46,11 +48,13 @@ select named.name, named.text, named.most, named.every, named.burst, mine.cost, 
        end
 from mine left join named on true
 cross join lateral (
-    select count(*) as running, (array_agg(held.id order by held.claimed_at, held.id))[1:6] as ids,
+    select coalesce(sum(places), 0)::bigint as running, (array_agg(held.id order by held.claimed_at, held.id))[1:6] as ids,
            (array_agg((select host || ':' || pid from pgqueue.workers where workers.id = held.worker_id) order by held.claimed_at, held.id))[1:6]
                as workers
-    from held
-    where named.most is not null
-      and (held.queue = mine.queue and held.lane = mine.lane or 'queue:' || held.queue = named.text
-           or named.text = any(string_to_array(held.lane, E'\n')))) as counted
+    from held cross join lateral (
+        select 1 as places where 'queue:' || held.queue = named.text
+        union all
+        select coalesce(substring(line from ' \*([1-9][0-9]{0,6})$')::integer, 1) from string_to_table(held.lane, E'\n') as line
+        where regexp_replace(line, ' \*[1-9][0-9]{0,6}$', '') = named.text) as taken
+    where named.most is not null) as counted
 order by named.place

@@ -23,7 +23,7 @@ drop routine
     pgqueue.worker_asked(), pgqueue.note_lost_worker(), pgqueue.wake_idle_workers(), pgqueue.tell_of_idle_workers(), pgqueue.worker_turned(),
     pgqueue.canonical_json(jsonb), pgqueue.unique_key(text, jsonb, text[]), pgqueue.queue_resumed(), pgqueue.queue_timeout_set(),
     pgqueue.serves(text[], text), pgqueue.pause_queue(text, text, text), pgqueue.resume_queue(text, text), pgqueue.unkept_queues(),
-    pgqueue.is_full(text, bigint), pgqueue.count_collision(text, boolean, boolean), pgqueue.keep_in_lane(), pgqueue.lane_of(jsonb, jsonb), pgqueue.put_in_lanes(bigint[]),
+    pgqueue.is_full(text, bigint), pgqueue.count_collision(text, boolean, boolean), pgqueue.keep_in_lane(), pgqueue.lane_of(jsonb, jsonb, jsonb), pgqueue.put_in_lanes(bigint[]),
     pgqueue.enqueue(text, jsonb, text, integer, timestamptz, integer, text, jsonb), pgqueue.admit_free(bigint[], timestamptz),
     pgqueue.admit_lapsed(timestamptz, integer), pgqueue.check_signal(text, text, jsonb), pgqueue.send_signal(text, text, jsonb, timestamptz),
     pgqueue.signal(text, text, jsonb), pgqueue.settle_signals(timestamptz, integer), pgqueue.renew_callback_key(), pgqueue.callback_mac(text),

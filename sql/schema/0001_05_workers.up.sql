@@ -15,6 +15,7 @@ create table pgqueue.workers (
     -- what it says with each heartbeat
     minimum             integer,
     slots               integer,
+    taken               integer,
     draining            boolean,
     supervised          boolean,
     memory              bigint,
@@ -47,6 +48,7 @@ comment on column pgqueue.workers.tasks is 'The tasks that it runs; null: not sa
 comment on column pgqueue.workers.chosen_tasks is 'What it was told of tasks: names, patterns, and with ! before it what it does not run; null: nothing.';
 comment on column pgqueue.workers.minimum is 'It chooses how many jobs to run at a time, from this number to concurrency. Null: a take.';
 comment on column pgqueue.workers.slots is 'How many jobs it runs at a time, at its last heartbeat.';
+comment on column pgqueue.workers.taken is 'How many of these are taken, at its last heartbeat; null: not said.';
 comment on column pgqueue.workers.draining is 'It claims no jobs, at its last heartbeat.';
 comment on column pgqueue.workers.supervised is 'A supervisor starts it again when it is asked to restart.';
 comment on column pgqueue.workers.memory is 'Resident memory of its process in bytes, at its last heartbeat; null: not said.';

@@ -38,7 +38,8 @@ create table pgqueue.limited_tasks (
     defaults jsonb
 );
 comment on table pgqueue.limited_tasks is 'Which limits and which share a task has, as the code says: for jobs that SQL enqueues.';
-comment on column pgqueue.limited_tasks.keys is 'Its keys, in order: the name of each limit ("" for a share), and the arguments that it is by.';
+comment on column pgqueue.limited_tasks.keys is
+    'Its keys, in order: the name of each limit ("" for a share), the arguments that it is by, and how many places a job takes, if not one.';
 comment on column pgqueue.limited_tasks.cost is 'What a start takes of each rate: a number, or the name of an argument; null: 1.';
 comment on column pgqueue.limited_tasks.ordered is 'A job of it that waits for its retry keeps its place in its lane; null: it does not.';
 comment on column pgqueue.limited_tasks.defaults is
@@ -79,22 +80,26 @@ create trigger jobs_keep_in_lane before update of status, lane on pgqueue.jobs
 
 -- pgqueue/values/limits/task_limits.py makes the same, and a test compares.
 -- callers: owner
-create function pgqueue.lane_of(keys jsonb, args jsonb) returns text
+create function pgqueue.lane_of(keys jsonb, args jsonb, costs jsonb) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select string_agg(
         case when jsonb_array_length(key -> 'by') = 0 then key ->> 'limit'
-             else pgqueue.unique_key((key ->> 'limit') || ' ', args, array(select jsonb_array_elements_text(key -> 'by'))) end,
+             else pgqueue.unique_key((key ->> 'limit') || ' ', args, array(select jsonb_array_elements_text(key -> 'by'))) end
+        || coalesce(' *' || nullif(substring(case jsonb_typeof(key -> 'places') when 'string' then costs ->> (key ->> 'places')
+                                                  else key ->> 'places' end from '^[1-9][0-9]{0,6}$'), '1'), ''),
         E'\n' order by place)
     from jsonb_array_elements(keys) with ordinality as one (key, place)
 $$;
-comment on function pgqueue.lane_of(jsonb, jsonb) is 'The lane of a job with these arguments.';
+comment on function pgqueue.lane_of(jsonb, jsonb, jsonb) is
+    'The lane of a job with these arguments; costs: the arguments with their defaults, for the numbers of places that a job takes.';
 
 -- An argument which has its default is left out, as Python leaves it out.
 -- callers: owner
 create function pgqueue.place_of(limited pgqueue.limited_tasks, args jsonb, out lane text, out cost integer)
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select pgqueue.lane_of(limited.keys, case when jsonb_typeof(args) = 'object' then args - array(
-               select key from jsonb_each(limited.defaults) where (args -> key)::text = value::text) else '{}' end),
+               select key from jsonb_each(limited.defaults) where (args -> key)::text = value::text) else '{}' end,
+               coalesce(limited.defaults, '{}') || case when jsonb_typeof(args) = 'object' then args else '{}' end),
            case jsonb_typeof(limited.cost)
                when 'number' then limited.cost::text::integer
                when 'string' then substring(coalesce(args ->> (limited.cost #>> '{}'),

@@ -13,7 +13,7 @@ revoke execute on function
     pgqueue.drop_old_strays(timestamptz, integer), pgqueue.drop_old_dead(timestamptz, integer), pgqueue.worker_asked(), pgqueue.note_lost_worker(),
     pgqueue.wake_idle_workers(), pgqueue.tell_of_idle_workers(), pgqueue.worker_turned(), pgqueue.queue_resumed(), pgqueue.queue_timeout_set(),
     pgqueue.pause_queue(text, text, text), pgqueue.resume_queue(text, text), pgqueue.unkept_queues(), pgqueue.is_full(text, bigint), pgqueue.keep_in_lane(),
-    pgqueue.lane_of(jsonb, jsonb), pgqueue.place_of(pgqueue.limited_tasks, jsonb), pgqueue.known_task(text, jsonb), pgqueue.put_in_lanes(bigint[]), pgqueue.count_collision(text, boolean, boolean),
+    pgqueue.lane_of(jsonb, jsonb, jsonb), pgqueue.place_of(pgqueue.limited_tasks, jsonb), pgqueue.known_task(text, jsonb), pgqueue.put_in_lanes(bigint[]), pgqueue.count_collision(text, boolean, boolean),
     pgqueue.enqueue(text, jsonb, text, integer, timestamptz, integer, text, jsonb),
     pgqueue.admit_free(bigint[], timestamptz), pgqueue.admit_lapsed(timestamptz, integer), pgqueue.check_signal(text, text, jsonb),
     pgqueue.send_signal(text, text, jsonb, timestamptz), pgqueue.signal(text, text, jsonb), pgqueue.settle_signals(timestamptz, integer),

@@ -7,7 +7,7 @@ set lease_until = clock.now + %(lease)s::interval, blocked_since = clock.now - %
     blocked_job = %(blocked_job)s::bigint, blocked_task = %(blocked_task)s::text, blocked_where = %(blocked_where)s::text,
     not_returned = %(not_returned)s::integer, concurrency = coalesce(%(maximum)s::integer, concurrency),
     minimum = %(minimum)s::integer, slots = %(slots)s::integer, draining = %(draining)s::boolean,
-    memory = %(memory)s::bigint, running = %(running)s::bigint[],
+    memory = %(memory)s::bigint, running = %(running)s::bigint[], taken = %(taken)s::integer,
     overrunning = %(overrunning)s::bigint[], supervised = %(supervised)s::boolean, answer = %(answer)s::text,
     looked_at = clock.now - %(looked)s::interval, look_within = %(look_within)s::float8,
     cannot_listen_since = clock.now - %(not_listening)s::interval

@@ -163,7 +163,7 @@ def test_a_name_is_taken_once(queue: PgQueue) -> None:
 def test_the_other_options_are_those_of_a_task(queue: PgQueue) -> None:
     ours = inspect.signature(PgQueue.batch_task).parameters
     theirs = inspect.signature(PgQueue.task).parameters
-    assert theirs.keys() - ours.keys() == {"function", "process"}
+    assert theirs.keys() - ours.keys() == {"function", "process", "slots"}
     assert ours.keys() - theirs.keys() == {"item", "size", "wait", "by"}
     task = queue.batch_task(
         Document, queue="index", priority=5, max_attempts=3, unique=Unique(by=("number",))

@@ -270,7 +270,7 @@ MUTANTS = [
     ),
     Mutant(
         "pgqueue/store/limits/limits.py",
-        "state.count(text, count)",
+        "state.count(text, count * places)",
         "state.count(text, 0)",
         "running jobs of a key are not counted",
         "history",

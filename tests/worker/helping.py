@@ -74,7 +74,8 @@ async def choose_slots(worker: Worker) -> None:
 
 def return_waiting(worker: Worker, *, older_than: float = 0.0) -> int:
     """Requeue the claims that have not started; how many."""
-    return worker.parts.runners.return_waiting(older_than=older_than)
+    runners = worker.parts.runners
+    return runners.return_stale(older_than) if older_than else runners.return_waiting()
 
 
 def known(worker: Worker) -> list[int]:

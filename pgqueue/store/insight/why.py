@@ -58,13 +58,14 @@ def _with_limits(facts: WhyFacts, rows: Sequence[Row]) -> WhyFacts:
 
 
 def _limit(row: Row, now: datetime) -> LimitFacts:
-    name, key, most, every, burst, cost, tat, running, ids, workers, declared = row[:-2]
+    name, key, most, every, burst, cost, tat, places, running, ids, workers, declared = row[:-2]
     return LimitFacts(
         name,
         key,
         most,
         every,
         burst,
+        places,
         running,
         [HeldPlace(*one) for one in zip(ids or (), workers or (), strict=True)],
         None if every is None else opens_in((every, burst), tat or 0, now, cost),

@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ from pgqueue.values.jobs.job import HEAD, Claim
 from pgqueue.values.limits.gcra import HORIZON
 from pgqueue.values.limits.lanes import LaneShares
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers, lane_keys, share_of
-from pgqueue.values.limits.state import CountedClaims, LaneLine, LimitState, WaitingLane, line_of
+from pgqueue.values.limits.state import CountedClaims, LaneLine, LimitState, WaitingLane, clamped, line_of
 from pgqueue.values.limits.task_limits import TaskLimits
 
 LANE: Callable[[Claim], tuple[str, str]] = attrgetter("queue", "lane")
@@ -148,6 +148,7 @@ def take(
         lines = [line for line in lines if all(key.limit in known for key in line.keys)]
     if not lines:
         return LaneClaims((), {}, 0.0, again_in)
+    lines = [clamped(line, known) for line in lines]
     state = LimitState(known, horizon)
     since = 0 if counted is None else counted.since(state.counted, server, time.monotonic())
     yield from _count(state, lines, since, now)
@@ -231,9 +232,9 @@ def _fill(
         barren += [lines[place].waiting for place, count in counts.items() if not count]
         turns.learn(lanes, counts)
         short = {place for place, count in counts.items() if count < shares[place]}
-        left = (
-            range(len(lines)) if short else shares
-        )  # what a lane had no jobs for goes to lanes that were given none
+        # What a lane had no jobs for goes to lanes that were given none; and one that waits for several places stays in line.
+        waits = any(line.lane.places for line in lines)
+        left = range(len(lines)) if short or waits else shares
         lines = [lines[place] for place in left if place not in short]
     return _LaneStarts(claims, starts, unknown, tolerances, barren)
 
@@ -339,8 +340,9 @@ def _count(state: LimitState, lines: Sequence[LaneLine], since: int, now: dateti
         keys = {key.text for line in lines for key in line.keys if state.said[key.limit].most is not None}
         params = {"keys": texts(sorted(keys)), "since": since}
         for queue, lane, count, first in (yield Statement("limits/running", params)):
-            for text in lane_keys(lane).texts:
-                state.count(text, count)
+            said = lane_keys(lane)
+            for text, places in zip(said.texts, said.places or repeat(1)):  # noqa: B905 - repeat() has no end
+                state.count(text, count * places)
             if queue is not None:
                 state.count(QUEUE + queue, count)
             state.note_claim(first)

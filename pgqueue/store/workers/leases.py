@@ -141,6 +141,7 @@ def _renew(
             "not_returned": health.not_returned,
             "memory": health.memory,
             "running": None if health.running is None else numbers(health.running),
+            "taken": health.taken,
             "overrunning": None if health.overrunning is None else numbers(health.overrunning),
             "looked": _ago(health.looked),
             "look_within": health.look_within,

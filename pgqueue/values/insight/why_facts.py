@@ -39,8 +39,9 @@ class LimitFacts(msgspec.Struct, frozen=True):
         most: how many jobs of the key may run at once; None: it is a rate, or the database does not know it.
         every: of a rate, the microseconds between two starts.
         burst: of a rate, how much may start at once.
-        running: how many jobs of the key run, or keep their place.
-        held_by: the first of them.
+        places: how many places of the key the job takes.
+        running: how many of them are taken, by jobs that run or keep their place.
+        held_by: the first of these jobs.
         opens_in: of a rate, in how many seconds the job's start is allowed.
         declared: whether a task has it, as far as workers have said at their start, or it is of the queue as a whole.
     """
@@ -50,6 +51,7 @@ class LimitFacts(msgspec.Struct, frozen=True):
     most: int | None = None
     every: int | None = None
     burst: int | None = None
+    places: int = 1
     running: int = 0
     held_by: list[HeldPlace] = []
     opens_in: float | None = None
@@ -62,8 +64,8 @@ class LimitFacts(msgspec.Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether no place of the key is free."""
-        return self.most is not None and self.running >= self.most
+        """Whether fewer places of the key are free than the job takes."""
+        return self.most is not None and self.running + max(1, min(self.places, self.most)) > self.most
 
     @property
     def is_closed(self) -> bool:

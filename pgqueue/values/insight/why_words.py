@@ -189,6 +189,8 @@ def _full(limit: LimitFacts) -> str:
         for one in limit.held_by
     ]
     jobs = f": held by job{'' if len(held) == 1 else 's'} {_list_names(held)}" if held else ""
+    if limit.places > 1:
+        return f"limit {limit.name!r} has {limit.running:,} of {limit.most:,} places taken, and the job takes {limit.places:,}{jobs}"
     return f"limit {limit.name!r} is full, {limit.running:,} of {limit.most:,}{jobs}"
 
 

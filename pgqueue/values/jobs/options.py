@@ -14,6 +14,7 @@ from pgqueue.values.jobs.unique import Debounce, Throttle, Unique
 
 PRIORITIES = range(-100, 101)
 ATTEMPTS = range(1, 32_768)
+SLOTS = range(1, 10_001)
 DEFAULT_UNIQUE = Unique()
 AfterTimeout: TypeAlias = Literal["wait", "retry"]
 """What becomes of a job while its function goes on after its timeout."""

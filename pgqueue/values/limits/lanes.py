@@ -2,13 +2,15 @@
 
 A lane is where jobs with the same keys wait (:mod:`pgqueue.values.limits.task_limits`). Places are divided among the *shares* of lanes
 (:mod:`pgqueue.values.queues.passes`), and the lanes of one share take turns. A lane that cannot take one more is out: its jobs are few,
-or a key has no free place.
+or a key has no free place. A job may take several places of a key: while fewer are free, and it is its lane's turn, no other lane
+takes them.
 
 :class:`LaneShares` remembers the passes from claim to claim, so that weights hold for claims that are smaller than their sum, too.
 """
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
 
 import msgspec
@@ -26,12 +28,14 @@ class Lane(msgspec.Struct, frozen=True, gc=False):
         keys: those of its keys that limit.
         most: how many of its jobs wait, at most.
         weight: of its share.
+        places: how many places of each key a job takes; (): one of each.
     """
 
     share: str
     keys: tuple[str, ...]
     most: int
     weight: int = 1
+    places: tuple[int, ...] = ()
 
 
 def quotas(
@@ -105,6 +109,8 @@ def _give_lanes(
     """Return what each lane is given, and the shares that could take no more."""
     count = len(lanes)
     order = [*range(first % count, count), *range(first % count)] if count else []
+    if any(lane.places for lane in lanes):
+        return given_by_pass(lanes, free, room, order, passes)
     if len(passes) == count and len({lane.weight for lane in lanes}) < 2 and len({*passes.values()}) < 2:  # noqa: PLR2004
         return given_in_turn(lanes, free, room, order)
     return given_by_pass(lanes, free, room, order, passes)
@@ -113,7 +119,7 @@ def _give_lanes(
 def given_in_turn(
     lanes: Sequence[Lane], free: Mapping[str, int], room: int, order: Sequence[int]
 ) -> tuple[dict[int, int], set[str]]:
-    """As :func:`given_by_pass`, where each lane has a share of its own, and all shares have the same weight and pass."""
+    """As :func:`given_by_pass`, where each lane has a share of its own, all have the same weight and pass, and jobs take a place each."""
     left = dict(free)
     given: dict[int, int] = {}
     out: set[str] = set()
@@ -147,34 +153,64 @@ def given_by_pass(
     order: Sequence[int],
     passes: Mapping[str, float],
 ) -> tuple[dict[int, int], set[str]]:
-    """What each lane is given by the passes of the shares; and the shares that could take no more."""
+    """What each lane is given by the passes of the shares; and the shares that could take no more.
+
+    Of a key of which some jobs take several places, a share that finds too few keeps its pass: those that have it take turns.
+    """
     left = dict(free)
     of: dict[str, deque[int]] = {}
     for place in order:
         of.setdefault(lanes[place].share, deque()).append(place)
     given: dict[int, int] = {}
+    shared = {
+        key
+        for lane in lanes
+        if lane.places
+        for key, places in zip(lane.keys, lane.places, strict=True)
+        if places > 1
+    }
 
     def give(share: str) -> bool:
         chosen = _next(of[share], lanes, left, given)
         if chosen is None:
             return False
+        lane = lanes[chosen]
+        if lane.places and not _fits(lane, left):
+            # Else others would take each place that becomes free, and it would wait for ever.
+            left.update({key: 0 for key in lane.keys if key in shared})
+            return False
         given[chosen] = given.get(chosen, 0) + 1
-        for key in lanes[chosen].keys:
-            left[key] -= 1
+        for key, places in zip(lane.keys, lane.places or repeat(1)):  # noqa: B905 - repeat() has no end
+            left[key] -= places
         return True
 
     steps = {share: 1 / lanes[places[0]].weight for share, places in of.items()}
     out = divide({share: passes[share] for share in of}, steps, room, give)
+    if shared:
+        out -= {
+            lane.share
+            for place, lane in enumerate(lanes)
+            if given.get(place, 0) < lane.most
+            and not shared.isdisjoint(lane.keys)
+            and all(left[key] > 0 for key in lane.keys if key not in shared)
+        }
     return given, out
 
 
 def _can_take(lane: Lane, given: int, left: Mapping[str, int]) -> bool:
+    """Whether a job of a lane may start, now or when more places of the keys are free of which it takes several."""
     if given >= lane.most:
         return False
+    if lane.places:
+        return all(left[key] > 0 or places > 1 for key, places in zip(lane.keys, lane.places, strict=True))
     for key in lane.keys:  # noqa: SIM110 - a generator would cost twice as much
         if left[key] <= 0:
             return False
     return True
+
+
+def _fits(lane: Lane, left: Mapping[str, int]) -> bool:
+    return all(left[key] >= places for key, places in zip(lane.keys, lane.places, strict=True))
 
 
 def _next(

@@ -32,6 +32,8 @@ _SECONDS: Final = {
     "h": 3_600,
     "d": 86_400,
 }
+_PLACES: Final = re.compile(r" \*([1-9][0-9]{0,6})$", re.ASCII)
+"""At the end of a key: how many places each job takes. Values are JSON or a hash, which cannot end so."""
 _RATE: Final = re.compile(r"([0-9]{1,12})/(second|minute|hour|day|([0-9]{1,9})([smhd]))", re.ASCII)
 
 
@@ -71,10 +73,24 @@ class LimitKey(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         text: both.
         limit: the name of the limit; "": the key is a share.
+        places: how many places of the key each job of the lane takes.
     """
 
     text: str
     limit: str
+    places: int = 1
+
+    @classmethod
+    def read(cls, line: str) -> "LimitKey":
+        """A key as it stands in the name of a lane."""
+        found = _PLACES.search(line)
+        text = line if found is None else line[: found.start()]
+        return cls(text, text.partition(" ")[0], 1 if found is None else int(found[1]))
+
+    @property
+    def line(self) -> str:
+        """The key as it stands in the name of a lane: jobs that take other numbers of places wait in other lanes."""
+        return self.text if self.places == 1 else f"{self.text} *{self.places}"
 
 
 class LaneKeys(msgspec.Struct, frozen=True, gc=False):
@@ -84,12 +100,14 @@ class LaneKeys(msgspec.Struct, frozen=True, gc=False):
         all: in their order.
         limiting: those of limits.
         texts: of those that limit.
+        places: of those that limit, how many places each job takes; (): one of each.
         share: the text of the one that is a share; "": there is none.
     """
 
     all: tuple[LimitKey, ...]
     limiting: tuple[LimitKey, ...]
     texts: tuple[str, ...]
+    places: tuple[int, ...]
     share: str
 
 
@@ -97,10 +115,17 @@ class LaneKeys(msgspec.Struct, frozen=True, gc=False):
 def lane_keys(lane: str) -> LaneKeys:
     """What the name of a lane says. The limit of a queue as a whole is in no lane: a role may write any into a row."""
     texts = [text for text in lane.split("\n") if not text.startswith(QUEUE)] if lane else []
-    found = tuple([LimitKey(text, text.partition(" ")[0]) for text in texts])
+    found = tuple(map(LimitKey.read, texts))
     limiting = tuple([key for key in found if key.limit])
+    places = tuple([key.places for key in limiting])
     share = next((key.text for key in found if not key.limit), "")
-    return LaneKeys(found, limiting, tuple([key.text for key in limiting]), share)
+    return LaneKeys(
+        found,
+        limiting,
+        tuple([key.text for key in limiting]),
+        places if max(places, default=1) > 1 else (),
+        share,
+    )
 
 
 def keys_of(lane: str) -> tuple[LimitKey, ...]:
@@ -133,6 +158,7 @@ class Limit:
         when_full: what an enqueue does while no place of the job's key is free. ``wait``: the job waits. ``refuse``: the enqueue
             raises ``LimitReached``. ``newest``: the job waits in place of those that wait, which are cancelled. ``oldest``: if a job
             waits already, the new one is not added.
+        cost: how many of the places a job takes: a number, or the name of an argument which is a whole number; at most ``most``.
 
     Raises:
         InvalidOption: a value is not valid.
@@ -144,6 +170,7 @@ class Limit:
     name: str | None = None
     when_full: WhenFull = "wait"
     ordered: bool = False
+    cost: int | str = 1
 
     def __post_init__(self) -> None:
         check_number("Limit: most", self.most, MOST)
@@ -153,6 +180,12 @@ class Limit:
             raise InvalidOption(
                 f"Limit({self.most}, when_full={self.when_full!r}, ordered={self.ordered!r}): only jobs that wait, and run one at a "
                 "time, have an order; use Limit(1, ordered=True)"
+            )
+        _check_cost(self)
+        if self.cost != 1 and self.when_full != "wait":
+            raise InvalidOption(
+                f"Limit(when_full={self.when_full!r}, cost={self.cost!r}): only jobs that wait may take several places; "
+                "use when_full='wait'"
             )
 
     @property
@@ -165,6 +198,17 @@ class Limit:
     def kind(self) -> str:
         """What tells it from other limits of the same task by the same arguments."""
         return ""
+
+    def check_fits(self, cost: int) -> None:
+        """Refuse a cost that could never start.
+
+        Raises:
+            InvalidOption: it is more than there are places.
+        """
+        if cost > self.most:
+            raise InvalidOption(
+                f"cost={cost:,} is more than the {self.most:,} places of {self!r}, so such a job could never start; use a lower cost"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +252,7 @@ class Rate:
                 "leave it out, or give a rate such as '100/minute'"
             )
         _check_key(self)
-        self._check_cost()
+        _check_cost(self)
 
     @property
     def numbers(self) -> LimitNumbers:
@@ -237,14 +281,6 @@ class Rate:
         if too_fast or every > LONGEST_EVERY:
             raise InvalidOption(f"{given}: use a time between two starts from 1 microsecond to 365 days")
         return every
-
-    def _check_cost(self) -> None:
-        if isinstance(self.cost, str):
-            if not self.cost:
-                raise InvalidOption("Rate(cost=''): use a whole number, or the name of an argument")
-            return
-        check_number("Rate: cost", self.cost, COSTS)
-        self.check_fits(self.cost)
 
     def check_fits(self, cost: int) -> None:
         """Refuse a cost that could never start.
@@ -286,6 +322,16 @@ def _check_key(limit: AnyLimit) -> None:
     object.__setattr__(limit, "by", as_arguments(f"{what}: by", limit.by))
     if limit.name is not None:
         check_name(f"{what}: name", limit.name)
+
+
+def _check_cost(limit: AnyLimit) -> None:
+    what = type(limit).__name__
+    if isinstance(limit.cost, str):
+        if not limit.cost:
+            raise InvalidOption(f"{what}(cost=''): use a whole number, or the name of an argument")
+        return
+    check_number(f"{what}: cost", limit.cost, COSTS)
+    limit.check_fits(limit.cost)
 
 
 def as_arguments(what: str, by: object) -> tuple[str, ...]:

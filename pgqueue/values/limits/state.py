@@ -5,8 +5,10 @@ How much a rate lets start is decided in :mod:`pgqueue.values.limits.gcra`; whic
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import msgspec
+from msgspec.structs import replace
 
 from pgqueue.values.limits import gcra
 from pgqueue.values.limits.lanes import Lane
@@ -89,13 +91,30 @@ def line_of(one: WaitingLane, room: int, *, weights: Mapping[str, int]) -> LaneL
         weights: of shares, by their keys; 1 where none is given.
     """
     said = lane_keys(one.lane)
-    keys, texts = said.limiting, said.texts
+    keys, texts, places = said.limiting, said.texts, said.places
     if one.limited:
         key = key_of_queue(one.queue)
         keys, texts = (*keys, key), (*texts, key.text)
-    if said.share:
-        return LaneLine(one, keys, Lane(said.share, texts, room, weights.get(said.share, 1)))
-    return LaneLine(one, keys, Lane(f"{one.queue} {one.lane}", texts, room))
+        places = (*places, 1) if places else ()
+    share = said.share or f"{one.queue} {one.lane}"
+    return LaneLine(one, keys, Lane(share, texts, room, weights.get(said.share, 1), places))
+
+
+def clamped(line: LaneLine, said: Mapping[str, LimitNumbers]) -> LaneLine:
+    """The line of a lane whose jobs take no more places than there are: an operator may have lowered the limit since.
+
+    Args:
+        line: the lane.
+        said: its limits, by name.
+    """
+    if not line.lane.places:
+        return line
+    most = (said[key.limit].most for key in line.keys)
+    places = [
+        1 if limit is None else max(1, min(places, limit))
+        for places, limit in zip(line.lane.places, most, strict=True)
+    ]
+    return replace(line, lane=replace(line.lane, places=tuple(places)))
 
 
 @dataclass(slots=True)
@@ -106,7 +125,7 @@ class LimitState:
         said: the limits, by name.
         horizon: how many microseconds before their start jobs are claimed.
         now: the database's time, in microseconds since 1970.
-        running: how many jobs run, by key.
+        running: how many places are taken, by key.
         tats: the states of rates, by key.
         advanced: the keys of rates whose state is to be stored: a job was claimed under them, or what was stored counts no more.
         has_rates: whether one of the limits is a rate.
@@ -137,7 +156,7 @@ class LimitState:
             self.advanced.add(key.text)
 
     def count(self, key: str, running: int) -> None:
-        """Take note of jobs that run under a key."""
+        """Take note of places that are taken under a key."""
         self.running[key] = self.running.get(key, 0) + running
 
     def note_claim(self, number: int | None) -> None:
@@ -161,8 +180,8 @@ class LimitState:
     def take(self, line: LaneLine, jobs: int) -> None:
         """Take note of jobs that start at once, where no limit is a rate."""
         running = self.running
-        for text in line.lane.keys:
-            running[text] = running.get(text, 0) + jobs
+        for text, places in zip(line.lane.keys, line.lane.places or repeat(1)):  # noqa: B905 - repeat() has no end
+            running[text] = running.get(text, 0) + jobs * places
 
     def start(self, line: LaneLine, cost: int) -> int | None:
         """When the next job of this lane starts, in microseconds since 1970; None: not soon. If so, it is counted from now on."""
@@ -172,7 +191,7 @@ class LimitState:
         for key in line.keys:
             one = self.said[key.limit]
             if one.every is None:
-                self.count(key.text, 1)
+                self.count(key.text, key.places)
             else:
                 self.tats[key.text] = gcra.advance_tat(self.tats.get(key.text, 0), at, one.rate, cost)
                 self.advanced.add(key.text)

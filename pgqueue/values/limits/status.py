@@ -30,9 +30,9 @@ class LimitStatus(msgspec.Struct, frozen=True):
         numbers: what holds: ``most``, or ``every`` in microseconds and ``burst``; and what the code says, ``declared``.
         set_at: when an operator set the numbers; None: they are as the code says.
         set_by: who.
-        running: how many jobs run under it.
+        running: how many of its places are taken by jobs that run.
         waiting: how many wait in lanes under it.
-        lost: how many of those that run a lost worker holds: a sweep takes them over.
+        lost: how many of those a lost worker holds: a sweep takes its jobs over.
         estimated: ``waiting`` is scaled from a sample of the table's pages.
     """
 
@@ -71,7 +71,7 @@ class LaneChange(msgspec.Struct, frozen=True):
 
 
 class KeyStatus(msgspec.Struct, frozen=True, gc=False):
-    """One key of a limit: how many jobs of it run and wait, and from when on the next may start, of a rate."""
+    """One key of a limit: how many places of it are taken, how many jobs wait, and from when on the next may start, of a rate."""
 
     key: str
     running: int
@@ -109,7 +109,7 @@ def keys_counted(
     for lane in lanes:
         for key in (*keys_of(lane.lane), key_of_queue(lane.queue)):
             if key.limit == name:
-                running[key.text] += lane.running
+                running[key.text] += lane.running * key.places
                 waiting[key.text] += lane.waiting
     return key_statuses({key: (running[key], waiting[key]) for key in running}, next_starts)
 

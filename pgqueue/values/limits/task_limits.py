@@ -24,6 +24,7 @@ from pgqueue.values.limits.limit import (
     COSTS,
     AnyLimit,
     Limit,
+    LimitKey,
     LimitNumbers,
     Rate,
     WhenFull,
@@ -35,6 +36,7 @@ MOST_LIMITS: Final = 8
 """Of one task: each start counts under all of them."""
 LONGEST_LANE: Final = 1_600
 """Bytes. An entry of an index has at most 2,704 bytes, and a queue's name has up to 249 of them."""
+LONGEST_PLACES: Final = 9
 LONGEST_VALUES: Final = 202
 """Bytes of a key behind the limit's name; longer values are hashed."""
 _ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -47,7 +49,7 @@ class TaskLimits:
     Attributes:
         limits: by name, in the order of the names.
         fair_by: the arguments whose values make the share; (): the jobs have no share.
-        cost: what a start costs: a number, or the name of an argument.
+        cost: what a start costs of each rate: a number, or the name of an argument.
         defaults: of those of its arguments that have one.
         when_full: what an enqueue does while no place of the job's key is free, and how many places there are; None: the job waits.
     """
@@ -57,18 +59,23 @@ class TaskLimits:
     cost: int | str = 1
     defaults: Mapping[str, Any] = field(default_factory=dict)
     when_full: tuple[WhenFull, int] | None = field(init=False)
-    _by: tuple[tuple[str, tuple[str, ...]], ...] = field(init=False)
+    _by: tuple[tuple[str, tuple[str, ...], int | str], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         limits = (one for one in self.limits.values() if isinstance(one, Limit) and one.when_full != "wait")
         object.__setattr__(self, "when_full", next(((one.when_full, one.most) for one in limits), None))
-        keys = [(name, as_arguments("by", limit.by)) for name, limit in self.limits.items()]
-        object.__setattr__(self, "_by", (*keys, *([("", self.fair_by)] if self.fair_by else ())))
+        keys = [(name, as_arguments("by", limit.by), _places(limit)) for name, limit in self.limits.items()]
+        object.__setattr__(self, "_by", (*keys, *([("", self.fair_by, 1)] if self.fair_by else ())))
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """All arguments that make keys."""
-        return tuple(sorted({name for _, by in self._by for name in by}))
+        return tuple(sorted({name for _, by, _ in self._by for name in by}))
+
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """All arguments that say what a job costs."""
+        return tuple({one.cost: None for one in self.limits.values() if isinstance(one.cost, str)})
 
     @property
     def ordered(self) -> bool:
@@ -89,7 +96,10 @@ class TaskLimits:
     @property
     def keys(self) -> list[dict[str, object]]:
         """What its keys are made of, as the database keeps it."""
-        return [{"limit": name, "by": by} for name, by in self._by]
+        return [
+            {"limit": name, "by": by} | ({} if places == 1 else {"places": places})
+            for name, by, places in self._by
+        ]
 
     @property
     def numbers(self) -> dict[str, LimitNumbers]:
@@ -104,8 +114,16 @@ class TaskLimits:
 
         Raises:
             ValueError: a number is too large for PostgreSQL.
+            InvalidOption: the job would take more places than there are.
         """
-        return "\n".join(derived_key(f"{name} ", args, by) if by else name for name, by in self._by)
+        return "\n".join(
+            LimitKey(
+                derived_key(f"{name} ", args, by) if by else name,
+                name,
+                places if type(places) is int else self._number(str(places), args),
+            ).line
+            for name, by, places in self._by
+        )
 
     def cost_of(self, args: bytes) -> int | None:
         """What the start of a job costs; None: 1.
@@ -113,18 +131,21 @@ class TaskLimits:
         Raises:
             InvalidOption: the argument is no whole number, or so large that the job could never start.
         """
-        cost: Any = self.cost
-        if isinstance(cost, str):
-            given = _ARGUMENTS.decode(args).get(cost)
-            cost = self.defaults.get(cost) if given is None else msgspec.json.decode(given)
-            if isinstance(cost, bool) or not isinstance(cost, int) or cost not in COSTS:
-                raise InvalidOption(
-                    f"{self.cost}={cost!r:.80} is what the start costs: use a whole number from {COSTS[0]} to {COSTS[-1]:,}"
-                )
-            for limit in self.limits.values():
-                if isinstance(limit, Rate):
-                    limit.check_fits(cost)
+        cost = self.cost if isinstance(self.cost, int) else self._number(self.cost, args)
         return None if cost == 1 else cost
+
+    def _number(self, argument: str, args: bytes) -> int:
+        """What a job costs by one of its arguments."""
+        given = _ARGUMENTS.decode(args).get(argument)
+        cost: Any = self.defaults.get(argument) if given is None else msgspec.json.decode(given)
+        if isinstance(cost, bool) or not isinstance(cost, int) or cost not in COSTS:
+            raise InvalidOption(
+                f"{argument}={cost!r:.80} is what the start costs: use a whole number from {COSTS[0]} to {COSTS[-1]:,}"
+            )
+        for limit in self.limits.values():
+            if limit.cost == argument:
+                limit.check_fits(cost)
+        return cost
 
 
 def share_key(values: Mapping[str, object], encode: Callable[[str], str] | None = None) -> str:
@@ -155,7 +176,9 @@ def encoded_lane(lane: str, key: Callable[[str], str]) -> str:
         lane: the lane.
         key: encodes a text; equal texts must stay equal.
     """
-    return "\n".join(_encode_key(one.text, key) for one in keys_of(lane))
+    return "\n".join(
+        LimitKey(_encode_key(one.text, key), one.limit, one.places).line for one in keys_of(lane)
+    )
 
 
 def _encode_key(text: str, key: Callable[[str], str]) -> str:
@@ -163,7 +186,13 @@ def _encode_key(text: str, key: Callable[[str], str]) -> str:
     if not values:
         return name
     stored = key(values)
-    if len(stored) < LONGEST_VALUES and stored.isascii() and stored.isprintable() and stored:
+    if (
+        len(stored) < LONGEST_VALUES
+        and stored.isascii()
+        and stored.isprintable()
+        and stored
+        and " *" not in stored
+    ):
         return f"{name} {stored}"
     return f"{name} #{sha256(stored.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
@@ -275,9 +304,14 @@ def _cost(task: str, limits: Iterable[AnyLimit]) -> int | str:
     return costs.pop() if costs else 1
 
 
+def _places(limit: AnyLimit) -> int | str:
+    return limit.cost if isinstance(limit, Limit) else 1
+
+
 def _check_length(task: str, found: TaskLimits) -> None:
     longest = sum(
-        len(name.encode()) + bool(limit.by) * LONGEST_VALUES for name, limit in found.limits.items()
+        len(name.encode()) + bool(limit.by) * LONGEST_VALUES + (_places(limit) != 1) * LONGEST_PLACES
+        for name, limit in found.limits.items()
     )
     if longest + bool(found.fair_by) * LONGEST_VALUES > LONGEST_LANE:
         raise InvalidOption(

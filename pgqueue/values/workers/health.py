@@ -49,6 +49,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
         not_returned: how many functions go on after their timeout, or after their job was lost; None: not said.
         memory: the resident memory of its process in bytes; None: not said.
         running: the jobs that it runs, those that started first at the front, up to 1,000; None: not said.
+        taken: how many of its slots are taken; None: not said.
         overrunning: the jobs that wait for the return of such a function, up to 1,000; None: not said.
         looked: how many seconds ago it looked for jobs; None: not said, or it stops.
         look_within: within how many seconds of the last look another one must be in its row; None: not said.
@@ -59,6 +60,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
     not_returned: int | None = None
     memory: int | None = None
     running: list[int] | None = None
+    taken: int | None = None
     overrunning: list[int] | None = None
     looked: float | None = None
     look_within: float | None = None
@@ -118,6 +120,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
         slots_taken: slots that are not free.
         backlog: verdicts that the database does not have yet.
         not_returned: functions that go on after their timeout, or after their job was lost.
+        stuck: whether these have all slots.
         claims: how many statements claimed, or found nothing to claim, since the start.
         empty_claims: how many of them found nothing.
         lost_leases: how many leases were lost.
@@ -136,6 +139,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     slots_taken: int = 0
     backlog: int = 0
     not_returned: int = 0
+    stuck: bool = False
     claims: int = 0
     empty_claims: int = 0
     lost_leases: int = 0
@@ -174,7 +178,7 @@ def not_ready(now: Vitals) -> tuple[str, ...]:
         said.append(_not_looked(now.looked))
     if now.not_listening is not None and now.not_listening > now.look_within:
         said.append(_not_listening(now.not_listening))
-    if now.not_returned and now.not_returned >= now.slots:
+    if now.stuck:
         said.append(f"{not_returned_text(now.not_returned)}, and none is free; start it again")
     return tuple(said)
 
