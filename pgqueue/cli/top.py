@@ -12,6 +12,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.values import LENGTH
 from pgqueue.errors import ConfigurationError
+from pgqueue.values.hints import missing_extra
 
 if TYPE_CHECKING:
     from pgqueue.cli.top_screen import Top
@@ -60,7 +61,7 @@ def screen() -> type["Top"]:
         from pgqueue.cli.top_screen import Top  # noqa: PLC0415 - Textual is an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            "pgqueue top needs Textual: pip install 'pgqueue[top]'; --once prints the figures without it"
+            missing_extra("top", "pgqueue top needs Textual, and --once prints the figures without it")
         ) from error
     return Top
 

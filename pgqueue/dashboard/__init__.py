@@ -1,6 +1,6 @@
 """The dashboard: pages on which people look at a queue and steer it. It is a WSGI application, and has an ASGI twin.
 
-It needs the extra ``pgqueue[dashboard]``.
+It needs the extra ``pgqueue-jobs[dashboard]``.
 """
 
 from pgqueue.dashboard.access import LOOPBACK_HOSTS, Right, User, on_this_machine

@@ -16,6 +16,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.errors import ConfigurationError
+from pgqueue.values.hints import missing_extra
 
 PERMISSIONS: Final[Mapping[str, str]] = {
     "look": "view_job",
@@ -67,7 +68,7 @@ def _application() -> Any:  # noqa: ANN401 - a dashboard
     try:
         found = importlib.import_module("pgqueue.dashboard")
     except ImportError as error:
-        raise ConfigurationError(f"{error}; install it: pip install 'pgqueue[dashboard]'") from error
+        raise ConfigurationError(missing_extra("dashboard", f"{error}; install it")) from error
 
     def login(environ: Mapping[str, Any]) -> Any:  # noqa: ANN401 - one of its users
         user = environ[USER]

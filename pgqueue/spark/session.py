@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pgqueue.errors import SparkMissing
+from pgqueue.values.hints import missing_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +96,7 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
         SparkMissing: PySpark is not installed, or there is no Java that it runs on.
     """
     if find_spec("pyspark") is None:
-        raise SparkMissing("PySpark is not installed: pip install 'pgqueue[spark]'")
+        raise SparkMissing(missing_extra("spark", "PySpark is not installed"))
     found = _running_session() or _start_session(master, settings or {})
     _register(found)
     if all(found.conf.get(name, None) == value for name, value in RELIED_ON.items()):

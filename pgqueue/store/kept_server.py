@@ -71,7 +71,7 @@ def kept_dsn(folder: str, *, schema: str) -> str:
     where = Path(os.path.realpath(folder))
     with _opening:
         if not _servers:
-            atexit.register(_leave_all)
+            atexit.register(leave_all)
         server = _servers.setdefault(where, KeptServer(where))
         try:
             return server.open(schema)
@@ -300,7 +300,8 @@ def _locked(file: int, how: int) -> bool:
     return True
 
 
-def _leave_all() -> None:
+def leave_all() -> None:
+    """This process uses no server any more; called at its end."""
     for server in _servers.values():
         with suppress(
             OSError, ConnectionFailed

@@ -20,6 +20,7 @@ import msgspec
 from pgqueue.app.context import Context
 from pgqueue.app.middleware import Middleware
 from pgqueue.errors import NO_FAILURES, ConfigurationError, InvalidOption
+from pgqueue.values.hints import missing_extra
 from pgqueue.values.jobs.job import Claim, NewJob
 from pgqueue.values.payloads.storable import encode_meta, object_of
 
@@ -51,7 +52,7 @@ class Tracing(Middleware):
             from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415 - it belongs to the same package
         except ImportError as error:
             raise ConfigurationError(
-                "Tracing() needs the package opentelemetry-api: pip install 'pgqueue[otel]'"
+                missing_extra("otel", "Tracing() needs the package opentelemetry-api")
             ) from error
         self._api = trace
         self._carrier = tracecontext.TraceContextTextMapPropagator()

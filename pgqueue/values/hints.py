@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NoReturn, ParamSpec, TypeVar
 
+DISTRIBUTION = "pgqueue-jobs"
+"""What pip installs; the distribution ``pgqueue`` of the index is another project's."""
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -145,3 +147,20 @@ def remedy(name: str, known: Iterable[str]) -> str:
     names = list(known)
     found = nearest(name, names)
     return f"use {', '.join(names)}" if found is None else f"did you mean {found!r}?"
+
+
+def missing_extra(extra: str, why: str) -> str:
+    """What to tell a user who has not installed an extra.
+
+    Args:
+        extra: its name.
+        why: what needs which package.
+    """
+    said = f"{why}: pip install '{DISTRIBUTION}[{extra}]'"
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - for errors only
+
+    try:
+        other = version("pgqueue")
+    except PackageNotFoundError:
+        return said
+    return f"{said}. The distribution pgqueue {other} that is installed is another project's: pip uninstall pgqueue"

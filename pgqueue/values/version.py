@@ -1,7 +1,9 @@
-"""This package's version, as installed, and what to tell a user who has not installed it."""
+"""This package's name and version, as installed, and what to tell a user who has not installed it."""
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from pgqueue.values.hints import DISTRIBUTION
 
 
 def not_installed() -> ImportError:
@@ -14,6 +16,6 @@ def not_installed() -> ImportError:
 
 
 try:
-    __version__ = version("pgqueue")
+    __version__ = version(DISTRIBUTION)
 except PackageNotFoundError as error:
     raise not_installed() from error

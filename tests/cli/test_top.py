@@ -200,7 +200,7 @@ def test_it_prints_once_into_a_pipe_and_as_json(dsn: str, job: int) -> None:
 def test_without_textual_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
     monkeypatch.delitem(sys.modules, "pgqueue.cli.top_screen")
-    with pytest.raises(ConfigurationError, match=r"pip install 'pgqueue\[top\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'pgqueue-jobs\[top\]'"):
         top.screen()
 
 

@@ -56,13 +56,24 @@ class Example:
 
 
 @pytest.fixture
-def example(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Example]:
+def place() -> Iterator[Path]:
+    """An empty folder that every user can enter: as root, another user runs the server of an embedded database."""
+    with tempfile.TemporaryDirectory(prefix="page-") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+        if (kept := sys.modules.get("pgqueue.store.kept_server")) is not None:
+            kept.leave_all()
+
+
+@pytest.fixture
+def example(dsn: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Example]:
     """An empty module in ``sys.modules``, an empty folder on the path, and the settings that users make."""
     monkeypatch.setenv("PGQUEUE_DSN", dsn)
     monkeypatch.setenv("DATABASE_URL", dsn.replace("postgresql://", "postgresql+psycopg://"))
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    shared = Example(ModuleType("example"), tmp_path, dsn)
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.chdir(place)
+    shared = Example(ModuleType("example"), place, dsn)
     sys.modules["example"] = shared.module
     yield shared
     for name in [one.__name__ for one in shared.modules()]:

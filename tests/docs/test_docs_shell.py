@@ -13,6 +13,7 @@ from docs.pages import DOCS, ROOT, Block, blocks, page_id, pages
 
 from pgqueue.cli.main import main
 from pgqueue.django.management.commands.pgqueue import NO_RELOAD, RELOAD
+from pgqueue.values.hints import DISTRIBUTION
 
 COMMANDS = {"sh", "ini"}
 CHECKED = {"python", "sql", "setup", *COMMANDS}
@@ -55,7 +56,7 @@ def _check(words: list[str], page: Path) -> None:
         case "make", target:
             targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
             assert target in targets, "make has no such target"
-        case "pip", "install", what, *others:
+        case ("pip", "install", "--find-links", "dist", what, *others) | ("pip", "install", what, *others):
             _check_extras(what)
             _check_tested(others)
         case "export", assignment:
@@ -82,7 +83,7 @@ def _check(words: list[str], page: Path) -> None:
 def _check_extras(what: str) -> None:
     place, _, extras = what.partition("[")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert place == ".", "it is not on an index"
+    assert place == DISTRIBUTION, "it has another name"
     for extra in filter(None, extras.rstrip("]").split(",")):
         assert extra in project["project"]["optional-dependencies"], "there is no such extra"
 

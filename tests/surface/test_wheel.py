@@ -68,7 +68,8 @@ def test_the_wheel_works_without_the_tree(wheel: Path) -> None:
 
 def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
     assert {name.partition("/")[0].partition("-")[0] for name in zipfile.ZipFile(wheel).namelist()} == {
-        "pgqueue"
+        "pgqueue",
+        "pgqueue_jobs",
     }
 
 

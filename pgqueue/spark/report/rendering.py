@@ -31,6 +31,7 @@ from pgqueue.spark.report.section import (
     Value,
     ValueKind,
 )
+from pgqueue.values.hints import missing_extra
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -119,8 +120,10 @@ def check_out(out: "str | PathLike[str] | None", example: str) -> None:
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
-            f"a page needs {' and '.join(missing)}, and {'it is' if len(missing) == 1 else 'they are'} not installed: "
-            "pip install 'pgqueue[report]'"
+            missing_extra(
+                "report",
+                f"a page needs {' and '.join(missing)}, and {'it is' if len(missing) == 1 else 'they are'} not installed",
+            )
         )
     if out is not None and "://" not in str(out) and Path(out).expanduser().is_dir():
         raise InvalidOption(f"out={str(out)!r} is a folder: name the page's file in it, such as {example}")
