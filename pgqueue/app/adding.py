@@ -6,7 +6,7 @@
 
 import logging
 from asyncio import _get_running_loop
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -28,14 +28,19 @@ log = logging.getLogger("pgqueue")
 _told = False
 
 
-def add(queue: JobMethods, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-    """Add jobs on the caller's connection; None: on the one that the database chooses."""
+def add(
+    queue: JobMethods,
+    jobs: Iterable[NewJob],
+    connection: object = None,
+    one: Callable[..., Plan[EnqueueAnswer]] = enqueue.add,
+) -> list[JobHandle[Any]]:
+    """Add jobs on the caller's connection; None: on the one that the database chooses. ``one`` makes the plan that adds a single job."""
     _warn_of_blocked_loop()
     jobs = _jobs_after_middleware(queue, jobs)
     run = queue.database.run
     match jobs:
         case [job]:
-            done = [run(enqueue.add(checked_job(queue, job), known=queue.database.known), connection)]
+            done = [run(one(checked_job(queue, job), known=queue.database.known), connection)]
         case _:
             done = drive(_add_several(queue, jobs, connection), lambda plan: run(plan, connection))
     handles = _handles(queue, jobs, done)
@@ -44,15 +49,20 @@ def add(queue: JobMethods, jobs: Iterable[NewJob], connection: object = None) ->
     return handles
 
 
-async def aadd(queue: JobMethods, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+async def aadd(
+    queue: JobMethods,
+    jobs: Iterable[NewJob],
+    connection: object = None,
+    one: Callable[..., Plan[EnqueueAnswer]] = enqueue.add,
+) -> list[JobHandle[Any]]:
     """As :func:`add`, awaited."""
     if queue.database.blocks and connection is None and not queue.database.in_job_transaction:
-        return await queue.database.acall(partial(add, queue), jobs)
+        return await queue.database.acall(partial(add, queue, one=one), jobs)
     jobs = _jobs_after_middleware(queue, jobs)
     run = queue.database.arun
     match jobs:
         case [job]:
-            done = [await run(enqueue.add(checked_job(queue, job), known=queue.database.known), connection)]
+            done = [await run(one(checked_job(queue, job), known=queue.database.known), connection)]
         case _:
             done = await adrive(_add_several(queue, jobs, connection), lambda plan: run(plan, connection))
     handles = _handles(queue, jobs, done)

@@ -3,8 +3,9 @@
 Workers store the queue of each of their tasks and the types of its arguments; :mod:`pgqueue.values.payloads.schema` compares.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
@@ -23,11 +24,11 @@ from pgqueue.errors import (
     PayloadTooLarge,
     UnknownTask,
 )
-from pgqueue.store.jobs import known_tasks
+from pgqueue.store.jobs import enqueue, known_tasks
 from pgqueue.store.jobs.known_tasks import KnownTask, NamedJob
 from pgqueue.store.plan import Plan
 from pgqueue.values.flows.flow import BUILTIN
-from pgqueue.values.jobs.job import NewJob
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 from pgqueue.values.jobs.options import JobOptions, check_name
 from pgqueue.values.jobs.unique import Unique
 from pgqueue.values.payloads.schema import misfit
@@ -60,6 +61,7 @@ def enqueue_named(  # noqa: D417 - a method of the queue
     *,
     known: bool = False,
     connection: object = None,
+    by: str | None = None,
     **options: Unpack[NamedOptions],
 ) -> JobHandle[Any]:
     """Enqueue a job of a task by its name, from a program that may not have its code.
@@ -72,6 +74,7 @@ def enqueue_named(  # noqa: D417 - a method of the queue
         arguments: by the names of the parameters; plain JSON values.
         known: refuse a task of which no worker has said anything. Else its arguments are not checked.
         connection: as for :meth:`Task.using`, as are the options.
+        by: who enqueues it, for the audit; None: the audit has no line.
 
     Raises:
         InvalidOption: a name or an option is out of its range.
@@ -84,7 +87,7 @@ def enqueue_named(  # noqa: D417 - a method of the queue
     if job is None:
         named = NamedEnqueue(self, task, arguments, options)
         job = named.job(self.database.run(named.look(), connection), known=known)
-    return add(self, [job], connection)[0]
+    return add(self, [job], connection, _adding(by))[0]
 
 
 async def aenqueue_named(
@@ -95,6 +98,7 @@ async def aenqueue_named(
     *,
     known: bool = False,
     connection: object = None,
+    by: str | None = None,
     **options: Unpack[NamedOptions],
 ) -> JobHandle[Any]:
     """As :meth:`enqueue_named`, awaited."""
@@ -102,7 +106,11 @@ async def aenqueue_named(
     if job is None:
         named = NamedEnqueue(self, task, arguments, options)
         job = named.job(await self.database.arun(named.look(), connection), known=known)
-    return (await aadd(self, [job], connection))[0]
+    return (await aadd(self, [job], connection, _adding(by)))[0]
+
+
+def _adding(by: str | None) -> Callable[..., Plan[EnqueueAnswer]]:
+    return enqueue.add if by is None else partial(enqueue.enqueue_noted, by=by)
 
 
 class NamedEnqueue:

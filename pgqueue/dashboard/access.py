@@ -54,6 +54,7 @@ class Right(StrEnum):
     """What a user may do. ``LOOK`` is needed for every page; the others for actions."""
 
     LOOK = "look"
+    ENQUEUE = "enqueue"
     RETRY = "retry"
     CANCEL = "cancel"
     MOVE = "move"

@@ -80,14 +80,16 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         kind: of the form's field.
         value: what is there at first.
         hint: more about it.
+        options: what may be chosen from, beside what is typed.
         required: whether it must be given.
     """
 
     name: str
     label: str
-    kind: Literal["text", "number", "checkbox"] = "text"
+    kind: Literal["text", "number", "checkbox", "area"] = "text"
     value: str = ""
     hint: str = ""
+    options: Sequence[str] = ()
     required: bool = False
 
 

@@ -48,6 +48,7 @@ class Shop:
             "queue-drain": lambda: act(f"/queue/drain?{self.known()}", "drain"),
             "queue-resume": lambda: act(f"/queue/resume?{self.paused()}", "resume"),
             "queue-set": lambda: act(f"/queue/set?{self.known()}", "set", priority="3"),
+            "job-enqueue": lambda: act("/jobs/enqueue?task=step", "enqueue"),
             "jobs-cancel": lambda: act(f"/jobs/cancel?{self.filter()}", "cancel"),
             "jobs-move": lambda: act(f"/jobs/move?{self.filter()}", "move", to="slow"),
             "jobs-reprioritise": lambda: act(

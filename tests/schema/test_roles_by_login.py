@@ -122,6 +122,7 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "insight.counts": (MONITORS, lambda q, _: q.insight.counts()),
     "insight.depths": (MONITORS, lambda q, _: q.insight.depths(600)),
     "insight.errors": (READERS, lambda q, _: q.insight.errors()),
+    "insight.known_tasks": (MONITORS, lambda q, _: q.insight.known_tasks()),
     "insight.limit": (MONITORS, lambda q, _: q.insight.limit("queue:mail")),
     "insight.limits": (MONITORS, lambda q, _: q.insight.limits()),
     "insight.queues": (MONITORS, lambda q, _: q.insight.queues()),

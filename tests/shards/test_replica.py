@@ -24,7 +24,7 @@ from pgqueue.spark.source import here
 from pgqueue.store.connections.replica import ReplicatedDatabase, with_replica
 from pgqueue.store.flows import flow_queries
 from pgqueue.store.insight import insight, over_time, searching, series, story, why
-from pgqueue.store.jobs import control, notes
+from pgqueue.store.jobs import control, known_tasks, notes
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
@@ -217,6 +217,7 @@ LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "over_time.totals": lambda: over_time.totals(HOUR),
     "over_time.compare": lambda: over_time.compare(HOUR, HOUR),
     "series.depths": lambda: series.depths(HOUR),
+    "known_tasks.listed": lambda: known_tasks.listed(None, 9),
     "limit_control.listed": lambda: limit_control.listed({}),
     "flow_queries.flows": flow_queries.flows,
     "flow_queries.flow": lambda: flow_queries.flow(FLOW),

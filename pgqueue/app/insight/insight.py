@@ -16,7 +16,8 @@ from pgqueue.store import audit
 from pgqueue.store.connections.replica import ReplicatedDatabase
 from pgqueue.store.insight import insight, searching
 from pgqueue.store.insight import story as stories
-from pgqueue.store.jobs import control
+from pgqueue.store.jobs import control, known_tasks
+from pgqueue.store.jobs.known_tasks import KnownTask
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
@@ -151,6 +152,19 @@ class Insight(OverTime):
         """As :meth:`errors`, awaited."""
         plan = insight.errors(queue=queue, task=task, limit=check_page(limit))
         return await self._queue.database.arun(plan)
+
+    def known_tasks(self, task: str | None = None, *, limit: int = 1_000) -> Sequence[KnownTask]:
+        """What workers have said of their tasks when they started: names, queues, and JSON schemas of arguments and results.
+
+        Args:
+            task: only this one.
+            limit: at most how many, up to 10,000.
+        """
+        return self._queue.database.run(known_tasks.listed(task, check_page(limit)))
+
+    async def aknown_tasks(self, task: str | None = None, *, limit: int = 1_000) -> Sequence[KnownTask]:
+        """As :meth:`known_tasks`, awaited."""
+        return await self._queue.database.arun(known_tasks.listed(task, check_page(limit)))
 
     def schedules(self, *, limit: int = 100) -> Sequence[ScheduleLag]:
         """How late schedules are, the latest first.

@@ -4,6 +4,7 @@ from pgqueue.dashboard.page import Page, PageAction
 from pgqueue.dashboard.pages import (
     alerts,
     audit,
+    enqueue,
     job,
     jobs,
     limits,
@@ -28,6 +29,7 @@ PAGES: tuple[Page, ...] = (
 )
 ACTIONS: tuple[PageAction, ...] = (
     *queues.ACTIONS,
+    *enqueue.ACTIONS,
     *jobs.ACTIONS,
     *job.ACTIONS,
     *workers.ACTIONS,

@@ -1,12 +1,15 @@
 """What workers say of their tasks, for programs that enqueue by name."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.plan import Statement, Steps, plan
+
+LONGEST_SCHEMA: Final = 20_000
+"""Characters. A longer schema is not shown."""
 
 
 class KnownTask(msgspec.Struct, frozen=True):
@@ -56,3 +59,15 @@ def find(name: str, args: bytes) -> Steps[NamedJob]:
     """What workers have said of a task, and the lane of a job with these arguments."""
     ((*said, lane, cost),) = yield Statement("jobs/known_task", {"task": name, "args": args.decode()})
     return NamedJob(KnownTask(name, *said), lane, cost)
+
+
+@plan(reads=True)
+def listed(task: str | None, limit: int) -> Steps[list[KnownTask]]:
+    """What workers have said of their tasks.
+
+    Args:
+        task: only this one.
+        limit: at most how many.
+    """
+    params = {"task": task, "limit": limit, "longest": LONGEST_SCHEMA}
+    return [KnownTask(*row) for row in (yield Statement("insight/known_tasks", params))]

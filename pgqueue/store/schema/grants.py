@@ -104,7 +104,7 @@ _MONITOR = (
     "select (ctid) on pgqueue.job_history",  # to count what ended lately, its last pages are read
     _without_contents("dead_jobs", columns.DEAD),
     _without_contents("all_jobs", columns.ALL_JOBS),
-    "select on pgqueue.queues, pgqueue.workers, pgqueue.unknown_tasks, pgqueue.lost_workers, pgqueue.limits, pgqueue.rates",
+    "select on pgqueue.queues, pgqueue.workers, pgqueue.known_tasks, pgqueue.unknown_tasks, pgqueue.lost_workers, pgqueue.limits, pgqueue.rates",
     "select on pgqueue.waits",
     "select on pgqueue.flows, pgqueue.edges, pgqueue.node_counts, pgqueue.alerts, pgqueue.audit, pgqueue.lake_days",
     "select (task, keys, cost, ordered) on pgqueue.limited_tasks",

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import msgspec
 
 from pgqueue.errors import InvalidOption
-from pgqueue.store.jobs.known_tasks import NamedJob
+from pgqueue.store.jobs.known_tasks import KnownTask, NamedJob
 from pgqueue.values.insight.now import ErrorGroup, Errors, Running, SearchPage
 from pgqueue.values.jobs.job import QueueCount
 from pgqueue.values.queues.settings import NO_SETTINGS
@@ -120,6 +120,10 @@ def _named(answers: Sequence[NamedJob], _: Mapping[str, Any]) -> NamedJob:
     return next((one for one in answers if one.task.queue is not None), answers[0])
 
 
+def _known(answers: Sequence[Sequence[KnownTask]], _: Mapping[str, Any]) -> list[KnownTask]:
+    return [*{one.name: one for one in chain(*answers)}.values()]
+
+
 MERGED: Mapping[str, Merge] = {
     "searching.search": _search,
     "control.counts": _counts,
@@ -130,5 +134,6 @@ MERGED: Mapping[str, Merge] = {
     "control.worker_problems": _all,
     "control.worker_queues": _any,
     "known_tasks.find": _named,
+    "known_tasks.listed": _known,
 }
 """Plans that are asked of all shards, and how their answers become one."""

@@ -4,7 +4,7 @@ A worker stores the schemas of its tasks. A program that enqueues by name and ha
 types of the arguments themselves; what is inside of them is compared by the worker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,15 @@ KINDS: Final = {
     type(None): "null",
     list: "array",
     dict: "object",
+}
+EMPTY: Final[Mapping[str, Any]] = {
+    "string": "",
+    "integer": 0,
+    "number": 0,
+    "boolean": False,
+    "array": [],
+    "object": {},
+    "null": None,
 }
 
 
@@ -57,6 +66,37 @@ def misfit(schema: object, arguments: Mapping[str, object]) -> str | None:
         if kinds is not None and not (kind in kinds or (kind == "integer" and "number" in kinds)):
             return f"argument {name!r} is of the JSON type {kind}; it takes {' or '.join(sorted(kinds))}"
     return None
+
+
+def example_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of these names: the defaults, and an empty value of its JSON type for each argument that must be given."""
+    known, required = _properties(schema)
+    parts = schema.get("$defs")
+    found: dict[str, Any] = {}
+    for name, of in known.items():
+        if isinstance(of, dict) and "default" in of:
+            found[name] = of["default"]
+        elif name in required:
+            kinds = _kinds(of, parts if isinstance(parts, dict) else {}, [MOST]) or {"null"}
+            found[name] = EMPTY[min(kinds, key=[*EMPTY].index)]
+    return found
+
+
+def parameters_of(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each argument with its JSON types, and whether it may be left out, in words."""
+    known, required = _properties(schema)
+    parts = schema.get("$defs")
+    found = []
+    for name, of in known.items():
+        kinds = _kinds(of, parts if isinstance(parts, dict) else {}, [MOST])
+        said = "any value" if kinds is None else " or ".join(sorted(kinds))
+        found.append((str(name), said if name in required else f"{said}, may be left out"))
+    return found
+
+
+def _properties(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Collection[str]]:
+    known, required = schema.get("properties"), schema.get("required")
+    return known if isinstance(known, dict) else {}, required if isinstance(required, list) else []
 
 
 def _kinds(schema: object, parts: Mapping[str, object], left: list[int]) -> set[str] | None:
