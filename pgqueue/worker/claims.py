@@ -31,6 +31,7 @@ class Claims:
     Attributes:
         lock: to be held for every change of more than one step.
         size: how many slots there are; after :meth:`resize` more may be taken for a while.
+        largest: how many there may be.
         draining: whether no more claims are wanted; what runs goes on.
         waiting: claims and batches that wait for a slot, in order.
         held: claims that may not start yet.
@@ -41,7 +42,7 @@ class Claims:
         ended, ran: how many attempts have ended, and for how many seconds these ran, all together.
         left: attempts whose job has ended, or is no longer this worker's, and whose function has not returned: each keeps its slot.
         unsaid: whether more or fewer functions go on after their timeout than the worker has said.
-        rests: whether none is claimed: those that waited for several slots were given back, and other workers may have these slots.
+        rests: whether none is claimed: one that waited for several slots was given back, and another worker has these slots.
         replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
         most: how many attempts the worker is to run in all.
     """
@@ -56,7 +57,7 @@ class Claims:
     ) -> None:
         """``tasks`` is read under the lock, so looking up a task must not block. Claims of ``batch_tasks`` run in batches."""
         self.lock = threading.Lock()
-        self.size = size
+        self.size = self.largest = size
         self.draining = False
         self.waiting: deque[Startable] = deque()
         self.held = HeldClaims(tasks, batch_tasks, host.codec)
@@ -110,7 +111,7 @@ class Claims:
             return 0
         used = len(self.running) - self._beside_running + len(self.left) + self._extra
         held = self.queued + self.held.count
-        if self.rests or (used >= self.size and self.stuck) or self.head_waits():
+        if self.rests or (used >= self.size and self.stuck) or self.heavy() is not None:
             return 0
         room = int(min(self.size + ahead - used - held, self.most - self.ended - len(self.running) - held))
         if not self.held.gathered:
@@ -179,7 +180,7 @@ class Claims:
             Whether it is to run plain functions; None: no runner is needed, or one is on its way.
         """
         with self.lock:
-            if self.coming or not self.waiting or self.taken + self._slots_of(self.waiting[0]) > self._open:
+            if self.coming or not self.waiting or self.taken >= self._open or self.heavy() is not None:
                 return None
             self.coming = True
             self.taken += 1
@@ -200,7 +201,9 @@ class Claims:
             claim = self.waiting[0]
             task = self._tasks.get(claim.task)
             extra = 0 if task is None or task.slots == 1 else self._slots_of(claim) - 1
-            if (task is None or not task.in_thread) is plain or self.taken + extra > self._open:
+            if (task is None or not task.in_thread) is plain or (
+                extra and self.taken > max(1, self._open - extra)
+            ):
                 self.taken -= 1
                 return None
             del self.waiting[0]
@@ -315,13 +318,18 @@ class Claims:
         task = self._tasks.get(claim.task)
         if task is None or task.slots == 1:
             return 1
-        return max(1, min(task.slots, self._open - _slots(self._going_on())))
+        return max(1, min(task.slots, self.largest - _slots(self._going_on())))
 
-    def head_waits(self) -> bool:
-        """Whether the next claim waits for several slots. Then none is claimed: small ones would keep it waiting for ever."""
+    def heavy(self) -> tuple[Claim, int] | None:
+        """The next claim, if it waits for several slots, and for how many. Then none is claimed: small ones would keep it waiting for ever.
+
+        If nothing runs, it waits for none: a worker that has chosen to have few slots runs it alone.
+        """
         with suppress(IndexError):  # another thread may take it
-            return (slots := self._slots_of(self.waiting[0])) > 1 and self.taken + slots > self._open
-        return False
+            slots = self._slots_of(head := self.waiting[0])
+            if slots > 1 and self.taken > max(0, self._open - slots) and not isinstance(head, GatheredBatch):
+                return head, slots
+        return None
 
     def _going_on(self) -> set[Attempt]:
         return self.left | {attempt.whole for attempt in self._overdue()}

@@ -362,7 +362,7 @@ class Fetcher:
         return seconds if self.again_in is None else min(seconds, self.again_in)
 
     async def _set_idle(self, *, idle: bool) -> None:
-        await self._connection.run(leases.set_idle(self._heartbeat.id, idle=idle))
+        await self._connection.run(leases.set_idle(self._heartbeat.id, idle=idle, taken=self._claims.taken))
         self._idle = idle
 
     async def _wait(self, *, within: float | None) -> None:

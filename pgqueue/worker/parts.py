@@ -192,6 +192,7 @@ class WorkerParts:
             connections,
             heartbeat=heartbeat,
             fetcher=fetcher,
+            claims=claims,
             runners=runners,
             reconciler=self.reconciler,
             queues=queues,

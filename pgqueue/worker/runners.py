@@ -117,21 +117,26 @@ class Runners:
     def return_stale(self, older_than: float) -> int:
         """Requeue claims that wait for a slot, if none was added in this many seconds; how many. Called once a second, in the loop.
 
-        Other workers may take those that wait for several slots: this one claims nothing until the next call.
+        One that waits for several slots stays; see :meth:`return_heavy`.
         """
         if self._claims.rests:
             self._claims.rests = False
             self._signals.look.set()
         if time.monotonic() - self._added_at < older_than:
             return 0
-        rests = self._claims.head_waits()
-        returned = self.return_waiting(held=False)
-        self._claims.rests = rests and returned > 0
-        return returned
+        heavy = self._claims.heavy()
+        return self.return_waiting(held=False, but=None if heavy is None else heavy[0].id)
 
-    def return_waiting(self, *, held: bool = True) -> int:
-        """Requeue the claims that have not started, with those that may not yet if they are ``held``; how many. Any thread may call it."""
-        returned = self._claims.drop(Returned, held=held)
+    def return_heavy(self, job_id: int) -> None:
+        """Requeue a claim that waits for several slots, which another worker has. This one claims nothing for a second."""
+        self._claims.rests = self._claims.drop(Returned, {job_id}, held=False) > 0
+        self._signals.call(self._collect)
+
+    def return_waiting(self, *, held: bool = True, but: int | None = None) -> int:
+        """Requeue claims that have not started, all ``but`` a job, also those that may not yet if ``held``; how many. Any thread may call it."""
+        with self._claims.lock:
+            ids = None if but is None else {one.id for one in self._claims.unstarted()} - {but}
+        returned = self._claims.drop(Returned, ids, held=held)
         if returned:
             self._signals.call(self._collect)
         return returned

@@ -44,6 +44,7 @@ class Slots:
         self.end: End | None = None
         self._unsaid = False
         self._claims = claims
+        claims.largest = bounds.maximum
         self._runners = runners
         self._pools = pools
         self._signals = signals
@@ -116,6 +117,7 @@ class Slots:
     def _have(self, bounds: Bounds) -> None:
         """Remove slots now; slots are added in the event loop, when there are connections for them."""
         self.bounds = bounds
+        self._claims.largest = bounds.maximum
         if self._claims.size > bounds.maximum:
             self._claims.resize(bounds.maximum)
 

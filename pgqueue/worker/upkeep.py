@@ -29,6 +29,7 @@ from pgqueue.store.schedules import ticks
 from pgqueue.store.workers import leases, upkeep, workers
 from pgqueue.values.workers.lease import CANCEL_EVERY
 from pgqueue.worker.alerts import AlertLooks
+from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
@@ -89,6 +90,7 @@ class Upkeep:
         *,
         heartbeat: Heartbeat,
         fetcher: Fetcher,
+        claims: Claims,
         runners: Runners,
         reconciler: Reconciler,
         queues: Queues,
@@ -110,6 +112,7 @@ class Upkeep:
         self._connections = connections
         self._heartbeat = heartbeat
         self._fetcher = fetcher
+        self._claims = claims
         self._runners = runners
         self._reconciler = reconciler
         self._queues = queues
@@ -245,6 +248,11 @@ class Upkeep:
         returned = self._runners.return_stale(STALE_AFTER)
         if returned:
             log.info("returned claims that did not get to start", extra={"jobs": returned})
+        if (heavy := self._claims.heavy()) is not None:
+            claim, slots = heavy
+            plan = workers.has_free_slots(self._heartbeat.id, claim.queue, claim.task, slots)
+            if await self._connections.upkeep.run(plan):
+                self._runners.return_heavy(claim.id)
 
     async def write_progress(self) -> None:
         """Write what jobs reported since the last time, all in one statement; most often there is nothing.

@@ -22,10 +22,15 @@ changed as (
         place_at = case when becomes.lane is not null then job.place_at end,
         claim_number = null  -- it runs under limits that no claim of it has locked
     from locked cross join lateral (
-        select string_agg(key, E'\n' order by left(key, 1) = ' ', split_part(key, ' ', 1) collate "C", key collate "C") as lane
-        from (select distinct case when split_part(key, ' ', 1) <> %(name)s::text then key
-                                   else %(to)s::text || substr(key, length(%(name)s::text) + 1) end as key
-              from string_to_table(locked.lane, E'\n') as key) as kept
+        select string_agg(key || coalesce(' *' || nullif(places, 1), ''), E'\n'
+                          order by left(key, 1) = ' ', split_part(key, ' ', 1) collate "C", key collate "C") as lane
+        from (select regexp_replace(key, ' \*[1-9][0-9]{0,6}$', '') as key,
+                     max(coalesce(substring(key from ' \*([1-9][0-9]{0,6})$')::integer, 1)) as places
+              from (select case when split_part(key, ' ', 1) <> %(name)s::text then key
+                                else %(to)s::text || substr(key, length(%(name)s::text) + 1) end as key
+                    from string_to_table(locked.lane, E'\n') as key) as named
+              where key is not null
+              group by 1) as kept
     ) as becomes
     where job.id = locked.id
     returning job.id

@@ -2,21 +2,24 @@
 
 import asyncio
 from collections import Counter
+from itertools import count, islice
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from limits.test_claims_from_lanes import Workers
+from limits.test_claims_from_lanes import NOON, Workers
 from looking import ask
-from promises.processes import do
+from promises.processes import LEASE, do
+from promises.processes import listed as listed_with
 from running import Running
 from worker.helping import ended
 
 from pgqueue import Job, Limit, PgQueue, Rate, Task
 from pgqueue.errors import InvalidOption
 from pgqueue.store.jobs import finish
+from pgqueue.store.limits import served_lanes
 from pgqueue.testing import drain, in_memory
 from pgqueue.values.jobs.verdict import Succeeded
 from pgqueue.values.limits.lanes import Lane, LaneShares, quotas
@@ -45,34 +48,43 @@ def end(queue: PgQueue, claims: Any) -> None:
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=20), st.integers())
-def test_no_more_places_are_given_than_are_free_and_each_lane_has_its_turn(
+def test_no_more_places_are_given_than_are_free_and_the_job_that_waits_longest_is_next(
     sizes: list[int], seed: int
 ) -> None:
-    """Every lane of jobs that never end up empty is served, however many small jobs there are beside it."""
-    lanes = [Lane(f"lane {place}", ("gpu",), 1_000, 1, (size,)) for place, size in enumerate(sizes)]
+    """However many jobs there are beside it, of whatever size, also where each claim is another worker's, that remembers nothing."""
     chance = Random(seed)  # noqa: S311 - no secret
-    turns, running, served = LaneShares(), Counter[int](), Counter[int]()
-    for _ in range(100 * len(lanes)):
+    running, due, now = Counter[int](), [float(place) for place in range(len(sizes))], float(len(sizes))
+    served: set[int] = set()
+    for _ in range(60 * len(sizes)):
+        lanes = [
+            Lane(f"lane {place}", ("gpu",), 1_000, 1, (size,) if size > 1 else (), due[place])
+            for place, size in enumerate(sizes)
+        ]
         free = 8 - sum(sizes[place] * count for place, count in running.items())
-        given_out = turns.quotas(lanes, {"gpu": free}, chance.randint(1, 5))
+        given_out = LaneShares().quotas(lanes, {"gpu": free}, chance.randint(1, 5))
         assert sum(sizes[place] * count for place, count in given_out.items()) <= free
-        if given_out:
-            turns.learn(lanes, given_out)
+        for place in given_out:
+            due[place], now = now, now + 1.0
         running.update(given_out)
         served.update(given_out)
         if running:  # one job ends: the places that it had are too few for a large one
             running -= Counter([chance.choice(sorted(running))])
         if len(served) == len(lanes):
             return
-    pytest.fail(f"{set(range(len(lanes))) - served.keys()} were never served")
+    pytest.fail(f"{set(range(len(sizes))) - served} were never served")
 
 
-def test_a_lane_that_waits_for_places_keeps_back_those_keys_only_and_not_while_another_key_is_full() -> None:
-    large = Lane("large", ("gpu", "name:acme"), 9, 1, (3, 1))
-    small, other = Lane("small", ("gpu",), 9), Lane("other", ("name:acme",), 9)
+def test_what_a_lane_needs_is_kept_back_and_not_while_another_key_is_full_and_nothing_beyond_that() -> None:
+    large = Lane("large", ("gpu", "name:acme"), 9, 1, (3, 1), 1.0)
+    small, other = Lane("small", ("gpu",), 9, since=2.0), Lane("other", ("name:acme",), 9, since=2.0)
     assert quotas([large, small, other], {"gpu": 2, "name:acme": 2}, 9) == {2: 2}
     assert quotas([large, small, other], {"gpu": 2, "name:acme": 0}, 9) == {1: 2}
     assert quotas([large, small, other], {"gpu": 3, "name:acme": 1}, 1) == {0: 1}
+    both, disk = Lane("both", ("gpu", "disk"), 9, 1, (3, 2), 1.0), Lane("disk", ("disk",), 9, since=2.0)
+    assert quotas([both, small, disk], {"gpu": 8, "disk": 1}, 20) == {1: 5}
+    younger = Lane("younger", ("gpu",), 9, 1, (2,), 3.0)
+    assert quotas([large, younger], {"gpu": 2, "name:acme": 2}, 9) == {}
+    assert quotas([large, Lane("older", ("gpu",), 9, 1, (2,), 0.5)], {"gpu": 2, "name:acme": 2}, 9) == {1: 1}
 
 
 def test_claims_of_several_workers_take_no_more_places_than_there_are(
@@ -93,18 +105,44 @@ def test_claims_of_several_workers_take_no_more_places_than_there_are(
     assert sorted(begun) == sorted(sizes)
 
 
-def test_a_large_job_starts_though_small_ones_never_cease(queue: PgQueue, render: Task[..., None]) -> None:
+@pytest.mark.parametrize("how", ["one lane", "new tenants", "many lanes", "queues one by one"])
+def test_a_large_job_starts_though_small_ones_never_cease(
+    queue: PgQueue, render: Task[..., None], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Beside one lane of small jobs; lanes that come and go; more lanes than one look sees; and queues that are looked at one by one."""
+    if how == "many lanes":
+        monkeypatch.setattr(served_lanes, "AT_ONCE", 10)
+    tenants = how in {"new tenants", "many lanes"}
+
+    @queue.task(name="small", limit=Limit(8, name="gpu"), fair_by="tenant" if tenants else None)
+    def small(tenant: int) -> None: ...
+
+    numbers = count()
+
+    def more() -> None:
+        some = islice(numbers, 8)
+        queue.enqueue_many(
+            small.call(number % 40 if how == "many lanes" else number if tenants else 0) for number in some
+        )
+
     workers = Workers(queue)
-    queue.enqueue_many(render.call(1) for _ in range(8))
-    held = [*workers.claim(0, 8).claims]
-    large = render.enqueue(8)
-    for turn in range(30):
-        queue.enqueue_many(render.call(1) for _ in range(8))
-        taken = workers.claim(turn % 3, 8).claims
+    more()
+    held = [*workers.claim(0, 8).claims, *workers.claim(0, 8).claims, *workers.claim(0, 8).claims]
+    large = render.using(queue="large").enqueue(8)
+    for turn in range(90):
+        more()
+        worker = turn % 3
+        lanes = workers.lanes[worker]
+        if how == "queues one by one":
+            plan = lanes.of("default" if turn % 2 else "large").claim(workers.ids[worker], 8, now=NOON)
+            taken = do(queue, plan).claims
+        else:
+            taken = workers.claim(worker, 8).claims
         if large.id in [one.id for one in taken]:
             break
         held += taken
-        end(queue, [held.pop(0)])
+        if held:
+            end(queue, [held.pop(0)])
     else:
         pytest.fail("it never started")
     assert not held
@@ -236,7 +274,38 @@ def test_a_job_that_would_take_more_places_than_there_are_is_refused_and_an_argu
         render.enqueue(9)
     with pytest.raises(InvalidOption, match="use a whole number"):
         render.enqueue(0)
+    with pytest.raises(InvalidOption, match="may take one place of each limit only"):
+
+        @queue.task(limit=[Limit(1, by="size", ordered=True), Limit(4, cost=2)])
+        def both(size: int) -> None: ...
+
     with pytest.raises(InvalidOption, match="did you mean 'size'"):
 
         @queue.task(limit=Limit(2, cost="sise"))
         def other(size: int) -> None: ...
+
+
+def test_limits_that_become_one_take_the_higher_number_of_places(queue: PgQueue) -> None:
+    @queue.task(name="both", limit=[Limit(4, name="a", cost=2), Limit(4, name="b", cost=3)])
+    def both() -> None: ...
+
+    both.enqueue()
+    Workers(queue).claim(0, 0)
+    queue.control.limits.move("name:a", "name:b")
+    assert ask(queue, "select lane from pgqueue.jobs") == [("name:b *3",)]
+
+
+def test_a_worker_that_does_not_run_a_large_job_keeps_nothing_back_for_it(
+    queue: PgQueue, render: Task[..., None]
+) -> None:
+    @queue.task(name="small", limit=Limit(8, name="gpu"))
+    def small() -> None: ...
+
+    worker = listed_with(queue, LEASE)
+    render.enqueue(8)
+    queue.enqueue_many(small.call() for _ in range(9))
+    lanes = served_lanes.ServedLanes(
+        lambda: queue.limits, lambda: queue.limiting, left_out=lambda: ["render"]
+    )
+    assert len(do(queue, lanes.claim(worker, 3)).claims) == 3
+    assert len(do(queue, lanes.claim(worker, 9)).claims) == 5

@@ -10,7 +10,7 @@ import pytest
 from looking import ask, until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import beat, ended
+from worker.helping import beat, ended, return_stale
 
 from pgqueue import JobState, PgQueue, Retry
 from pgqueue.errors import InvalidOption
@@ -110,6 +110,75 @@ async def test_claims_that_wait_for_slots_go_to_a_worker_that_has_them(
             release.set()
             found = await ended(queue, *jobs)
     assert {job.attempts for job in found} == {1}
+
+
+async def test_a_claim_that_waits_for_slots_stays_where_no_other_worker_has_them_and_those_behind_it_do_not(
+    queue: PgQueue, running: Running
+) -> None:
+    """Given back all the same, it went from worker to worker, and each gave its free slots to small jobs."""
+    release, heavy_ran = asyncio.Event(), asyncio.Event()
+
+    @queue.task
+    async def small() -> None:
+        await release.wait()
+
+    @queue.task(slots=4)
+    async def heavy() -> None:
+        heavy_ran.set()
+
+    first = [small.enqueue() for _ in range(5)]
+    async with (
+        running(queue, concurrency=4, poll=timedelta(seconds=0.05)) as one,
+        running(queue, concurrency=4, poll=timedelta(seconds=0.05)) as other,
+    ):
+        await until(lambda: len(one.parts.claims.running) + len(other.parts.claims.running) == 5)
+        jobs = [heavy.enqueue(), *(small.enqueue() for _ in range(6))]
+        await until(lambda: one.parts.claims.heavy() is not None or other.parts.claims.heavy() is not None)
+        holder = one if one.parts.claims.heavy() is not None else other
+        await beat(one)
+        await beat(other)
+        for _ in range(3):
+            await return_stale(holder)
+            assert ask(queue, "select status from pgqueue.jobs where id = %s", jobs[0].id) == [("running",)]
+            assert [claim.id for claim in holder.inspect().waiting] == [jobs[0].id]
+        release.set()
+        await ended(queue, *first, *jobs)
+    assert heavy_ran.is_set()
+
+
+async def test_heavy_jobs_alone_follow_one_another_without_a_rest(queue: PgQueue, running: Running) -> None:
+    """They rested for a second each: 12 jobs of 1.1 s took 18 s."""
+    order: list[int] = []
+
+    @queue.task(slots=4)
+    async def heavy(number: int) -> None:
+        order.append(number)
+        await asyncio.sleep(0.01)
+
+    jobs = [heavy.enqueue(number) for number in range(8)]
+    async with running(queue, concurrency=4, poll=timedelta(seconds=60)) as worker:
+        await ended(queue, *jobs)
+        assert not worker.parts.claims.rests
+    assert order == [*range(8)]
+
+
+async def test_a_worker_that_chooses_its_slots_gives_a_heavy_job_all_that_it_says(
+    queue: PgQueue, running: Running
+) -> None:
+    release = asyncio.Event()
+
+    @queue.task(slots=16)
+    async def heavy() -> None:
+        await release.wait()
+
+    jobs = [heavy.enqueue(), heavy.enqueue()]
+    async with running(queue, concurrency=(1, 16)) as worker:
+        await until(lambda: worker.parts.claims.running)
+        assert worker.parts.claims.taken == 16
+        worker.parts.runners.resize(8)
+        assert len(worker.parts.claims.running) == 1
+        release.set()
+        await ended(queue, *jobs)
 
 
 async def test_why_counts_slots_and_not_jobs(queue: PgQueue, running: Running) -> None:

@@ -140,8 +140,8 @@ def waiting_queues(limit: int) -> Steps[list[str]]:
 
 def _lane_scan(rows: Sequence[tuple[Any, ...]], after: tuple[str, str]) -> LaneScan:
     lanes = [
-        WaitingLane(queue, lane, cost or 1, limited=limited)
-        for queue, lane, cost, is_open, limited in rows
+        WaitingLane(queue, lane, cost or 1, limited=limited, since=since, task=task)
+        for queue, lane, cost, is_open, limited, since, task in rows
         if is_open
     ]
     return LaneScan(lanes, (rows[-1][0], rows[-1][1]) if rows else after, len(rows))

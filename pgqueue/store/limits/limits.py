@@ -36,9 +36,18 @@ from pgqueue.store.jobs.marks import Marks
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim
 from pgqueue.values.limits.gcra import HORIZON
-from pgqueue.values.limits.lanes import LaneShares
+from pgqueue.values.limits.lanes import LaneShares, kept_back
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers, lane_keys, share_of
-from pgqueue.values.limits.state import CountedClaims, LaneLine, LimitState, WaitingLane, clamped, line_of
+from pgqueue.values.limits.state import (
+    CountedClaims,
+    KeptPlaces,
+    LaneLine,
+    LimitState,
+    WaitingLane,
+    clamped,
+    later,
+    line_of,
+)
 from pgqueue.values.limits.task_limits import TaskLimits
 
 LANE: Callable[[Claim], tuple[str, str]] = attrgetter("queue", "lane")
@@ -118,6 +127,7 @@ def take(
     passed: Collection[int] = (),
     left_out: Sequence[str] = (),
     is_unknown: Callable[[str], bool] = never,
+    kept: KeptPlaces | None = None,
     horizon: int = HORIZON,
     now: datetime | None = None,
 ) -> Steps[LaneClaims]:
@@ -135,6 +145,7 @@ def take(
         passed: jobs to pass over.
         left_out: tasks whose jobs are left to other workers.
         is_unknown: tells whether jobs of a task are to be put back, where a claim would use up a start of a rate.
+        kept: what this worker keeps back for lanes that it looks at at other times.
         horizon: how many microseconds before their start jobs of rates are claimed.
         now: the instant; the database's own by default.
     """
@@ -154,7 +165,8 @@ def take(
     yield from _count(state, lines, since, now)
     but = {"passed": numbers([*passed]), "left_out": texts(left_out), "now": now}
     claim = _LaneClaim(worker, but, marks, is_unknown)
-    begun = yield from _fill(claim, lines, room, state=state, turns=turns or LaneShares())
+    kept = kept or KeptPlaces(time.monotonic)
+    begun = yield from _fill(claim, lines, room, state=state, turns=turns or LaneShares(), kept=kept)
     claims = begun.claims
     if counted is not None and state.first_claim is not None:
         counted.learn(state.counted, server, state.first_claim)
@@ -205,7 +217,13 @@ def _weights(waiting: Sequence[WaitingLane]) -> Steps[Mapping[str, int]]:
 
 
 def _fill(
-    claim: "_LaneClaim", lines: Sequence[LaneLine], room: int, *, state: LimitState, turns: LaneShares
+    claim: "_LaneClaim",
+    lines: Sequence[LaneLine],
+    room: int,
+    *,
+    state: LimitState,
+    turns: LaneShares,
+    kept: KeptPlaces,
 ) -> "Steps[_LaneStarts]":
     """Claim until there is no room, or no lane has jobs that may start."""
     claims: list[Claim] = []
@@ -213,9 +231,14 @@ def _fill(
     unknown: list[Claim] = []
     tolerances: dict[int, int] = {}
     barren: list[WaitingLane] = []
+    seen = {line.waiting for line in lines}
+    waits: dict[WaitingLane, Mapping[str, int]] = {}
     while lines and len(claims) < room:
         lanes = [line.lane for line in lines]
-        shares = turns.quotas(lanes, state.free(lines), room - len(claims))
+        free = state.free(lines)
+        kept.lower(free, seen)
+        waits |= {lines[place].waiting: places for place, places in kept_back(lanes, free).items()}
+        shares = turns.quotas(lanes, free, room - len(claims))
         if not shares:
             break
         quotas = [(lines[place].waiting, share) for place, share in shares.items()]
@@ -232,10 +255,12 @@ def _fill(
         barren += [lines[place].waiting for place, count in counts.items() if not count]
         turns.learn(lanes, counts)
         short = {place for place, count in counts.items() if count < shares[place]}
-        # What a lane had no jobs for goes to lanes that were given none; and one that waits for several places stays in line.
-        waits = any(line.lane.places for line in lines)
+        # What a lane had no jobs for goes to lanes that were given none; and what is kept back stays so.
         left = range(len(lines)) if short or waits else shares
-        lines = [lines[place] for place in left if place not in short]
+        lines = [
+            later(lines[place]) if place in shares else lines[place] for place in left if place not in short
+        ]
+    kept.learn(seen, waits)
     return _LaneStarts(claims, starts, unknown, tolerances, barren)
 
 

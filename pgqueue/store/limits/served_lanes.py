@@ -12,6 +12,8 @@ from datetime import datetime
 from functools import cache
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from pgqueue.store.jobs.marks import ENOUGH, Marks, not_before
 from pgqueue.store.jobs.refusals import PassedOver
 from pgqueue.store.limits import limits
@@ -22,7 +24,7 @@ from pgqueue.values.jobs.job import Claim
 from pgqueue.values.limits.gcra import HORIZON
 from pgqueue.values.limits.lanes import LaneShares
 from pgqueue.values.limits.limit import LimitNumbers, lane_keys
-from pgqueue.values.limits.state import CountedClaims, WaitingLane
+from pgqueue.values.limits.state import CountedClaims, KeptPlaces, WaitingLane
 from pgqueue.values.limits.task_limits import TaskLimits, task_of
 from pgqueue.values.queues.served_queues import ALL, ServedQueues
 
@@ -60,12 +62,15 @@ class ServedLanes:
         *,
         left_out: Callable[[], Sequence[str]] = tuple,
         is_unknown: Callable[[str], bool] = limits.never,
+        kept: KeptPlaces | None = None,
     ) -> None:
         """``declared`` returns the limits of the tasks that this program knows, by name.
 
         ``tasks`` returns which limits each of these tasks has; None: it has none. ``left_out`` returns the tasks whose jobs are
-        left to other workers; ``is_unknown`` whether a task is one of those, where they are not known beforehand.
+        left to other workers; ``is_unknown`` whether a task is one of those, where they are not known beforehand. ``kept`` is what
+        the worker keeps back.
         """
+        self._kept = kept or KeptPlaces(clock)
         self._is_unknown = is_unknown
         self.limited: Collection[str] = ()
         self.seen = False
@@ -121,6 +126,7 @@ class ServedLanes:
                 self._clock,
                 left_out=self._left_out,
                 is_unknown=self._is_unknown,
+                kept=self._kept,
             )
         found = self._of[queue]
         found.learn(limited=self.limited, weighted=self.weighted, seen=self.seen)
@@ -188,6 +194,8 @@ class ServedLanes:
         runs = self._runs_under(left_out)
         self._barren = {lane: until for lane, until in self._barren.items() if until > self._clock()}
         lanes = [one for one in waiting if one.queue in served and one not in self._barren and runs(one.lane)]
+        if any(lane_keys(one.lane).places for one in lanes):
+            lanes = [self._without_age(one, left_out) for one in lanes]
         lanes += [
             WaitingLane(queue, "", inside=False, limited=True)
             for queue in self._served.filtered(sorted(self.limited))
@@ -212,6 +220,7 @@ class ServedLanes:
             passed=self._passed.now(),
             left_out=left_out,
             is_unknown=self._is_unknown,
+            kept=self._kept,
             horizon=horizon,
             now=now,
         )
@@ -219,6 +228,11 @@ class ServedLanes:
         if left_out and not taken.claims:
             self._barren |= dict.fromkeys(taken.barren, self._clock() + BARREN_FOR)
         return taken
+
+    def _without_age(self, lane: WaitingLane, left_out: Collection[str]) -> WaitingLane:
+        """A lane whose first job is left to other workers has no places kept back here."""
+        left = lane.task in left_out or self._is_unknown(lane.task)
+        return replace(lane, since=None) if left else lane
 
     def _line_of(self, claim: Claim) -> tuple[str, str] | None:
         """The lane that a claim came from, if it may be claimed behind a mark: in an ordered one a retry comes before it."""
@@ -266,7 +280,8 @@ class ServedLanes:
 
     def _remember(self, lanes: list[WaitingLane], seconds: float) -> None:
         """Take note of all lanes in which jobs wait. It took so long to find them that they are not looked for again at once."""
-        if all(one.cost == 1 for one in lanes):  # else the costs of the next jobs are to be read
+        # Else the costs, and the age, of the next jobs are to be read.
+        if all(one.cost == 1 and not lane_keys(one.lane).places for one in lanes):
             self._known = lanes
             self._find_at = self._clock() + not_before(seconds)
             self._known_until = max(self._find_at, self._clock() + REMEMBERED_FOR) if lanes else self._find_at

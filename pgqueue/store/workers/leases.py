@@ -169,9 +169,9 @@ def know_tasks(worker: UUID, tasks: Sequence[str], queues: Sequence[str] | None)
 
 
 @plan
-def set_idle(worker: UUID, *, idle: bool) -> Steps[None]:
-    """Say whether the worker wants to be notified of new jobs."""
-    yield Statement("workers/set_idle", {"worker": worker, "idle": idle}, returns=False)
+def set_idle(worker: UUID, *, idle: bool, taken: int | None = None) -> Steps[None]:
+    """Say whether the worker wants to be notified of new jobs, and how many of its slots are taken; None: a take has none."""
+    yield Statement("workers/set_idle", {"worker": worker, "idle": idle, "taken": taken}, returns=False)
 
 
 @plan

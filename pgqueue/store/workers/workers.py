@@ -159,3 +159,21 @@ def asked_of(row: Sequence[Any]) -> WorkerRequest:
     return WorkerRequest(
         bounds=None if least is None else Bounds(least, most), draining=draining, end=end, at=at, by=by
     )
+
+
+@plan
+def has_free_slots(
+    worker: UUID, queue: str, task: str, slots: int, *, now: datetime | None = None
+) -> Steps[bool]:
+    """Whether another worker waits for jobs of this queue and task, and has this many free slots.
+
+    Args:
+        worker: the one that asks.
+        queue: of the job.
+        task: the job's.
+        slots: how many the job takes.
+        now: the instant; the database's own by default.
+    """
+    params = {"worker": worker, "queue": queue, "task": task, "slots": slots, "now": now}
+    ((found,),) = yield Statement("workers/has_free_slots", params)
+    return bool(found)

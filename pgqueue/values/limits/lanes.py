@@ -2,8 +2,9 @@
 
 A lane is where jobs with the same keys wait (:mod:`pgqueue.values.limits.task_limits`). Places are divided among the *shares* of lanes
 (:mod:`pgqueue.values.queues.passes`), and the lanes of one share take turns. A lane that cannot take one more is out: its jobs are few,
-or a key has no free place. A job may take several places of a key: while fewer are free, and it is its lane's turn, no other lane
-takes them.
+or a key has no free place. Of a key of which some jobs take several places, the lane whose first job has been due for the longest time
+comes first, and what it needs is kept back for it: else jobs that take one place would take each that becomes free. By this rule all
+workers choose the same lane, and no memory is needed.
 
 :class:`LaneShares` remembers the passes from claim to claim, so that weights hold for claims that are smaller than their sum, too.
 """
@@ -18,6 +19,7 @@ import msgspec
 from pgqueue.values.queues.passes import divide, learned
 
 NO_PASSES: Mapping[str, float] = MappingProxyType({})
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class Lane(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +31,7 @@ class Lane(msgspec.Struct, frozen=True, gc=False):
         most: how many of its jobs wait, at most.
         weight: of its share.
         places: how many places of each key a job takes; (): one of each.
+        since: when its first job became due, in seconds since 1970; None: no place is kept back for it.
     """
 
     share: str
@@ -36,6 +39,7 @@ class Lane(msgspec.Struct, frozen=True, gc=False):
     most: int
     weight: int = 1
     places: tuple[int, ...] = ()
+    since: float | None = None
 
 
 def quotas(
@@ -69,6 +73,7 @@ class LaneShares:
         self._passes: dict[str, float] = {}
         self._out: set[str] = set()
         self._first = 0
+        self.waits: list[int] = []
 
     def quotas(self, lanes: Sequence[Lane], free: Mapping[str, int], room: int) -> dict[int, int]:
         """As :func:`quotas`; another lane begins at each call."""
@@ -110,10 +115,61 @@ def _give_lanes(
     count = len(lanes)
     order = [*range(first % count, count), *range(first % count)] if count else []
     if any(lane.places for lane in lanes):
-        return given_by_pass(lanes, free, room, order, passes)
+        left = dict(free)
+        given, _ = give_oldest(lanes, left, room)
+        return given_by_pass(lanes, left, room - len(given), order, passes, before=given)
     if len(passes) == count and len({lane.weight for lane in lanes}) < 2 and len({*passes.values()}) < 2:  # noqa: PLR2004
         return given_in_turn(lanes, free, room, order)
     return given_by_pass(lanes, free, room, order, passes)
+
+
+def kept_back(lanes: Sequence[Lane], free: Mapping[str, int]) -> dict[int, dict[str, int]]:
+    """For which lanes places are kept back, by their place, and how many of which keys; arguments as for :func:`quotas`."""
+    if not any(lane.places for lane in lanes):
+        return {}
+    return give_oldest(lanes, dict(free), len(lanes))[1]
+
+
+def give_oldest(
+    lanes: Sequence[Lane], left: dict[str, int], room: int
+) -> tuple[dict[int, int], dict[int, dict[str, int]]]:
+    """Of each key of which some jobs take several places, give the oldest lane its places, or keep them back for it.
+
+    Args:
+        lanes: where jobs wait.
+        left: how many places are free, by key; lowered by what is given and kept back.
+        room: how many may start in all.
+
+    Returns:
+        How many jobs lanes may start, by their place; and for those whose job finds too few places, how many of each key it takes.
+    """
+    several = {
+        key
+        for lane in lanes
+        for key, places in zip(lane.keys, lane.places)  # noqa: B905 - no places: one of each
+        if places > 1
+    }
+    oldest: dict[str, int] = {}
+    for place, lane in enumerate(lanes):
+        if lane.since is None or any(left[key] <= 0 for key in lane.keys if key not in several):
+            continue
+        for key in several.intersection(lane.keys):
+            if key not in oldest or lane.since < (lanes[oldest[key]].since or 0.0):
+                oldest[key] = place
+    given: dict[int, int] = {}
+    kept: dict[int, dict[str, int]] = {}
+    for place in sorted({*oldest.values()}, key=lambda one: lanes[one].since or 0.0):
+        lane = lanes[place]
+        takes = dict(zip(lane.keys, lane.places or repeat(1)))  # noqa: B905 - repeat() has no end
+        fits = all(left[key] >= places for key, places in takes.items())
+        if fits and len(given) < room:
+            given[place] = 1
+        else:
+            kept[place] = {key: places for key, places in takes.items() if key in several}
+        for key, places in takes.items():
+            if fits or key in several:
+                left[key] = max(0, left[key] - places)
+    return given, kept
 
 
 def given_in_turn(
@@ -152,65 +208,40 @@ def given_by_pass(
     room: int,
     order: Sequence[int],
     passes: Mapping[str, float],
+    *,
+    before: Mapping[int, int] = NOTHING,
 ) -> tuple[dict[int, int], set[str]]:
-    """What each lane is given by the passes of the shares; and the shares that could take no more.
-
-    Of a key of which some jobs take several places, a share that finds too few keeps its pass: those that have it take turns.
-    """
+    """What each lane is given by the passes of the shares, beside what it was given before; and the shares that could take no more."""
     left = dict(free)
     of: dict[str, deque[int]] = {}
     for place in order:
         of.setdefault(lanes[place].share, deque()).append(place)
-    given: dict[int, int] = {}
-    shared = {
-        key
-        for lane in lanes
-        if lane.places
-        for key, places in zip(lane.keys, lane.places, strict=True)
-        if places > 1
-    }
+    given = {**before}
 
     def give(share: str) -> bool:
         chosen = _next(of[share], lanes, left, given)
         if chosen is None:
             return False
-        lane = lanes[chosen]
-        if lane.places and not _fits(lane, left):
-            # Else others would take each place that becomes free, and it would wait for ever.
-            left.update({key: 0 for key in lane.keys if key in shared})
-            return False
         given[chosen] = given.get(chosen, 0) + 1
+        lane = lanes[chosen]
         for key, places in zip(lane.keys, lane.places or repeat(1)):  # noqa: B905 - repeat() has no end
             left[key] -= places
         return True
 
     steps = {share: 1 / lanes[places[0]].weight for share, places in of.items()}
     out = divide({share: passes[share] for share in of}, steps, room, give)
-    if shared:
-        out -= {
-            lane.share
-            for place, lane in enumerate(lanes)
-            if given.get(place, 0) < lane.most
-            and not shared.isdisjoint(lane.keys)
-            and all(left[key] > 0 for key in lane.keys if key not in shared)
-        }
     return given, out
 
 
 def _can_take(lane: Lane, given: int, left: Mapping[str, int]) -> bool:
-    """Whether a job of a lane may start, now or when more places of the keys are free of which it takes several."""
     if given >= lane.most:
         return False
     if lane.places:
-        return all(left[key] > 0 or places > 1 for key, places in zip(lane.keys, lane.places, strict=True))
+        return all(left[key] >= places for key, places in zip(lane.keys, lane.places, strict=True))
     for key in lane.keys:  # noqa: SIM110 - a generator would cost twice as much
         if left[key] <= 0:
             return False
     return True
-
-
-def _fits(lane: Lane, left: Mapping[str, int]) -> bool:
-    return all(left[key] >= places for key, places in zip(lane.keys, lane.places, strict=True))
 
 
 def _next(

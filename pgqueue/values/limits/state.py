@@ -3,7 +3,7 @@
 How much a rate lets start is decided in :mod:`pgqueue.values.limits.gcra`; which lane is next, in :mod:`pgqueue.values.limits.lanes`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -17,9 +17,12 @@ from pgqueue.values.limits.limit import LimitKey, LimitNumbers, key_of_queue, la
 COUNT_ALL_AFTER = 5.0
 """Seconds after which all running jobs are counted again: a claim may have been made just before a limit was stored."""
 
+KEPT_FOR = 5.0
+"""Seconds for which places are kept back for a lane that was not seen again."""
 
-class WaitingLane(msgspec.Struct, frozen=True, gc=False):
-    """A lane in which jobs wait.
+
+class WaitingLane(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """A lane in which jobs wait. It is equal to itself at another time, when another job is the first.
 
     Attributes:
         queue: of these jobs.
@@ -27,6 +30,8 @@ class WaitingLane(msgspec.Struct, frozen=True, gc=False):
         cost: what the start of its first job costs.
         inside: whether its jobs are in the lane; False: they are the ready jobs of a limited queue.
         limited: whether its queue is limited as a whole.
+        since: when its first job became due, in seconds since 1970; None: not asked.
+        task: the task of its first job.
     """
 
     queue: str
@@ -34,6 +39,54 @@ class WaitingLane(msgspec.Struct, frozen=True, gc=False):
     cost: int = 1
     inside: bool = True
     limited: bool = False
+    since: float | None = None
+    task: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WaitingLane) and (self.queue, self.lane, self.inside) == (
+            other.queue,
+            other.lane,
+            other.inside,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.queue, self.lane, self.inside))
+
+
+class KeptPlaces:
+    """Places that a worker keeps back for jobs that wait for several, while it looks at other lanes.
+
+    A worker that has many lanes looks at some at a time, and one with weights at those of one queue.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock`` tells seconds of any clock that is not set back."""
+        self._clock = clock
+        self._of: dict[WaitingLane, tuple[float, Mapping[str, int]]] = {}
+
+    def learn(self, seen: Iterable[WaitingLane], kept: Mapping[WaitingLane, Mapping[str, int]]) -> None:
+        """Take note of a look.
+
+        Args:
+            seen: the lanes that it saw.
+            kept: those for whose first job places are kept back, and how many of which keys.
+        """
+        if self._of:
+            for one in seen:
+                self._of.pop(one, None)
+        until = self._clock() + KEPT_FOR
+        self._of |= {one: (until, places) for one, places in kept.items()}
+
+    def lower(self, free: dict[str, int], seen: Collection[WaitingLane]) -> None:
+        """Take what is kept back for lanes that a look does not see from what is free."""
+        if not self._of:
+            return
+        now = self._clock()
+        self._of = {one: kept for one, kept in self._of.items() if kept[0] > now}
+        for one, (_, kept) in self._of.items():
+            if one not in seen:
+                for key in kept.keys() & free.keys():
+                    free[key] = max(0, free[key] - kept[key])
 
 
 class CountedClaims:
@@ -97,7 +150,12 @@ def line_of(one: WaitingLane, room: int, *, weights: Mapping[str, int]) -> LaneL
         keys, texts = (*keys, key), (*texts, key.text)
         places = (*places, 1) if places else ()
     share = said.share or f"{one.queue} {one.lane}"
-    return LaneLine(one, keys, Lane(share, texts, room, weights.get(said.share, 1), places))
+    return LaneLine(one, keys, Lane(share, texts, room, weights.get(said.share, 1), places, one.since))
+
+
+def later(line: LaneLine) -> LaneLine:
+    """The line of a lane of which a job was claimed: how old its first one is now is not known."""
+    return line if line.lane.since is None else replace(line, lane=replace(line.lane, since=None))
 
 
 def clamped(line: LaneLine, said: Mapping[str, LimitNumbers]) -> LaneLine:

@@ -228,6 +228,11 @@ def limits_of_task(
             )
         limits[name] = one
     found = TaskLimits(dict(sorted(limits.items())), fair, _cost(task, limits.values()))
+    if found.ordered and any(_places(one) != 1 for one in limits.values()):
+        raise InvalidOption(
+            f"task {task}: a job of an ordered limit keeps its place while it waits for its retry, and may take one place of "
+            "each limit only; leave out ordered=True, or the cost"
+        )
     _check_length(task, found)
     if len(found.limits) + bool(fair) > 1 and any(
         getattr(one, "when_full", "wait") != "wait" for one in given
