@@ -104,6 +104,10 @@ def _root(function: Callable[..., None]) -> Root:
 
 
 _DATABASE: Mapping[str, Mapping[str, Any]] = {
+    "--embedded": {
+        "metavar": "FOLDER",
+        "help": "In place of a DSN: the folder of a PostgreSQL of its own, which is started if it does not run.",
+    },
     "--replica-dsn": {
         "help": "A streaming replica that answers what only looks; without it the app's own, or PGQUEUE_REPLICA_DSN."
     },
@@ -113,10 +117,6 @@ _DATABASE: Mapping[str, Mapping[str, Any]] = {
         "help": "The DSN is that of a transaction pooler such as PgBouncer.",
     },
     "--schema": {"help": "The schema of the tables; without it the app's own, or pgqueue."},
-    "--embedded": {
-        "metavar": "FOLDER",
-        "help": "In place of a DSN: the folder of a PostgreSQL of its own, which is started if it does not run.",
-    },
     "--dsn": {"help": "The database; without it the app's own, PGQUEUE_DSN or DATABASE_URL."},
 }
 

@@ -21,7 +21,7 @@ from pgqueue.values.payloads.codec import Codec
 
 DEFAULT_ALIAS = "default"
 DEFAULT_MAX_WAIT = timedelta(minutes=5)
-NOT_IN_SETTINGS = frozenset({"self", "dsn", "replica", "shards"})
+NOT_IN_SETTINGS = frozenset({"self", "dsn", "replica", "shards", "embedded"})
 """The jobs are in the project's own database."""
 OPTIONS = frozenset(
     name.upper() for name in inspect.signature(PgQueue.__init__).parameters if name not in NOT_IN_SETTINGS

@@ -10,18 +10,20 @@ who is there. They are locked, and the system releases a lock when its holder en
 A process that is killed stops nothing: the server runs on until the next process that uses it ends.
 """
 
-import atexit
 import fcntl
 import os
 import shutil
 import signal
+import socket
+import sys
 import tempfile
 import threading
 import time
+from asyncio import _get_running_loop
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from stat import S_IXOTH
+from stat import S_IXGRP, S_IXOTH, S_IXUSR
 from typing import Any
 
 import psycopg
@@ -43,6 +45,7 @@ from pgqueue.store.connections.drivers import steps_on
 from pgqueue.store.plan import run
 from pgqueue.store.schema import schema as tables
 
+KEPT = f"{PREFIX}kept-"
 READY_WITHIN = 600.0
 """Seconds for a start: after a crash the server reads what was not yet in its files."""
 JOINED_WITHIN = 10.0
@@ -53,8 +56,33 @@ INITDB = ("--locale-provider=builtin", "--locale=C.UTF-8", "--data-checksums")
 SETTINGS = {"logging_collector": "on", "log_filename": "%a.log", "log_truncate_on_rotation": "on"}
 """The server keeps what it logs for a week, in ``data/log``."""
 
+ELSEWHERE = (
+    "port=5432&hostaddr=&sslmode=disable&gssencmode=disable&channel_binding=disable&target_session_attrs=any"
+)
+FILES = {"starting", "users", "server", "data", "data.new", "run", "log"}
+"""What is in a folder of ours."""
+NOT_YET = ("starting up", "shutting down", "not yet accepting", "in recovery mode")
+"""What a server says that will answer later, or end."""
+OF = "of"
+"""A file in a folder for the socket that is not in the server's folder: which folder it is of."""
+
 _opening = threading.Lock()
 _servers: dict[Path, "KeptServer"] = {}
+_ended = threading.Event()
+_locks: set[int] = set()
+"""Files that are locked while a folder is opened or left."""
+
+
+def _after_fork() -> None:
+    """A child that is forked while another thread opens a folder would have these locks for as long as it lives."""
+    global _opening  # noqa: PLW0603 - of the parent's thread
+    _opening = threading.Lock()
+    for lock in _locks:
+        os.close(lock)
+    _locks.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def kept_dsn(folder: str, *, schema: str) -> str:
@@ -69,9 +97,13 @@ def kept_dsn(folder: str, *, schema: str) -> str:
         ConnectionFailed: the server runs, and does not answer this process.
     """
     where = Path(os.path.realpath(folder))
+    if _get_running_loop() is not None and (known := _servers.get(where)) is not None and known.joined:
+        return known.dsn  # a start would stop the loop: those who connect start it, in their threads
     with _opening:
-        if not _servers:
-            atexit.register(leave_all)
+        if _ended.is_set():
+            raise ConnectionFailed(f"the program ends, and uses the database in {where} no more")
+        if not _servers and (processes := sys.modules.get("multiprocessing.util")) is not None:
+            processes.Finalize(None, leave_all, exitpriority=0)  # such a child calls nothing of atexit
         server = _servers.setdefault(where, KeptServer(where))
         try:
             return server.open(schema)
@@ -79,6 +111,8 @@ def kept_dsn(folder: str, *, schema: str) -> str:
             raise ConfigurationError(
                 f"the folder {where} cannot be used for a database: {error.strerror} ({error.filename or where})"
             ) from error
+        except ValueError as error:
+            raise ConfigurationError(f"the folder {where} cannot be used for a database: {error}") from error
 
 
 class KeptServer:
@@ -96,19 +130,25 @@ class KeptServer:
         Args:
             schema: of the tables, which are made there or upgraded, once for each process.
         """
-        if self._users is None or schema not in self._checked or not self._runs():
+        if self._users is None or schema not in self._checked or not self._answers():
             self._require_place()
             with self._alone():
                 if self._users is None:
                     self._users = _opened(self._folder / "users")
                     fcntl.flock(self._users, fcntl.LOCK_SH)
                 self._join(schema)
-        return self._dsn
+        return self.dsn
+
+    @property
+    def joined(self) -> bool:
+        """Whether this process has used it."""
+        return bool(self._checked)
 
     def leave(self) -> None:
         """This process uses the server no more: if no other one does, it is stopped."""
         if self._users is None:
             return
+        joined, self._checked = self.joined, set()
         if self._server is not None:
             self._server.leave()
         os.close(self._users)  # not unlocked: a child that was forked may use the server
@@ -116,18 +156,23 @@ class KeptServer:
         with self._alone():
             users = _opened(self._folder / "users")
             try:
-                if _locked(users, fcntl.LOCK_EX):
+                if joined and _locked(users, fcntl.LOCK_EX):
                     self._stop()
             finally:
                 os.close(users)
 
     @property
-    def _dsn(self) -> str:
-        return f"postgresql://postgres:@/postgres?host={os.path.realpath(self._folder / 'run')}"
+    def dsn(self) -> str:
+        """Where it is, whatever libpq's variables of the environment say of other servers."""
+        return f"postgresql://postgres:@/postgres?host={os.path.realpath(self._folder / 'run')}&{ELSEWHERE}"
 
     def _require_place(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if not (self._folder / "starting").exists() and any(self._folder.iterdir()):
+        if not self._folder.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if os.geteuid() == 0:
+                self._folder.chmod(0o711)  # another user runs the server
+        names = {one.name for one in self._folder.iterdir()}
+        if "starting" not in names and not names <= FILES:
             raise ConfigurationError(
                 f"the folder {self._folder} has other files, and no database of pgqueue: give a new or empty folder"
             )
@@ -136,6 +181,7 @@ class KeptServer:
     def _alone(self) -> Iterator[None]:
         """No other process starts, joins or stops the server."""
         lock, deadline = _opened(self._folder / "starting"), time.monotonic() + READY_WITHIN
+        _locks.add(lock)
         try:
             while not _locked(lock, fcntl.LOCK_EX):
                 if time.monotonic() > deadline:
@@ -145,6 +191,7 @@ class KeptServer:
                 time.sleep(LOOK_EVERY)
             yield
         finally:
+            _locks.discard(lock)
             os.close(lock)
 
     def _runs(self) -> bool:
@@ -154,16 +201,26 @@ class KeptServer:
         finally:
             os.close(lock)
 
+    def _answers(self) -> bool:
+        """Whether it runs, and takes connections: one that was killed holds its lock until its last process has ended."""
+        with socket.socket(socket.AF_UNIX) as tried:
+            try:
+                tried.connect(f"{os.path.realpath(self._folder / 'run')}/.s.PGSQL.5432")
+            except OSError:
+                return False
+        return True
+
     def _join(self, schema: str) -> None:
-        deadline = time.monotonic() + JOINED_WITHIN
+        began = time.monotonic()
         while True:
             if not self._runs():
                 self._start()
             try:
                 self._bring_tables(schema)
             except psycopg.OperationalError as error:
-                if time.monotonic() > deadline:
-                    said = " ".join(str(error).split())
+                said = " ".join(str(error).split())
+                within = READY_WITHIN if any(one in said for one in NOT_YET) else JOINED_WITHIN
+                if time.monotonic() - began > within:
                     raise ConnectionFailed(
                         f"a PostgreSQL has the files in {self._folder} in use, and this process cannot join it ({said}): "
                         "end the processes that use it, or use it from where they run"
@@ -174,16 +231,17 @@ class KeptServer:
 
     def _bring_tables(self, schema: str) -> None:
         try:
-            with psycopg.connect(self._dsn, connect_timeout=int(JOINED_WITHIN)) as connection:
+            with psycopg.connect(self.dsn, connect_timeout=int(JOINED_WITHIN)) as connection:
                 run(tables.verify(schema), steps_on(connection, catalogue_of(schema)))
         except (SchemaMissing, SchemaTooOld):
-            tables.migrate(self._dsn, schema=schema)
+            tables.migrate(self.dsn, schema=schema)
         self._checked.add(schema)
 
     def _start(self) -> None:
         data = self._folder / "data"
         binaries, identity = embedded_binaries(), self._identity(data)
         lock = _opened(self._folder / "server")
+        _locks.add(lock)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # only held for moments by others, which look whether it runs
             run = self._make_run_folder(identity)
@@ -198,8 +256,12 @@ class KeptServer:
             if self._server is not None:
                 self._server.leave()
             self._server = server
-            server.start(within=READY_WITHIN, files=[lock])
+            try:
+                server.start(within=READY_WITHIN, files=[lock])
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{error}; its log says: {_last_lines(data / 'log')}") from error
         finally:
+            _locks.discard(lock)
             os.close(lock)
 
     def _initialise(self, server: Server, identity: Mapping[str, Any]) -> None:
@@ -226,7 +288,8 @@ class KeptServer:
         identity = other_user()
         if data.exists() and (owner := data.stat()).st_uid != 0:
             identity = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
-        closed = [one for one in (self._folder, *self._folder.parents) if not one.stat().st_mode & S_IXOTH]
+        places = (self._folder, *self._folder.parents)
+        closed = [one for one in places if not _may_enter(one.stat(), identity)]
         if closed:
             raise ConfigurationError(
                 f"PostgreSQL does not run as root, and its user cannot enter {closed[-1]}: give a folder that every user "
@@ -239,46 +302,62 @@ class KeptServer:
         run = self._folder / "run"
         self._remove_run_folder()
         if PLAIN_PLACE.fullmatch(str(run)) is None:
-            made = Path(
-                tempfile.mkdtemp(
-                    prefix=f"{PREFIX}kept-", dir=place_for_sockets(for_another_user=bool(identity))
-                )
-            )
+            made = Path(tempfile.mkdtemp(prefix=KEPT, dir=place_for_sockets(for_another_user=bool(identity))))
+            (made / OF).write_text(self._mark(), encoding="ascii")
             run.symlink_to(made)
             run = made
         _make_private(run, identity)
         return run
 
     def _remove_run_folder(self) -> None:
+        """Remove it, if no server runs. What a link leads to that we did not make for this folder stays."""
         run = self._folder / "run"
         if run.is_symlink():
-            shutil.rmtree(run.readlink(), ignore_errors=True)
+            made = run.readlink()
             run.unlink()
-        shutil.rmtree(run, ignore_errors=True)
+            with suppress(OSError, ValueError):
+                if made.name.startswith(KEPT) and (made / OF).read_text(encoding="ascii") == self._mark():
+                    shutil.rmtree(made, ignore_errors=True)
+        else:
+            shutil.rmtree(run, ignore_errors=True)
+
+    def _mark(self) -> str:
+        found = (self._folder / "server").stat()
+        return f"{found.st_dev} {found.st_ino}"
 
     def _stop(self) -> None:
-        deadline = time.monotonic() + STOPPED_WITHIN
-        how = signal.SIGINT
-        while self._runs() and (pid := self._pid()) is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, how)
-            while self._runs() and time.monotonic() < deadline:
-                time.sleep(LOOK_EVERY)
-            if how is signal.SIGQUIT:
-                return
-            how, deadline = signal.SIGQUIT, time.monotonic() + STOPPED_WITHIN
-        self._remove_run_folder()
+        for how in (signal.SIGINT, signal.SIGQUIT):
+            deadline = time.monotonic() + STOPPED_WITHIN
+            if self._runs() and (pid := self._pid()) is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, how)
+                while self._runs() and time.monotonic() < deadline:
+                    time.sleep(LOOK_EVERY)
+        if not self._runs():
+            self._remove_run_folder()
 
     def _pid(self) -> int | None:
         """The server's process; None: it is not of this machine's, or this container's, processes."""
         data = self._folder / "data"
         try:
             pid = int((data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0])
-            words = Path(f"/proc/{pid}/cmdline")
-            its_own = not Path("/proc/self").exists() or str(data).encode() in words.read_bytes()
+            known = not Path("/proc/self").exists() or Path(f"/proc/{pid}/cwd").samefile(data)
         except (OSError, ValueError, IndexError):
             return None
-        return pid if its_own else None
+        return pid if known else None
+
+
+def _may_enter(place: os.stat_result, identity: Mapping[str, Any]) -> bool:
+    if place.st_uid == identity["user"]:
+        return bool(place.st_mode & S_IXUSR)
+    return bool(place.st_mode & (S_IXGRP if place.st_gid == identity["group"] else S_IXOTH))
+
+
+def _last_lines(folder: Path) -> str:
+    """The end of the newest file of the server's log."""
+    files = sorted(folder.glob("*.log"), key=lambda one: one.stat().st_mtime)
+    text = files[-1].read_text(encoding="utf-8", errors="replace") if files else ""
+    return " / ".join(text.strip().splitlines()[-8:]) or "nothing"
 
 
 def _make_private(folder: Path, identity: Mapping[str, Any]) -> None:
@@ -301,9 +380,14 @@ def _locked(file: int, how: int) -> bool:
 
 
 def leave_all() -> None:
-    """This process uses no server any more; called at its end."""
+    """This process uses no server any more."""
     for server in _servers.values():
-        with suppress(
-            OSError, ConnectionFailed
-        ):  # the program ends: the next process that uses it looks again
+        with suppress(OSError, ConnectionFailed):  # the next process that uses it looks again
             server.leave()
+
+
+def end() -> None:
+    """The program ends: no server is started any more."""
+    with _opening:
+        _ended.set()
+        leave_all()

@@ -282,7 +282,9 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(programs: Programs)
     assert [one.name for one in programs.folder.iterdir()] == ["theirs"]
     shutil.rmtree(programs.folder)
     programs.folder.touch()
-    assert f"the folder {programs.folder} cannot be used for a database: File exists" in programs.refused()
+    assert (
+        f"the folder {programs.folder} cannot be used for a database: Not a directory" in programs.refused()
+    )
 
 
 @as_root
@@ -348,3 +350,126 @@ def test_the_command_starts_a_server_and_the_processes_of_a_worker_join_it(progr
     command("--app", "shop:queue", "worker", "--processes", "2", "--until-empty")
     assert '"succeeded"' in command("jobs", "list", "--json")
     assert not is_up(programs.folder)
+
+
+def test_variables_of_libpq_lead_nowhere_else(programs: Programs) -> None:
+    code = """
+os.environ.update(PGHOSTADDR="127.0.0.1", PGPORT="5555", PGSSLMODE="require", PGTARGETSESSIONATTRS="standby")
+note.enqueue()
+print(ready())
+"""
+    assert programs.run(code) == "1"
+
+
+@pytest.mark.parametrize("how", ["atexit", "fork"])
+def test_a_program_that_ends_by_itself_leaves_no_server(programs: Programs, how: str) -> None:
+    """A function that is called after the server was left started it again; a child of multiprocessing calls none at all."""
+    program = programs.start(
+        """
+import atexit
+def late():
+    try:
+        note.enqueue()
+    except PgQueueError as error:
+        print(error)
+atexit.unregister(sys.modules["pgqueue.store.connections.pools"]._at_exit)
+atexit.register(late)
+atexit.register(sys.modules["pgqueue.store.connections.pools"]._at_exit)
+note.enqueue()
+"""
+        if how == "atexit"
+        else """
+import multiprocessing
+child = multiprocessing.get_context("fork").Process(target=lambda: note.enqueue())
+child.start()
+child.join()
+print(child.exitcode)
+"""
+    )
+    assert programs.end(program).split(" the database")[0] == (
+        "the program ends, and uses" if how == "atexit" else "0"
+    )
+    assert not is_up(programs.folder)
+
+
+def test_a_child_that_is_forked_while_a_thread_opens_the_folder_holds_up_no_other_program(
+    programs: Programs,
+) -> None:
+    """It had the locks of the files for as long as it lived."""
+    program = programs.start("""
+import threading
+from pgqueue.store import kept_server
+forked = threading.Event()
+bring = kept_server.KeptServer._bring_tables
+def slowly(self, schema):
+    inside.set()
+    forked.wait()
+    bring(self, schema)
+kept_server.KeptServer._bring_tables, inside = slowly, threading.Event()
+thread = threading.Thread(target=note.enqueue)
+thread.start()
+inside.wait()
+if not (child := os.fork()):
+    sys.stdin.readline()
+    os._exit(0)
+forked.set()
+thread.join()
+print("there", flush=True)
+os.waitpid(child, 0)
+""")
+    assert program.stdout is not None
+    assert program.stdout.readline() == "there\n"
+    assert programs.run("print(ready())") == "1"
+    programs.end(program)
+
+
+def test_a_link_that_is_not_ours_is_not_followed(programs: Programs, place: Path) -> None:
+    precious = place / "pgqueue-kept-precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    (programs.folder / "run").symlink_to(precious)
+    assert programs.run("note.enqueue()\nprint(ready())") == "1"
+    assert (precious / "file").exists()
+
+
+def test_the_socket_of_a_server_that_cannot_be_stopped_stays(programs: Programs) -> None:
+    """As where another container has started it."""
+    program = programs.waiting()
+    code = "from pgqueue.store import kept_server\nkept_server.KeptServer._pid = lambda self: None\nnote.enqueue()"
+    program.kill()
+    program.wait()
+    programs.run(code)
+    assert is_up(programs.folder)
+    assert programs.run("print(ready())") == "2"
+    assert not is_up(programs.folder)
+
+
+def test_a_folder_does_not_depend_on_the_current_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    given, named = PgQueue("embedded:./one"), PgQueue(embedded="two")
+    monkeypatch.setenv("PGQUEUE_DSN", " Embedded:three\n")
+    found = PgQueue()
+    assert found.database.folder == str(place / "three")
+    monkeypatch.chdir("/")
+    for queue, name in ((given, "one"), (named, "two"), (found, "three")):
+        assert queue.database.folder == str(place / name)
+        monkeypatch.setenv("PGQUEUE_DIRECT_DSN", "postgresql://elsewhere")
+    for wrong in ("", "//folder"):
+        with pytest.raises(ConfigurationError, match="name a folder"):
+            PgQueue(f"embedded:{wrong}")
+
+
+@as_root
+def test_root_may_use_a_folder_that_only_its_owner_can_enter(programs: Programs, place: Path) -> None:
+    programs.run("note.enqueue()")
+    for one in (place, *place.rglob("*")):
+        os.chown(one, *((programs.folder / "data").stat().st_uid,) * 2, follow_symlinks=False)
+    place.chmod(0o700)
+    assert programs.run("print(ready())") == "1"
+
+
+def test_a_start_that_fails_says_why(programs: Programs) -> None:
+    programs.run("note.enqueue()")
+    for one in (programs.folder / "data" / "pg_wal").glob("0*"):
+        one.unlink()
+    assert "could not locate a valid checkpoint record" in programs.refused()

@@ -22,6 +22,7 @@ from pgqueue.store.connections.dsn import (
     CONNECTION_DEFAULTS,
     DIRECT_DSN_SETTING,
     EMBEDDED,
+    absolute,
     connection_errors,
     dsn_in_environment,
     failure,
@@ -109,7 +110,7 @@ class Database:
             raise InvalidOption(f"pool_size={pool_size!r}: keep at least one connection")
         self.catalogue = catalogue_of(schema, migrate_hint=self.migrate_hint)
         self.behind_pooler = behind_pooler
-        self._given_dsn = dsn
+        self._given_dsn = dsn and absolute.__wrapped__(dsn)
         self._given_direct_dsn = direct_dsn
         self._unknown_settings: frozenset[str] = frozenset()
         self.pools = Pools(proxy(self), pool_size)  # no cycle: one that is dropped closes its pools at once
@@ -139,7 +140,7 @@ class Database:
         return found.removeprefix(EMBEDDED) if found.startswith(EMBEDDED) else None
 
     def _located(self) -> str | None:
-        return self._given_dsn or dsn_in_environment()
+        return self._given_dsn or absolute(dsn_in_environment() or "")
 
     @property
     def listen_dsn(self) -> str | None:
@@ -149,7 +150,7 @@ class Database:
     @property
     def _direct_dsn(self) -> str | None:
         direct = self._given_direct_dsn or os.environ.get(DIRECT_DSN_SETTING)
-        return for_libpq(direct) if direct else None
+        return for_libpq(direct) if direct and self.folder is None else None
 
     @property
     def itself(self) -> "Database":

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,22 @@ def dsn_in_environment() -> str | None:
 
 
 def embedded_dsn(folder: str | os.PathLike[str]) -> str:
-    """What stands for the DSN of the server whose files are in this folder."""
-    return f"{EMBEDDED}{Path(folder).absolute()}"
+    """What stands for the DSN of the server whose files are in this folder.
+
+    Raises:
+        ConfigurationError: it names no folder.
+    """
+    named = os.fspath(folder).strip()
+    if not named or named.startswith("//"):
+        raise ConfigurationError(f"{EMBEDDED}{named}: name a folder, such as {EMBEDDED}./data")
+    return f"{EMBEDDED}{Path(named).expanduser().absolute()}"
+
+
+@lru_cache
+def absolute(dsn: str) -> str:
+    """A DSN, in which a folder does not depend on the current one; later calls answer what the first one did."""
+    kind, folder = dsn.strip()[: len(EMBEDDED)], dsn.strip()[len(EMBEDDED) :]
+    return embedded_dsn(folder) if kind.lower() == EMBEDDED else dsn
 
 
 def require_only_embedded(*others: str | None) -> None:

@@ -10,6 +10,7 @@ closes none, so the first call in a new loop closes the connections of the loops
 import asyncio
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -280,6 +281,8 @@ def _at_exit() -> None:
     """Close what a program has left open. Since Python 3.13, a pool that ends with the process waits 5 s for each of its threads."""
     for pools in list(_all):
         pools.close()
+    if (kept := sys.modules.get("pgqueue.store.kept_server")) is not None:
+        kept.end()
 
 
 def _after_fork() -> None:
