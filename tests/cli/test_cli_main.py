@@ -155,7 +155,7 @@ def test_the_app_may_stand_behind_the_command(dsn: str, shop: Path) -> None:
 @pytest.mark.parametrize("name", VERBS)
 def test_every_command_says_that_it_takes_them_and_lists_only_its_own(name: str) -> None:
     shown = " ".join(pgqueue(name, "--help").stdout.split())
-    assert "--behind-pooler, --direct-dsn, --replica-dsn can stand here, too" in shown
+    assert "--behind-pooler, --direct-dsn, --replica-dsn, --embedded can stand here, too" in shown
     assert shown.count("--dsn") == 1
 
 
