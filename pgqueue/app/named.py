@@ -110,7 +110,7 @@ async def aenqueue_named(
 
 
 def _adding(by: str | None) -> Callable[..., Plan[EnqueueAnswer]]:
-    return enqueue.add if by is None else partial(enqueue.enqueue_noted, by=by)
+    return enqueue.add if by is None else partial(known_tasks.enqueue_noted, by=by)
 
 
 class NamedEnqueue:

@@ -27,7 +27,7 @@ ANSWERED: Mapping[str, Mapping[str, str]] = {
         "job_end": "look",
         "searching": "search",
     },
-    "adding": {"enqueue": "enqueue enqueue_noted enqueue_few enqueue_many", "known_tasks": "find"},
+    "adding": {"enqueue": "enqueue enqueue_few enqueue_many", "known_tasks": "find enqueue_noted"},
     "claims": {
         "claims": "next_claim",
         "finish": "record",

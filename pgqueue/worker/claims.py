@@ -163,11 +163,7 @@ class Claims:
             return True
 
     def release_due(self) -> float | None:
-        """Have claims start whose instant has come, and make batches of those that wait no longer for others.
-
-        Returns:
-            Seconds until the next ones are due; None: none waits for a time.
-        """
+        """Have claims start whose instant has come, and make batches of those that wait no longer; seconds until the next ones are due."""
         with self.lock:
             now = time.monotonic()
             self._put(self.held.take_due(now))
@@ -271,16 +267,13 @@ class Claims:
         plain: bool | None = None,
         held: bool = True,
     ) -> int:
-        """End claims that have not started, with these verdicts.
+        """End claims that have not started, with these verdicts; how many.
 
         Args:
             judge: makes the verdict.
             job_ids: only these jobs.
             plain: only those of plain functions, or of other tasks.
             held: whether those that may not start yet are meant, too.
-
-        Returns:
-            How many.
         """
 
         def is_meant(claim: Claim) -> bool:

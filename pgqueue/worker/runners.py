@@ -115,10 +115,7 @@ class Runners:
         self._signals.look.set()
 
     def return_stale(self, older_than: float) -> int:
-        """Requeue claims that wait for a slot, if none was added in this many seconds; how many. Called once a second, in the loop.
-
-        One that waits for several slots stays; see :meth:`return_heavy`.
-        """
+        """Requeue claims that wait for a slot, but for a heavy one, if none was added in this many seconds. Called once a second, in the loop."""
         if self._claims.rests:
             self._claims.rests = False
             self._signals.look.set()

@@ -22,7 +22,7 @@ import psycopg
 
 from pgqueue import Limit, PgQueue
 from pgqueue.store.insight import series
-from pgqueue.store.limits import limits
+from pgqueue.store.limits import lanes
 from pgqueue.store.schema import schema
 
 STORM: Final = timedelta(hours=6)
@@ -256,7 +256,7 @@ def _live(queue: PgQueue, connection: psycopg.Connection, now: datetime, jobs: i
     @queue.task(name="shop.reports.build", queue="default")
     def report() -> None: ...
 
-    queue.database.run(limits.declare(queue.limits))  # as a worker does when it starts
+    queue.database.run(lanes.declare(queue.limits))  # as a worker does when it starts
     many = max(20, jobs // 600)
     handles = list(queue.enqueue_many(sync.call(n) for n in range(2 * many)))
     held = _run(connection, HOLDING, now=now)

@@ -21,7 +21,7 @@ from pgqueue.store.arrays import texts
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import finish
-from pgqueue.store.limits import limit_control, limits, served_lanes
+from pgqueue.store.limits import lanes, limit_control, limits, served_lanes
 from pgqueue.store.limits.limits import LaneClaims
 from pgqueue.store.limits.served_lanes import REMEMBERED_FOR, ServedLanes
 from pgqueue.store.plan import Statement, Steps, plan, run
@@ -261,7 +261,7 @@ def test_another_workers_lock_is_passed_over_and_the_other_lanes_are_served(
     def b() -> None: ...
 
     queue.enqueue_many([a.call(), b.call()])
-    do(queue, limits.declare(queue.limits))
+    do(queue, lanes.declare(queue.limits))
     with queue.database.pooled() as connection, connection.transaction():
         connection.execute("select from pgqueue.limits where name = 'task:a' for update")
         taken = workers.claim(0, 9)
@@ -560,7 +560,7 @@ def test_a_limit_whose_row_a_user_holds_locked_stops_its_own_jobs_only(
     @queue.task(name="other", limit=Limit(1))
     def other() -> None: ...
 
-    do(queue, limits.declare(queue.limits))
+    do(queue, lanes.declare(queue.limits))
     send.enqueue(7)
     job = other.enqueue()
     with psycopg.connect(queue.database.dsn) as connection:
@@ -651,9 +651,9 @@ def test_ready_jobs_of_a_limited_queue_count_from_claim_to_claim_and_a_pause_sto
 
 
 def test_what_an_operator_has_set_holds_when_another_release_declares_another_number(queue: PgQueue) -> None:
-    do(queue, limits.declare({"name:api": Limit(1).numbers}))
+    do(queue, lanes.declare({"name:api": Limit(1).numbers}))
     queue.control.limits.set("name:api", Limit(5))
-    do(queue, limits.declare({"name:api": Limit(2).numbers}))
+    do(queue, lanes.declare({"name:api": Limit(2).numbers}))
     assert [one.numbers[0] for one in queue.insight.limits()] == [5]
 
 

@@ -14,7 +14,7 @@ from pgqueue import Limit, PgQueue, Rate, Task
 from pgqueue.errors import InvalidOption
 from pgqueue.store.arrays import texts
 from pgqueue.store.jobs import finish
-from pgqueue.store.limits import limits
+from pgqueue.store.limits import lanes
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import AttemptError, Claim
@@ -203,5 +203,5 @@ def test_arguments_that_jsonb_cannot_hold_have_a_lane_too(shift: Shift, queue: P
 def test_a_task_may_become_ordered_and_plain_again(queue: PgQueue) -> None:
     for ordered in (True, False, True):
         said = limits_of_task("post", Limit(1, ordered=ordered), None)
-        do(queue, limits.declare_tasks({"post": said}))
+        do(queue, lanes.declare_tasks({"post": said}))
         assert ask(queue, "select ordered from pgqueue.limited_tasks") == [(ordered,)]

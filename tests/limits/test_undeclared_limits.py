@@ -12,7 +12,7 @@ from running import Running
 
 from pgqueue import JobState, Limit, PgQueue, Rate
 from pgqueue.errors import InvalidOption
-from pgqueue.store.limits import lanes, limit_control, limits
+from pgqueue.store.limits import lanes, limit_control
 from pgqueue.testing import drain
 from pgqueue.values.limits.status import LaneChange
 
@@ -48,10 +48,10 @@ def test_why_names_the_limit_that_no_task_declares_and_how_its_jobs_are_freed(qu
     @queue.task(name="other", limit=Limit(1, name="api"))
     def other() -> None: ...
 
-    do(queue, limits.declare_tasks(queue.limiting))
+    do(queue, lanes.declare_tasks(queue.limiting))
     assert "no task declares" not in queue.why(job).sentence
     ask(queue, "delete from pgqueue.limited_tasks")
-    do(queue, limits.declare(queue.limits))
+    do(queue, lanes.declare(queue.limits))
     ask(queue, "update pgqueue.limits set most = 0")
     assert queue.why(job).sentence.endswith(frees)
     queue.control.limits.set("queue:default", Limit(1))

@@ -19,7 +19,7 @@ from worker.helping import FOR_EVER, dismantle, ended, register
 
 from pgqueue import Limit, PgQueue, Rate, Task, Throttle, Unique
 from pgqueue.store.jobs import finish
-from pgqueue.store.limits import lanes, limit_control, limits
+from pgqueue.store.limits import lanes, limit_control
 from pgqueue.store.limits.served_lanes import START
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim
@@ -250,7 +250,7 @@ def test_hostile_rows_of_one_limit_keep_no_job_of_another_from_its_start(
     @queue.task(name="good", limit=Limit(1))
     def good() -> None: ...
 
-    do(queue, limits.declare(queue.limits))
+    do(queue, lanes.declare(queue.limits))
     queue.enqueue_many([bad.call(1), bad.call(1), good.call()])
     ask(queue, statement)
     assert "good" in claimed(workers)

@@ -36,7 +36,7 @@ from pgqueue.errors import InvalidOption, PipelineError, RowsRefused
 from pgqueue.spark.writing.rows import SHOWN, RefusedRow, Rows
 from pgqueue.spark.writing.target import WriteTarget, decide, find_app, read_options
 from pgqueue.store.connections.connection import StepRunner
-from pgqueue.store.limits import limits
+from pgqueue.store.limits import lanes
 from pgqueue.store.pipeline import sink
 from pgqueue.store.pipeline.sink_stage import Part, stage
 from pgqueue.store.plan import run
@@ -217,8 +217,8 @@ def _declare(target: WriteTarget, steps: StepRunner) -> None:
     if limiting is None:
         return
     try:
-        run(limits.declare(limiting.numbers), steps)
-        run(limits.declare_tasks({target.task: limiting}), steps)
+        run(lanes.declare(limiting.numbers), steps)
+        run(lanes.declare_tasks({target.task: limiting}), steps)
     except InsufficientPrivilege as error:
         logger.warning(
             "the limits of the task could not be stored: if no worker that knows it has started yet, its jobs run without",

@@ -94,13 +94,10 @@ class Database:
         """Remember where the database is. Nothing is connected until something is run.
 
         Args:
-            dsn: libpq's URI or keywords; SQLAlchemy's ``postgresql+psycopg://`` works too. By default the
-                environment's PGQUEUE_DSN or DATABASE_URL.
+            dsn: libpq's URI or keywords, or SQLAlchemy's; by default the environment's PGQUEUE_DSN or DATABASE_URL.
             schema: where the tables are.
-            direct_dsn: how to reach the server itself, where ``dsn`` is a transaction pooler; for LISTEN.
-                By default the environment's PGQUEUE_DIRECT_DSN.
-            behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer, where notifications do not
-                arrive. Statements are not prepared, because not every pooler keeps them.
+            direct_dsn: how to reach the server itself, where ``dsn`` is a transaction pooler; by default PGQUEUE_DIRECT_DSN.
+            behind_pooler: ``dsn`` leads to a transaction pooler, where notifications do not arrive. Nothing is prepared.
             pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
 
         Raises:
@@ -135,7 +132,7 @@ class Database:
 
     @property
     def folder(self) -> str | None:
-        """The folder with the files of an embedded server; None: the DSN leads to a server that others start."""
+        """The folder of an embedded server; None: the DSN leads to a server that others start."""
         found = self._located() or ""
         return found.removeprefix(EMBEDDED) if found.startswith(EMBEDDED) else None
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from itertools import chain, groupby, islice
 
 from pgqueue.errors import JobError
-from pgqueue.store import audit
 from pgqueue.store.jobs.copying import (
     copied_with_lanes,
     copy_rows,
@@ -76,17 +75,6 @@ def enqueue(
     if known is not None:
         known.learn(job, *rows[0][1:])
     return EnqueueAnswer(rows[0][0])
-
-
-@plan(transaction=True, adds=True)
-def enqueue_noted(
-    job: NewJob, *, by: str, known: QueueCache | None = None, now: datetime | None = None
-) -> Steps[EnqueueAnswer]:
-    """Add one job, and write down in the audit who did; other arguments as for :func:`enqueue`."""
-    answer = yield from enqueue(job, known=known, now=now)
-    if answer.outcome is not Outcome.REJECTED:
-        yield from audit.note("enqueue", str(answer.id), by=by, task=job.task)
-    return answer
 
 
 def are_few(jobs: Sequence[NewJob]) -> bool:

@@ -1,12 +1,17 @@
 """What workers say of their tasks, for programs that enqueue by name."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from pgqueue.store import audit
 from pgqueue.store.arrays import numbers, texts
+from pgqueue.store.jobs import enqueue
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
+from pgqueue.values.queues.defaults import QueueCache
 
 LONGEST_SCHEMA: Final = 20_000
 """Characters. A longer schema is not shown."""
@@ -71,3 +76,14 @@ def listed(task: str | None, limit: int) -> Steps[list[KnownTask]]:
     """
     params = {"task": task, "limit": limit, "longest": LONGEST_SCHEMA}
     return [KnownTask(*row) for row in (yield Statement("insight/known_tasks", params))]
+
+
+@plan(transaction=True, adds=True)
+def enqueue_noted(
+    job: NewJob, *, by: str, known: QueueCache | None = None, now: datetime | None = None
+) -> Steps[EnqueueAnswer]:
+    """Add one job, and write down in the audit who did; other arguments as for :func:`pgqueue.store.jobs.enqueue.enqueue`."""
+    answer = yield from enqueue.enqueue(job, known=known, now=now)
+    if answer.outcome is not Outcome.REJECTED:
+        yield from audit.note("enqueue", str(answer.id), by=by, task=job.task)
+    return answer

@@ -1,4 +1,4 @@
-"""How jobs get the lanes in which they wait for their limits, and how these lanes are found.
+"""What the database is told of limits, how jobs get the lanes in which they wait for them, and how these lanes are found.
 
 :mod:`pgqueue.store.limits.limits` claims the jobs from there.
 """
@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.jobs.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
-from pgqueue.values.limits.limit import keys_of
+from pgqueue.values.limits.limit import LimitNumbers, keys_of
 from pgqueue.values.limits.state import WaitingLane
 from pgqueue.values.limits.status import LaneChange
-from pgqueue.values.limits.task_limits import limit_reached
+from pgqueue.values.limits.task_limits import TaskLimits, limit_reached
 
 AT_ONCE = 1_000
 """How many jobs are put into other lanes in one transaction."""
@@ -36,6 +38,35 @@ class LaneScan(NamedTuple):
     lanes: Sequence[WaitingLane]
     last: tuple[str, str]
     looked_at: int
+
+
+@plan
+def declare(limits: Mapping[str, LimitNumbers]) -> Steps[None]:
+    """Store what the code says of limits; what an operator has set stays."""
+    names = sorted(limits)
+    params = {
+        "names": texts(names),
+        "mosts": numbers([limits[name].most for name in names]),
+        "everies": numbers([limits[name].every for name in names]),
+        "bursts": numbers([limits[name].burst for name in names]),
+        "declared": texts(limits[name].declared for name in names),
+    }
+    yield Statement("limits/declare", params, returns=False)
+
+
+@plan
+def declare_tasks(tasks: Mapping[str, TaskLimits | None]) -> Steps[None]:
+    """Store which limits and shares these tasks have, for jobs that SQL enqueues; None: a task has neither."""
+    found = {name: one for name, one in sorted(tasks.items()) if one is not None}
+    params = {
+        "known": texts(tasks),
+        "names": texts(found),
+        "keys": texts(msgspec.json.encode(one.keys).decode() for one in found.values()),
+        "costs": texts(msgspec.json.encode(one.cost).decode() for one in found.values()),
+        "ordered": [one.ordered for one in found.values()],
+        "defaults": texts(one.stored_defaults for one in found.values()),
+    }
+    yield Statement("limits/declare_tasks", params, returns=False)
 
 
 @plan(transaction=True)

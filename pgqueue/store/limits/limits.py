@@ -33,6 +33,7 @@ import msgspec
 from pgqueue.store.arrays import columns, numbers, texts, truths
 from pgqueue.store.jobs.claim import next_fence
 from pgqueue.store.jobs.marks import Marks
+from pgqueue.store.limits.lanes import declare
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim
 from pgqueue.values.limits.gcra import HORIZON
@@ -48,7 +49,6 @@ from pgqueue.values.limits.state import (
     later,
     line_of,
 )
-from pgqueue.values.limits.task_limits import TaskLimits
 
 LANE: Callable[[Claim], tuple[str, str]] = attrgetter("queue", "lane")
 NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
@@ -82,35 +82,6 @@ NOTHING = LaneClaims((), {}, 0.0, None)
 def never(_task: str) -> bool:
     """No task is unknown: a take gives jobs of any task."""
     return False
-
-
-@plan
-def declare(limits: Mapping[str, LimitNumbers]) -> Steps[None]:
-    """Store what the code says of limits; what an operator has set stays."""
-    names = sorted(limits)
-    params = {
-        "names": texts(names),
-        "mosts": numbers([limits[name].most for name in names]),
-        "everies": numbers([limits[name].every for name in names]),
-        "bursts": numbers([limits[name].burst for name in names]),
-        "declared": texts(limits[name].declared for name in names),
-    }
-    yield Statement("limits/declare", params, returns=False)
-
-
-@plan
-def declare_tasks(tasks: Mapping[str, TaskLimits | None]) -> Steps[None]:
-    """Store which limits and shares these tasks have, for jobs that SQL enqueues; None: a task has neither."""
-    found = {name: one for name, one in sorted(tasks.items()) if one is not None}
-    params = {
-        "known": texts(tasks),
-        "names": texts(found),
-        "keys": texts(msgspec.json.encode(one.keys).decode() for one in found.values()),
-        "costs": texts(msgspec.json.encode(one.cost).decode() for one in found.values()),
-        "ordered": [one.ordered for one in found.values()],
-        "defaults": texts(one.stored_defaults for one in found.values()),
-    }
-    yield Statement("limits/declare_tasks", params, returns=False)
 
 
 @plan(transaction=True)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pgqueue.store.jobs.marks import ENOUGH, Marks, not_before
 from pgqueue.store.jobs.refusals import PassedOver
 from pgqueue.store.limits import limits
-from pgqueue.store.limits.lanes import LaneScan, find, read_on
+from pgqueue.store.limits.lanes import LaneScan, declare, declare_tasks, find, read_on
 from pgqueue.store.limits.limits import LANE, NOTHING, LaneClaims
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.jobs.job import Claim
@@ -153,8 +153,8 @@ class ServedLanes:
         """Claim from the next lanes; after the last lane, from the first ones. Arguments as for :func:`pgqueue.store.limits.limits.take`."""
         declared = self._declared()
         if declared != self._told:
-            yield from limits.declare(declared)
-            yield from limits.declare_tasks(self._tasks())
+            yield from declare(declared)
+            yield from declare_tasks(self._tasks())
             self._telling = dict(declared)  # the transaction may be rolled back yet
         began = self._clock()
         taken = yield from self._claim_next(worker, room, horizon, now)

@@ -319,7 +319,13 @@ EVERYWHERE = frozenset(
 OF_PATTERNS = frozenset({"queues.pause", "queues.drain"})
 """Those of them that act on the queues of a pattern, also on shards that have no job of such a queue yet."""
 KEYED = frozenset(
-    {"enqueue.enqueue", "enqueue.enqueue_noted", "enqueue.enqueue_few", "enqueue.enqueue_many", "flows.add"}
+    {
+        "enqueue.enqueue",
+        "known_tasks.enqueue_noted",
+        "enqueue.enqueue_few",
+        "enqueue.enqueue_many",
+        "flows.add",
+    }
 )
 """Plans that add jobs."""
 FIRST = frozenset(
@@ -333,7 +339,7 @@ FIRST = frozenset(
 Routing: TypeAlias = Callable[[ShardDatabases, Plan[Any]], Route[Any]]
 ROUTES: Mapping[str, Routing] = {
     "enqueue.enqueue": _enqueue_one,
-    "enqueue.enqueue_noted": _enqueue_one,
+    "known_tasks.enqueue_noted": _enqueue_one,
     "enqueue.enqueue_few": _enqueued_many,
     "enqueue.enqueue_many": _enqueued_many,
     "flows.add": _flow,
