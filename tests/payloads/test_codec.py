@@ -677,7 +677,7 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "values/payloads/codec.py",
         "values/flows/condition.py",  # how long a condition is
         "values/flows/flow.py",  # the arguments of pgqueue's own tasks, and what is stored with a node
-        "store/limits/limits.py",  # what a task's keys are made of
+        "store/limits/lanes.py",  # what a task's keys are made of
         "values/bulk/filter.py",  # what arguments must contain
         "values/limits/task_limits.py",  # the argument that says what a start costs
         "values/jobs/reproduction.py",  # arguments as the source of a test
