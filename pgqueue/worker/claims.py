@@ -98,7 +98,7 @@ class Claims:
     @property
     def kept(self) -> int:
         """How many slots functions keep whose job has ended, or is no longer this worker's. Any thread may ask."""
-        return sum(1 + one.extra for one in set(self.left))
+        return _slots(set(self.left))
 
     @property
     def overdue(self) -> list[int]:

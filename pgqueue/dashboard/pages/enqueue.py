@@ -69,7 +69,6 @@ def _do(visit: Visit) -> ActionResult:
         handle = visit.queue.enqueue_named(
             task,
             _arguments(visit.field("arguments")),
-            known=False,
             delay=_delay(visit.field("delay")),
             unique_key=visit.field("unique_key") or None,
             by=visit.by,

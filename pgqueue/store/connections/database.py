@@ -107,7 +107,7 @@ class Database:
             raise InvalidOption(f"pool_size={pool_size!r}: keep at least one connection")
         self.catalogue = catalogue_of(schema, migrate_hint=self.migrate_hint)
         self.behind_pooler = behind_pooler
-        self._given_dsn = dsn and absolute.__wrapped__(dsn)
+        self._given_dsn = dsn and absolute(dsn)
         self._given_direct_dsn = direct_dsn
         self._unknown_settings: frozenset[str] = frozenset()
         self.pools = Pools(proxy(self), pool_size)  # no cycle: one that is dropped closes its pools at once
@@ -137,7 +137,7 @@ class Database:
         return found.removeprefix(EMBEDDED) if found.startswith(EMBEDDED) else None
 
     def _located(self) -> str | None:
-        return self._given_dsn or absolute(dsn_in_environment() or "")
+        return self._given_dsn or dsn_in_environment()
 
     @property
     def listen_dsn(self) -> str | None:

@@ -51,8 +51,9 @@ _QUESTION = re.compile(r"(?<!\s)\s*Is the server running [^?]*\?")
 
 
 def dsn_in_environment() -> str | None:
-    """The DSN of this process's environment; None: it has none."""
-    return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+    """The DSN of this process's environment; None: it has none. A folder stays what it was at the first call."""
+    found = next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+    return found and _absolute_once(found)
 
 
 def embedded_dsn(folder: str | os.PathLike[str]) -> str:
@@ -67,11 +68,13 @@ def embedded_dsn(folder: str | os.PathLike[str]) -> str:
     return f"{EMBEDDED}{Path(named).expanduser().absolute()}"
 
 
-@lru_cache
 def absolute(dsn: str) -> str:
-    """A DSN, in which a folder does not depend on the current one; later calls answer what the first one did."""
+    """A DSN, in which a folder does not depend on the current one."""
     kind, folder = dsn.strip()[: len(EMBEDDED)], dsn.strip()[len(EMBEDDED) :]
     return embedded_dsn(folder) if kind.lower() == EMBEDDED else dsn
+
+
+_absolute_once = lru_cache(absolute)
 
 
 def require_only_embedded(*others: str | None) -> None:

@@ -37,7 +37,7 @@ from pgqueue.store.limits.lanes import declare
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.jobs.job import HEAD, Claim
 from pgqueue.values.limits.gcra import HORIZON
-from pgqueue.values.limits.lanes import LaneShares, kept_back
+from pgqueue.values.limits.lanes import LaneShares
 from pgqueue.values.limits.limit import QUEUE, LimitNumbers, lane_keys, share_of
 from pgqueue.values.limits.state import (
     CountedClaims,
@@ -202,14 +202,14 @@ def _fill(
     unknown: list[Claim] = []
     tolerances: dict[int, int] = {}
     barren: list[WaitingLane] = []
-    seen = {line.waiting for line in lines}
+    seen = [line.waiting for line in lines]
     waits: dict[WaitingLane, Mapping[str, int]] = {}
     while lines and len(claims) < room:
         lanes = [line.lane for line in lines]
         free = state.free(lines)
         kept.lower(free, seen)
-        waits |= {lines[place].waiting: places for place, places in kept_back(lanes, free).items()}
         shares = turns.quotas(lanes, free, room - len(claims))
+        waits |= {lines[place].waiting: places for place, places in turns.kept.items()}
         if not shares:
             break
         quotas = [(lines[place].waiting, share) for place, share in shares.items()]

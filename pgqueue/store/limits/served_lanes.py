@@ -193,7 +193,12 @@ class ServedLanes:
         left_out = self._left_out()
         runs = self._runs_under(left_out)
         self._barren = {lane: until for lane, until in self._barren.items() if until > self._clock()}
-        lanes = [one for one in waiting if one.queue in served and one not in self._barren and runs(one.lane)]
+        barren = self._barren
+        lanes = [
+            one
+            for one in waiting
+            if one.queue in served and not (barren and one in barren) and runs(one.lane)
+        ]
         if any(lane_keys(one.lane).places for one in lanes):
             lanes = [self._without_age(one, left_out) for one in lanes]
         lanes += [

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,7 @@ from pgqueue.values.queues.passes import divide, learned
 
 NO_PASSES: Mapping[str, float] = MappingProxyType({})
 NOTHING: Mapping[int, int] = MappingProxyType({})
+NOTHING_KEPT: Mapping[int, Mapping[str, int]] = MappingProxyType({})
 
 
 class Lane(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +61,21 @@ def quotas(
         first: at which lane to begin, where lanes have the same pass: each begins in turn, so none is always last.
         passes: what shares were given before, by name: see :class:`LaneShares`.
     """
-    return _give_lanes(lanes, free, room, first, _begin_passes(lanes, passes))[0]
+    return _give_lanes(lanes, free, room, first, _begin_passes(lanes, passes)).given
+
+
+class GivenPlaces(NamedTuple):
+    """What a claim gives.
+
+    Attributes:
+        given: how many jobs each lane may start, by its place.
+        out: the shares that could take no more.
+        kept: the lanes whose job finds too few places, by their place, and how many of each key are kept back for it.
+    """
+
+    given: dict[int, int]
+    out: set[str]
+    kept: Mapping[int, Mapping[str, int]] = NOTHING_KEPT
 
 
 class LaneShares:
@@ -67,18 +83,21 @@ class LaneShares:
 
     It remembers the shares of the last claim only: one that had no job then begins with the others, and does not claim later
     what it did not use.
+
+    Attributes:
+        kept: what the last call of :meth:`quotas` has kept back; see :class:`GivenPlaces`.
     """
 
     def __init__(self) -> None:
         self._passes: dict[str, float] = {}
         self._out: set[str] = set()
         self._first = 0
-        self.waits: list[int] = []
+        self.kept: Mapping[int, Mapping[str, int]] = NOTHING_KEPT
 
     def quotas(self, lanes: Sequence[Lane], free: Mapping[str, int], room: int) -> dict[int, int]:
         """As :func:`quotas`; another lane begins at each call."""
         self._passes = _begin_passes(lanes, self._passes)
-        given, self._out = _give_lanes(lanes, free, room, self._first, self._passes)
+        given, self._out, self.kept = _give_lanes(lanes, free, room, self._first, self._passes)
         self._first += 1
         return given
 
@@ -110,24 +129,16 @@ def _begin_passes(lanes: Sequence[Lane], passes: Mapping[str, float]) -> dict[st
 
 def _give_lanes(
     lanes: Sequence[Lane], free: Mapping[str, int], room: int, first: int, passes: Mapping[str, float]
-) -> tuple[dict[int, int], set[str]]:
-    """Return what each lane is given, and the shares that could take no more."""
+) -> GivenPlaces:
     count = len(lanes)
     order = [*range(first % count, count), *range(first % count)] if count else []
     if any(lane.places for lane in lanes):
         left = dict(free)
-        given, _ = give_oldest(lanes, left, room)
-        return given_by_pass(lanes, left, room - len(given), order, passes, before=given)
+        given, kept = give_oldest(lanes, left, room)
+        return GivenPlaces(*given_by_pass(lanes, left, room - len(given), order, passes, before=given), kept)
     if len(passes) == count and len({lane.weight for lane in lanes}) < 2 and len({*passes.values()}) < 2:  # noqa: PLR2004
-        return given_in_turn(lanes, free, room, order)
-    return given_by_pass(lanes, free, room, order, passes)
-
-
-def kept_back(lanes: Sequence[Lane], free: Mapping[str, int]) -> dict[int, dict[str, int]]:
-    """For which lanes places are kept back, by their place, and how many of which keys; arguments as for :func:`quotas`."""
-    if not any(lane.places for lane in lanes):
-        return {}
-    return give_oldest(lanes, dict(free), len(lanes))[1]
+        return GivenPlaces(*given_in_turn(lanes, free, room, order))
+    return GivenPlaces(*given_by_pass(lanes, free, room, order, passes))
 
 
 def give_oldest(
@@ -164,7 +175,7 @@ def give_oldest(
         fits = all(left[key] >= places for key, places in takes.items())
         if fits and len(given) < room:
             given[place] = 1
-        else:
+        elif not fits:
             kept[place] = {key: places for key, places in takes.items() if key in several}
         for key, places in takes.items():
             if fits or key in several:

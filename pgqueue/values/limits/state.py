@@ -74,17 +74,18 @@ class KeptPlaces:
         if self._of:
             for one in seen:
                 self._of.pop(one, None)
-        until = self._clock() + KEPT_FOR
-        self._of |= {one: (until, places) for one, places in kept.items()}
+        if kept:
+            until = self._clock() + KEPT_FOR
+            self._of |= {one: (until, places) for one, places in kept.items()}
 
     def lower(self, free: dict[str, int], seen: Collection[WaitingLane]) -> None:
         """Take what is kept back for lanes that a look does not see from what is free."""
         if not self._of:
             return
-        now = self._clock()
+        now, looked_at = self._clock(), set(seen)
         self._of = {one: kept for one, kept in self._of.items() if kept[0] > now}
         for one, (_, kept) in self._of.items():
-            if one not in seen:
+            if one not in looked_at:
                 for key in kept.keys() & free.keys():
                     free[key] = max(0, free[key] - kept[key])
 

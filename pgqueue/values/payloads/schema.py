@@ -57,9 +57,8 @@ def misfit(schema: object, arguments: Mapping[str, object]) -> str | None:
     named = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     if missing := [name for name in named if name not in arguments]:
         return f"missing argument{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
-    parts = schema.get("$defs")
     for name, value in arguments.items():
-        kinds = _kinds(known.get(name), parts if isinstance(parts, dict) else {}, [MOST])
+        kinds = _kinds_in(schema, known.get(name))
         kind = KINDS.get(type(value), "object")
         if isinstance(value, float) and value.is_integer():
             kind = "integer"
@@ -71,13 +70,12 @@ def misfit(schema: object, arguments: Mapping[str, object]) -> str | None:
 def example_of(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of these names: the defaults, and an empty value of its JSON type for each argument that must be given."""
     known, required = _properties(schema)
-    parts = schema.get("$defs")
     found: dict[str, Any] = {}
     for name, of in known.items():
         if isinstance(of, dict) and "default" in of:
             found[name] = of["default"]
         elif name in required:
-            kinds = _kinds(of, parts if isinstance(parts, dict) else {}, [MOST]) or {"null"}
+            kinds = _kinds_in(schema, of) or {"null"}
             found[name] = EMPTY[min(kinds, key=[*EMPTY].index)]
     return found
 
@@ -85,10 +83,9 @@ def example_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 def parameters_of(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Each argument with its JSON types, and whether it may be left out, in words."""
     known, required = _properties(schema)
-    parts = schema.get("$defs")
     found = []
     for name, of in known.items():
-        kinds = _kinds(of, parts if isinstance(parts, dict) else {}, [MOST])
+        kinds = _kinds_in(schema, of)
         said = "any value" if kinds is None else " or ".join(sorted(kinds))
         found.append((str(name), said if name in required else f"{said}, may be left out"))
     return found
@@ -97,6 +94,12 @@ def parameters_of(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _properties(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Collection[str]]:
     known, required = schema.get("properties"), schema.get("required")
     return known if isinstance(known, dict) else {}, required if isinstance(required, list) else []
+
+
+def _kinds_in(schema: Mapping[str, Any], of: object) -> set[str] | None:
+    """Return the JSON types that a value may have by a part of a schema; None: any."""
+    parts = schema.get("$defs")
+    return _kinds(of, parts if isinstance(parts, dict) else {}, [MOST])
 
 
 def _kinds(schema: object, parts: Mapping[str, object], left: list[int]) -> set[str] | None:
