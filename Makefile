@@ -12,17 +12,17 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest test-pythons mutants model chaos bench-grow bench-soak bench-pipeline archive format pictures wheel sbom audit clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest test-pythons mutants model chaos bench-grow bench-soak bench-pipeline archive docs format pictures wheel sbom audit release clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
 
-# Job history on Spark: runs real jobs, makes up a month of history, and brings both to a lake and a report.
-demo-pipeline: $(VENV)/demo-pipeline | java
+# Job history in a lake: runs real jobs, makes up a month of history, and brings both to a lake and a report.
+demo-pipeline: $(VENV)/demo-pipeline
 	@$(BIN)/pgqueue pipeline demo
 
 # What is beside the suite runs in the time in which its tests wait, and is shown when it has ended.
-test: $(VENV)/installed | pgbouncer java debian-postgresql chromium tmux promtool faketime
+test: $(VENV)/installed | pgbouncer java debian-postgresql chromium tmux promtool faketime systemd schemas
 	@$(MAKE) --no-print-directory -j 2 unit beside
 
 beside: $(VENV)/installed
@@ -39,7 +39,7 @@ check: $(VENV)/installed
 # The whole suite, on the embedded PostgreSQL 18 (or on PGQUEUE_TEST_DSN). A third of its time its tests wait, so four
 # processes share two cores; each has a server of its own. tests/conftest.py says which tests stay together, and which start
 # first.
-unit: $(VENV)/installed | pgbouncer java chromium tmux promtool faketime
+unit: $(VENV)/installed | pgbouncer java chromium tmux promtool faketime systemd schemas
 	@$(BIN)/pytest -qq --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }  # compiles the tests once
 	$(BIN)/pytest -q $(call PARALLEL,$(PROCESSES))
 
@@ -96,25 +96,30 @@ bench-soak: $(VENV)/installed
 bench-pipeline: $(VENV)/installed | java
 	$(MEASURE) bench.scale.command $(OPTIONS)
 
+# The site of the documentation, in the folder site: warnings are errors. `python -m http.server -d site` shows it.
+docs: $(VENV)/installed
+	@$(BIN)/python docs/site/build.py && du -sh site
+
 # The pictures of the dashboard in the docs.
 pictures: $(VENV)/installed | chromium
 	PYTHONPATH=tests $(BIN)/python tests/dashboard/pictures.py
 
-# What is released: a wheel and a source distribution, in the folder dist.
+# A wheel of the files that are here, in the folder dist.
 wheel: $(VENV)/installed
 	@rm -rf build dist && $(BIN)/pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist . && rm -rf build && ls dist
 
 # What users of the extras install, without the tools of development, Spark and the embedded server: as a list (CycloneDX), and
 # compared with the vulnerabilities that PyPI knows. A package that cannot be looked up fails the audit.
 TOOLS = $(VENV)/security
+USERS = asyncpg,dashboard,django,encryption,flask,metrics,otel,sentry,top
 $(TOOLS): pyproject.toml
 	@test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
-	@$(TOOLS)/bin/pip install -qq --disable-pip-version-check cyclonedx-bom pip-audit
+	@$(TOOLS)/bin/pip install -qq --disable-pip-version-check build cyclonedx-bom pip-audit "readme-renderer[md]" trove-classifiers twine
 	@touch $@
 $(VENV)/users: pyproject.toml
 	@test -x $(VENV)/users/bin/python || $(PYTHON) -m venv $(VENV)/users
 	@$(VENV)/users/bin/pip install -qq --disable-pip-version-check --no-compile \
-	    ".[asyncpg,dashboard,django,encryption,flask,metrics,otel,sentry,top]"
+	    ".[$(USERS)]"
 	@touch $@
 
 sbom: $(TOOLS) $(VENV)/users
@@ -123,6 +128,12 @@ sbom: $(TOOLS) $(VENV)/users
 audit: $(TOOLS) $(VENV)/users
 	@$(VENV)/users/bin/pip freeze --exclude pgqueue-jobs >$(VENV)/users.txt
 	$(TOOLS)/bin/pip-audit --strict --no-deps --disable-pip --requirement $(VENV)/users.txt
+
+# A release of the commit that is checked out, built, checked and tried; CONTRIBUTING.md says how one is made. URL is the page where
+# the repository is published, which no file of it says.
+URL ?=
+release: $(VENV)/installed $(TOOLS)
+	@PYTHONPATH=tests $(BIN)/python -m release --url "$(URL)" --extras $(USERS) --tools $(TOOLS)
 
 # Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras (1.4 GB). For the
 # tests uv installs, on all cores, and compiles each module once: their processes would otherwise compile the same modules at
@@ -147,10 +158,15 @@ archive: $(VENV)/spark.jsa
 $(VENV)/spark.jsa: $(VENV)/installed | java
 	@$(BIN)/python tests/java.py $@
 
-.PHONY: pgbouncer debian-postgresql java chromium tmux promtool faketime
+.PHONY: schemas pgbouncer debian-postgresql java chromium tmux promtool faketime systemd
 pgbouncer:
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || { echo "installing pgbouncer (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq pgbouncer >/dev/null; }
+
+# Reads the units of the docs; none is started.
+systemd:
+	@command -v systemd-analyze >/dev/null || { echo "installing systemd (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd >/dev/null; }
 
 # Misleads a worker about the time; a run without it leaves that fault out.
 faketime:
@@ -165,6 +181,12 @@ promtool:
 debian-postgresql:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "installing postgresql (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; }
+
+# The schemas of Kubernetes and KEDA, by which the manifests of the docs are checked; 110 MB.
+schemas: $(VENV)/schemas
+$(VENV)/schemas: | $(VENV)/installed
+	@$(PYTHON) -m venv $@ && $@/bin/pip install -qq --disable-pip-version-check "cloudcoil-models-keda>=2.16" "kubernetes-validate>=1.31" \
+	    || { rm -rf $@; exit 1; }
 
 # The browser in which the dashboard is tested.
 chromium:
@@ -181,4 +203,4 @@ java:
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
 
 clean:
-	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* build dist site *.egg-info .mypy_cache .ruff_cache

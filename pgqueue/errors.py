@@ -40,7 +40,7 @@
     │   ├── FlowNotDone             the flow did not end within the timeout of the wait
     │   └── FlowNotFound            no record of this flow
     ├── JobError
-    │   ├── QueueDrained            raised by an enqueue: an operator drains the queue, it takes no new jobs
+    │   ├── QueueClosed            raised by an enqueue: an operator has closed the queue, it takes no new jobs
     │   ├── BacklogFull             raised by an enqueue: the queue has as many ready jobs as its bound allows
     │   ├── LimitReached            raised by an enqueue: no place of the limit is free, and it refuses more jobs
     │   ├── JobNotFound             no record of this id
@@ -55,7 +55,8 @@
     └── JobControl                  raised by your task to decide what becomes of its job
         ├── Snooze                  run later; spends no attempt
         ├── RetryLater              this attempt failed, and the task sets the delay
-        └── Dead                    to the dead table at once
+        ├── Dead                    to the dead table at once
+        └── Cancelled               the job ends as cancelled
     Waiting                         raised by ctx.wait_for() and ctx.pause(): the job waits, and spends no attempt
 """
 
@@ -232,8 +233,8 @@ class JobError(PgQueueError):
     """An error about one job."""
 
 
-class QueueDrained(JobError):
-    """The queue takes no new jobs: an operator drains it. Nothing was enqueued."""
+class QueueClosed(JobError):
+    """The queue takes no new jobs: an operator has closed it. Nothing was enqueued."""
 
 
 class BacklogFull(JobError):
@@ -355,7 +356,23 @@ class Dead(JobControl):
         super().__init__(reason)
 
 
-NO_FAILURES = (Snooze, Waiting, Superseded)  # traces and Sentry record no error of an attempt that ends so
+class Cancelled(JobControl):
+    """End this job as cancelled: it was asked to stop, or is not needed any more. A ``reason``, if there is one, is recorded.
+
+    A task raises it when it finds ``ctx.cancelled``. If the worker stops, and no caller cancelled the job, the job goes back to
+    its queue instead, and its attempt is not counted.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+
+
+NO_FAILURES = (
+    Snooze,
+    Waiting,
+    Superseded,
+    Cancelled,
+)  # traces and Sentry record no error of an attempt that ends so
 
 
 @overload

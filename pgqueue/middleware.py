@@ -1,24 +1,29 @@
-"""Middleware that comes with pgqueue: the job's fields on log records, warnings of slow jobs, errors to Sentry.
+"""Middleware that comes with pgqueue: the job's fields on log records, the log of each attempt, warnings of slow jobs, errors to Sentry.
 
-Each is given to the queue: ``PgQueue(middleware=[LoggingContext(), SlowJobs(after=60), Sentry()])``. What middleware is, and
+Each is given to the queue: ``PgQueue(middleware=[LoggingContext(), KeepLogs(), SlowJobs(after=60)])``. What middleware is, and
 how it is called, is decided in :mod:`pgqueue.app.middleware`. Sentry's package is imported when a :class:`Sentry` is made.
 """
 
 import asyncio
 import logging
 import math
+import sys
 import threading
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pgqueue.app.context import Context
 from pgqueue.app.middleware import Middleware
-from pgqueue.errors import NO_FAILURES, ConfigurationError, Duration, InvalidOption, as_limit
-from pgqueue.values.hints import missing_extra
+from pgqueue.errors import NO_FAILURES, Duration, InvalidOption, as_limit
+from pgqueue.values.hints import extra_for
 
-__all__ = ["LoggingContext", "Sentry", "SlowJobs"]
+if TYPE_CHECKING:
+    from pgqueue.app.attempt_logs import LogBuffer
+
+__all__ = ["KeepLogs", "LoggingContext", "Sentry", "SlowJobs"]
 
 log = logging.getLogger("pgqueue.slow_jobs")
 
@@ -28,6 +33,7 @@ OF_TIMEOUT = 0.9
 """The share of its task's timeout after which an attempt is slow."""
 CAPTURES = ("dead", "failed")
 _running: ContextVar[Context | None] = ContextVar("pgqueue_running", default=None)
+_kept: ContextVar["tuple[LogBuffer, int] | None"] = ContextVar("pgqueue_kept", default=None)
 
 
 class LoggingContext(Middleware):
@@ -72,6 +78,92 @@ def add_fields(record: logging.LogRecord) -> bool:
         fields.setdefault("queue", ctx.job.queue)
         fields.setdefault("attempt", ctx.attempt)
     return True
+
+
+class KeepLogs(Middleware):
+    """Keeps the last log lines of each attempt with its job: at most 200 lines, 64 KiB, and 2,000 characters a line.
+
+    They are on the job's page of the dashboard, in ``pgqueue jobs show ID --logs`` and in ``queue.logs(id)``, while the job runs,
+    too: the worker writes them about once a second. What ``PgQueue(redact=...)`` hides is hidden before they are written. They
+    are kept of the last 20 attempts of a job, as long as its record is.
+
+    A line is kept if its logger lets its level through, whatever handlers there are and whether or not the logger propagates; the
+    filters of loggers and handlers are not asked. Lines of asyncio tasks and of ``asyncio.to_thread`` belong to the attempt that
+    started them; those of a ``threading.Thread`` do if it runs in a copy of the context. After the attempt has ended nothing is kept.
+    """
+
+    def __init__(self, *, level: int | str = logging.NOTSET) -> None:
+        """Describe what is kept.
+
+        Args:
+            level: lines below it are not kept, such as ``"WARNING"``; all that the app's loggers let through, if not given.
+
+        Raises:
+            InvalidOption: there is no such level.
+        """
+        found = logging.getLevelNamesMapping().get(level) if isinstance(level, str) else level
+        if not isinstance(found, int):
+            raise InvalidOption(f"level={level!r:.80}: use a level of logging, such as 'INFO'")
+        self._level = found
+
+    def around(self, ctx: Context, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - the task's own value
+        """Run a plain function."""
+        with self._keeping(ctx):
+            return call()
+
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - the task's own value
+        """Run an ``async def`` function."""
+        with self._keeping(ctx):
+            return await call()
+
+    @contextmanager
+    def _keeping(self, ctx: Context) -> Iterator[None]:
+        _make_records_kept()
+        buffer = ctx._host.logs.begin(ctx.jobs)  # noqa: SLF001 - of the worker, and of no interest to tasks
+        token = _kept.set((buffer, self._level))
+        try:
+            yield
+        finally:
+            buffer.close()
+            _kept.reset(token)
+
+
+def _make_records_kept() -> None:
+    """Have each new record seen, once in this process.
+
+    Not by a handler of the root logger: with one, ``logging.basicConfig`` does nothing, warnings of a program that has configured
+    no logging are not printed any more, and loggers that do not propagate are not heard.
+    """
+    global _makes_records_kept  # noqa: PLW0603 - logging's factory is of the process, too
+    with _making:
+        if _makes_records_kept:
+            return
+        _makes_records_kept = True
+        make = logging.getLogRecordFactory()
+
+        def make_and_keep(*args: Any, **kwargs: Any) -> logging.LogRecord:  # noqa: ANN401 - those of a record
+            record = make(*args, **kwargs)
+            kept = _kept.get()
+            if kept is not None and record.name is not None and record.levelno >= kept[1]:
+                _keep(kept[0], record)
+            return record
+
+        logging.setLogRecordFactory(make_and_keep)
+
+
+def _keep(buffer: "LogBuffer", record: logging.LogRecord) -> None:
+    token = _kept.set(None)  # what is logged while a line is made of its arguments is no line of its own
+    try:
+        buffer.add(record)
+    except Exception:  # noqa: BLE001 - logging never raises in the program that logs
+        if logging.raiseExceptions and sys.stderr is not None:
+            traceback.print_exc()
+    finally:
+        _kept.reset(token)
+
+
+_making = threading.Lock()
+_makes_records_kept = False
 
 
 class SlowJobs(Middleware):
@@ -177,12 +269,8 @@ class Sentry(Middleware):
         """
         if capture not in CAPTURES:
             raise InvalidOption(f"capture={capture!r}: use 'dead' or 'failed'")
-        try:
+        with extra_for("sentry", "Sentry()", "sentry_sdk"):
             import sentry_sdk  # noqa: PLC0415 - programs without it do not load it
-        except ImportError as error:
-            raise ConfigurationError(
-                missing_extra("sentry", "Sentry() needs the package sentry-sdk")
-            ) from error
         self._sdk = sentry_sdk
         self._captures_all = capture == "failed"
         self._transactions = transactions

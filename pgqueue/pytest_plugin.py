@@ -159,3 +159,12 @@ def pgqueue_queue(
     clock = request.getfixturevalue("pgqueue_clock") if "pgqueue_clock" in request.fixturenames else None
     with in_database(pgqueue_app, pgqueue_dsn, clock=clock) as queue:
         yield queue
+
+
+@pytest.fixture
+def pgqueue_emptied(pgqueue_app: "PgQueue") -> Iterator["PgQueue"]:
+    """The app's queue, on the database that the test uses: its jobs are deleted when the test ends. For tests that commit."""
+    from pgqueue.testing import empty  # noqa: PLC0415 - only for this fixture
+
+    yield pgqueue_app
+    empty(pgqueue_app)

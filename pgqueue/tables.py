@@ -20,6 +20,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Date,
     DateTime,
     Double,
     Integer,
@@ -48,7 +49,7 @@ class Tables:
         dead_jobs: jobs that will not run again unless a caller revives them.
         workers: the processes that run jobs.
         former_workers: ended worker processes, as long as there is history of their time.
-        queues: queues that were paused, drained or given settings; others need no row.
+        queues: queues that were paused, closed or given settings; others need no row.
         schedules: the rules by which jobs are enqueued, and those jobs.
         schedule_ticks: the ticks of schedules that were decided on.
         alerts: conditions that workers look at, and which tasks they tell.
@@ -123,6 +124,7 @@ def _workers() -> list[Column[Any]]:
     return [
         *_able_to_work(),
         _required_column("lease_until", _instant()),
+        _required_column("heard_at", _instant()),
         _required_column("pid", Integer()),
         _required_column("idle", Boolean()),
         _optional("tasks", ARRAY(Text)),
@@ -134,10 +136,10 @@ def _workers() -> list[Column[Any]]:
         _optional("not_returned", Integer()),
         _optional("overrunning", ARRAY(BigInteger)),
         *(_optional(name, Integer()) for name in ("minimum", "slots", "taken")),
-        *(_optional(name, Boolean()) for name in ("draining", "supervised")),
+        *(_optional(name, Boolean()) for name in ("quiet", "supervised")),
         _optional("answer", Text()),
         *(_optional(name, Integer()) for name in ("ask_minimum", "ask_maximum")),
-        _optional("ask_draining", Boolean()),
+        _optional("ask_quiet", Boolean()),
         _optional("ask_end", Text()),
         _optional("asked_at", _instant()),
         _optional("asked_by", Text()),
@@ -150,7 +152,12 @@ def _workers() -> list[Column[Any]]:
 
 
 def _former_workers() -> list[Column[Any]]:
-    return [*_able_to_work(), _required_column("ended_at", _instant())]
+    return [
+        *_able_to_work(),
+        _required_column("ended_at", _instant()),
+        _optional("pid", Integer()),
+        _optional("lost_jobs", Integer()),
+    ]
 
 
 def _able_to_work() -> list[Column[Any]]:
@@ -170,11 +177,12 @@ def _queues() -> list[Column[Any]]:
         _optional("paused_at", _instant()),
         _required_column("created_at", _instant()),
         *(_optional(name, Text()) for name in ("paused_by", "paused_why")),
-        _optional("drained_at", _instant()),
-        *(_optional(name, Text()) for name in ("drained_by", "drained_why")),
+        _optional("closed_at", _instant()),
+        *(_optional(name, Text()) for name in ("closed_by", "closed_why")),
         *(_optional(name, SmallInteger()) for name in ("priority", "max_attempts")),
         _optional("timeout", INTERVAL()),
-        _optional("keep_history", Boolean()),
+        _optional("keep_history", INTERVAL()),
+        _optional("history_cut", Date()),
         _optional("keep_dead", INTERVAL()),
         _optional("ageing", INTERVAL()),
         _optional("ageing_to", SmallInteger()),
@@ -208,7 +216,7 @@ def _schedules() -> list[Column[Any]]:
         _required_column("jitter", INTERVAL()),
         _required_column("missed", Text()),
         _required_column("missed_limit", Integer()),
-        _required_column("grace", INTERVAL()),
+        _required_column("tolerance", INTERVAL()),
         _required_column("overlap", Text()),
         _optional("expires_in", INTERVAL()),
         _required_column("settled", _instant()),

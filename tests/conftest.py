@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -45,16 +46,22 @@ LONGEST = (
     "spark",
     "test_chaos.py",
     "test_spark_cluster.py",
+    "test_11_texts_of_any_length.py",
     "test_docs_run.py",
-    "test_flows.py",
+    "test_site.py",
     "test_bench.py",
+    "test_worker_processes.py",
+    "test_worker_asked.py",
+    "test_flows.py",
     "test_testing_plugin.py",
     "test_guards.py",
     "test_schedules_in_trouble.py",
     "test_demo.py",
     "test_dashboard_chromium.py",
     "test_dashboard_pages.py",
-    "test_looking.py",
+    "test_secrets.py",
+    "test_cli_workers.py",
+    "test_embedded_folder.py",
     "test_flow_retry.py",
     "test_spark_session.py",
     "test_top.py",
@@ -92,26 +99,14 @@ LONGEST = (
 BEHIND_SPARK = 5
 """By how much the processes of other tests are nicer: where all want a core, Spark's get three times as much."""
 
-NOT_OF_THE_SERVER = (
-    "batches/test_worker_batch_outcomes.py",
-    "worker/test_worker_blocked.py",
-    "worker/test_worker_concurrency.py",
-    "crashes/test_worker_crashes.py",
-    "worker/test_worker_hooks.py",
-    "worker/test_worker_joblog.py",
-    "worker/test_worker_middleware.py",
-    "worker/test_worker_observers.py",
-    "worker/test_worker_outcomes.py",
-    "worker/test_worker_rest.py",
-    "worker/test_worker_slots.py",
-    "worker/test_worker_start.py",
-    "worker/test_worker_stop.py",
-    "worker/test_worker_timeouts.py",
-)
-"""Tests of a worker whose subject is Python alone. On the oldest server their statements run in ``tests/store``, and
-workers in ``tests/promises`` and in the other files of ``tests/worker``."""
+WORKERS_ON_THE_OLDEST = ("test_worker_claims.py", "test_worker_upkeep.py")
+"""Of the tests of a worker these run on the oldest server, too. The subject of the others is Python: on the oldest server all that
+a worker sends is planned in ``tests/store/test_sql_files.py``, and workers run in ``tests/promises``."""
+OF_PYTHON = ("test_11_texts_of_any_length.py", "test_roles_in_the_shell.py")
+"""Other tests of what Python does. They take long, and are left out there, too; roles try each method in other files."""
 
-collect_ignore = list(NOT_OF_THE_SERVER) if on_the_oldest() else []
+OF_A_SERVER = {"migrated_server", "empty_server", "request"}
+"""The fixtures by which tests use the server of the run; with ``request`` a fixture may choose one of them by its name."""
 
 COMPARISON = "transitions"
 
@@ -132,6 +127,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.postgresql_dbname = "pgqueue_tests"
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out files of the oldest server's run; None: it is decided elsewhere."""
+    name = collection_path.name
+    is_python = name.startswith("test_worker_") and name not in WORKERS_ON_THE_OLDEST
+    return (on_the_oldest() and (is_python or name in OF_PYTHON)) or None
+
+
 def pytest_collection() -> None:
     """Look for no garbage among the tests: each process keeps all of them, and looking takes 0.8 s of its CPU."""
     gc.disable()
@@ -139,7 +141,12 @@ def pytest_collection() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of the same name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group what runs in one process: the tests of a file, and all tests that share the Spark session. Longest first."""
+    """Group what runs in one process: the tests of a file, and all tests that share the Spark session. Longest first.
+
+    On the oldest server only those run that use a server.
+    """
+    if on_the_oldest():
+        items[:] = [item for item in items if OF_A_SERVER & {*getattr(item, "fixturenames", ())}]
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             shares = "spark" in getattr(item, "fixturenames", ())

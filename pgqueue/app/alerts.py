@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pgqueue.app.operator import me
+from pgqueue.app.operator import operator_name
 from pgqueue.app.registry import Registry
 from pgqueue.app.schedules.declared_schedules import modules_of
 from pgqueue.app.task import Task
@@ -144,11 +144,11 @@ class Alerts:
         Raises:
             InvalidOption: there is none of this name.
         """
-        self._queue.database.run(alerts.silence(name, None, by=_default_operator(by)))
+        self._queue.database.run(alerts.silence(name, None, by=operator_name(by)))
 
     async def aunsilence(self, name: str, *, by: str | None = None) -> None:
         """As :meth:`unsilence`, awaited."""
-        await self._queue.database.arun(alerts.silence(name, None, by=_default_operator(by)))
+        await self._queue.database.arun(alerts.silence(name, None, by=operator_name(by)))
 
     def remove(self, name: str, *, by: str | None = None) -> bool:
         """Delete an alert. One that code declares comes back when a worker of that code starts.
@@ -160,11 +160,11 @@ class Alerts:
         Returns:
             False: there was none of this name.
         """
-        return self._queue.database.run(alerts.remove(name, by=_default_operator(by)))
+        return self._queue.database.run(alerts.remove(name, by=operator_name(by)))
 
     async def aremove(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`remove`, awaited."""
-        return await self._queue.database.arun(alerts.remove(name, by=_default_operator(by)))
+        return await self._queue.database.arun(alerts.remove(name, by=operator_name(by)))
 
 
 def checked_name(name: str) -> str:
@@ -204,8 +204,4 @@ def log_applied(applied: Applied) -> Applied:
 
 
 def _silence_plan(name: str, length: Duration, by: str | None) -> Plan[datetime | None]:
-    return alerts.silence(name, as_limit("length", length), by=_default_operator(by))
-
-
-def _default_operator(by: str | None) -> str:
-    return check_text("by", by or me())
+    return alerts.silence(name, as_limit("length", length), by=operator_name(by))

@@ -17,9 +17,9 @@ A job that is not told otherwise ends as the call does. :mod:`pgqueue.worker.bat
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from pgqueue.app.context import AttemptHost, Context, JobTransaction
 from pgqueue.app.naming import place_of
@@ -33,8 +33,6 @@ from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import NOT_RETURNED, Died, Succeeded, Verdict, as_recorded, failed_verdict
 from pgqueue.values.payloads.codec import with_encoded_errors
 
-P = ParamSpec("P")
-R = TypeVar("R")
 I_co = TypeVar("I_co", covariant=True)
 
 
@@ -88,7 +86,7 @@ class BatchJob(Generic[I_co]):
         """Fail this job and no other one: as if a task of this one job had raised the error.
 
         Args:
-            error: the task's retry policy decides on it; ``Snooze``, ``RetryLater`` and ``Dead`` say themselves what happens.
+            error: the task's retry policy decides on it; ``Snooze``, ``RetryLater``, ``Dead`` and ``Cancelled`` decide by themselves.
             delay: run the job again after this, if it has attempts left; seconds, or a timedelta. None: as the policy decides.
 
         Raises:
@@ -221,19 +219,6 @@ class BatchTransaction(JobTransaction):
             for job in self._batch:
                 job._ctx.completed = True  # noqa: SLF001 - of this same file
             self._host.observers.ended([as_recorded(one, self._states[one.claim.id]) for one in ends])
-
-
-class BatchTaskDecorator(Protocol[P, I_co]):
-    """The decorator: the signature of the item becomes the task's; a list that the function returns has a result for each job."""
-
-    @overload
-    def __call__(self, function: Callable[[Batch[I_co]], Awaitable[list[R]]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[[Batch[I_co]], list[R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[[Batch[I_co]], Awaitable[None]], /) -> Task[P, Any]: ...
-    @overload
-    def __call__(self, function: Callable[[Batch[I_co]], None], /) -> Task[P, Any]: ...
 
 
 def require_item(item: object) -> None:

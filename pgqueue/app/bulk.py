@@ -28,7 +28,7 @@ OnProgress: TypeAlias = Callable[[BulkResult], object]
 
 
 class Selection:
-    """Jobs that match a filter. Each method has an awaited twin with an ``a`` before its name.
+    """Jobs that match a filter. Each method has an async version with an ``a`` before its name.
 
     An operation is done in portions of up to 1,000 jobs, each in a transaction of its own, unless the caller has a
     transaction open that it joins. It acts on jobs that there were when it began. If it is interrupted, call it again, or
@@ -88,7 +88,7 @@ class LiveSelection(Selection):
         """What an operation would do; it changes nothing.
 
         Args:
-            action: ``cancel``, ``purge``, ``move`` or ``reprioritise``.
+            action: ``cancel``, ``move`` or ``reprioritise``.
             to: into which queue jobs are to be moved.
             priority: which priority they are to get.
         """
@@ -116,19 +116,6 @@ class LiveSelection(Selection):
     async def acancel(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """As :meth:`cancel`, awaited."""
         return await self._ado(BulkAction.CANCEL, by, progress)
-
-    def purge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
-        """End the jobs that wait, and their flows with them; those that run are left alone.
-
-        Args:
-            by: as for :meth:`cancel`.
-            progress: as for :meth:`cancel`.
-        """
-        return self._do(BulkAction.PURGE, by, progress)
-
-    async def apurge(self, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
-        """As :meth:`purge`, awaited."""
-        return await self._ado(BulkAction.PURGE, by, progress)
 
     def move(self, to: str, *, by: str | None = None, progress: OnProgress | None = None) -> BulkResult:
         """Put the jobs that wait into another queue; those that run are left alone.

@@ -9,8 +9,7 @@ A task that wants its context names it by annotation::
 
 The job's completion commits in that same transaction: either both happen or neither does.
 
-What an attempt notes for later ones (steps, checkpoints) is decided in :mod:`pgqueue.app.notes`, and how progress is written
-in :mod:`pgqueue.app.notes`. How it waits is in :mod:`pgqueue.app.signals.waits`.
+What an attempt notes is decided in :mod:`pgqueue.app.notes`, and how it waits in :mod:`pgqueue.app.signals.waits`.
 """
 
 import logging
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import psycopg
 
+from pgqueue.app.attempt_logs import WaitingLogs
 from pgqueue.app.flows.nodes import FlowInside
 from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.hooks.observer import Observers
@@ -40,7 +40,7 @@ from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.flows.results import FlowPosition, Results
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.note import checked_report
-from pgqueue.values.jobs.verdict import NOT_RETURNED, Died, Succeeded, Verdict
+from pgqueue.values.jobs.verdict import NOT_RETURNED, Died, Stop, Succeeded, Verdict
 from pgqueue.values.payloads.storable import SCHEDULED_FOR, object_of
 
 if TYPE_CHECKING:
@@ -61,11 +61,13 @@ class AttemptHost(NoteHost, Protocol):
         keeps_history: whether completion writes history.
         observers: told if the job is found lost, or if ``transaction`` completes it.
         board: where progress is reported.
+        logs: where lines are kept that attempts log.
     """
 
     keeps_history: bool
     observers: Observers
     board: Board
+    logs: WaitingLogs
 
     def returns_value(self, claim: Claim) -> bool:
         """Whether the claim's task says that it returns something."""
@@ -106,6 +108,7 @@ class Context(CanWait):
         "_judged",
         "_notes",
         "_started",
+        "_stopped",
         "_superseded",
         "cancelled",
         "completed",
@@ -118,6 +121,7 @@ class Context(CanWait):
         self.cancelled = False
         self.completed = False
         self._superseded = False
+        self._stopped: Stop | None = None
         self._host = host
         self._facts: FlowPosition | None = None
         self._additions: list[Addition] = []  # list[Addition]() takes 0.5 µs

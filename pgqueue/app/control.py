@@ -5,7 +5,7 @@ What settings mean and which hold is decided in :mod:`pgqueue.values.queues.sett
 """
 
 from collections.abc import Collection, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
 from pgqueue.app import workers
@@ -17,14 +17,14 @@ from pgqueue.app.bulk import (
     checked_filter,
     go_on,
 )
+from pgqueue.app.keeping import retention_plan, series_plan
 from pgqueue.app.limits import LimitControl
 from pgqueue.app.operator import operator_name
 from pgqueue.app.registry import Registry
 from pgqueue.app.workers import WITHIN
-from pgqueue.errors import Duration, InvalidOption, as_limit
+from pgqueue.errors import Duration, InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.bulk import bulk
-from pgqueue.store.insight import series
 from pgqueue.store.jobs import control
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.store.limits import limit_control
@@ -32,9 +32,10 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
 from pgqueue.values.bulk.filter import DeadCriteria, LiveCriteria
 from pgqueue.values.bulk.operation import BulkResult
-from pgqueue.values.jobs.options import check_one_queue
+from pgqueue.values.jobs.options import check_instant, check_one_queue
 from pgqueue.values.limits.limit import Rate
 from pgqueue.values.queues.settings import Existing, QueueSettings, WhenFull
+from pgqueue.values.retention import Retention
 from pgqueue.values.workers.worker import Stack
 
 
@@ -45,7 +46,7 @@ class QueueSettingOptions(TypedDict, total=False):
         priority: of jobs whose enqueue and task name none.
         max_attempts: of jobs whose enqueue and task name none.
         timeout: how long an attempt may take whose task names no timeout; seconds, or a timedelta.
-        keep_history: False: jobs that succeed are not kept.
+        keep_history: for how long its ended jobs are kept, a day or more; seconds, or a timedelta. 0: jobs that succeed are not kept.
         keep_dead: for how long its dead jobs are kept; seconds, or a timedelta.
         backlog: from how many ready jobs on it is full, 1…1,000,000.
         when_full: ``refuse``: an enqueue to a full queue raises ``BacklogFull``; ``warn``, as without a value: it logs a warning.
@@ -56,7 +57,7 @@ class QueueSettingOptions(TypedDict, total=False):
     priority: int
     max_attempts: int
     timeout: Duration
-    keep_history: bool
+    keep_history: Duration
     keep_dead: Duration
     backlog: int
     when_full: WhenFull
@@ -65,7 +66,7 @@ class QueueSettingOptions(TypedDict, total=False):
 
 
 class QueueControl:
-    """What an operator changes. The audit, ``queue.insight.audit()``, tells who did what. Each method has an awaited twin with an ``a``.
+    """What an operator changes. The audit, ``queue.insight.audit()``, tells who did what. Each method has an async version with an ``a``.
 
     Attributes:
         limits: changes the limits of tasks and queues.
@@ -123,6 +124,7 @@ class QueueControl:
         *,
         unset: Collection[str] = (),
         by: str | None = None,
+        why: str | None = None,
         **settings: Unpack[QueueSettingOptions],
     ) -> QueueSettings:
         """Change some settings (:class:`QueueSettingOptions`) of a queue; the others stay.
@@ -131,6 +133,7 @@ class QueueControl:
             queue: its name.
             unset: the names of settings to take away.
             by: as for :meth:`declare`.
+            why: why, for people to read.
 
         Returns:
             What holds now.
@@ -139,7 +142,7 @@ class QueueControl:
             InvalidOption: a value is out of its range, or a setting is given and taken away.
             UnknownQueue: it is not one of the declared names.
         """
-        return self._queue.database.run(self._setting(queue, unset, by, settings))
+        return self._queue.database.run(self._setting(queue, unset, settings, by=by, why=why))
 
     async def aset(
         self,
@@ -147,10 +150,11 @@ class QueueControl:
         *,
         unset: Collection[str] = (),
         by: str | None = None,
+        why: str | None = None,
         **settings: Unpack[QueueSettingOptions],
     ) -> QueueSettings:
         """As :meth:`set`, awaited."""
-        return await self._queue.database.arun(self._setting(queue, unset, by, settings))
+        return await self._queue.database.arun(self._setting(queue, unset, settings, by=by, why=why))
 
     def pause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
         """Stop queues from being claimed from, by every worker, until they are resumed; what runs goes on.
@@ -170,14 +174,14 @@ class QueueControl:
         return bool(await self._queue.database.arun(queues.pause(queue, why=why, by=operator_name(by))))
 
     def resume(self, queue: str, *, by: str | None = None) -> bool:
-        """Let queues be claimed from again, and take jobs again where they were drained.
+        """Let queues be claimed from again, and take jobs again where they were closed.
 
         Args:
             queue: a name, or a pattern.
             by: who; by default the user and the host of this process.
 
         Returns:
-            False: none was paused or drained.
+            False: none was paused or closed.
         """
         return bool(self._queue.database.run(queues.resume(queue, by=operator_name(by))))
 
@@ -185,8 +189,8 @@ class QueueControl:
         """As :meth:`resume`, awaited."""
         return bool(await self._queue.database.arun(queues.resume(queue, by=operator_name(by))))
 
-    def drain(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
-        """Refuse enqueues to queues, with ``QueueDrained``, until they are resumed; their jobs run, so they become empty.
+    def close(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """Refuse enqueues to queues, with ``QueueClosed``, until they are resumed; their jobs run, so they become empty.
 
         Args:
             queue: a name, or a pattern such as ``mail-*``: then the queues that there are now.
@@ -194,18 +198,18 @@ class QueueControl:
             by: who; by default the user and the host of this process.
 
         Returns:
-            False: it was drained, or no queue matches.
+            False: it was closed, or no queue matches.
         """
         self._queue.database.known.forget()
-        return bool(self._queue.database.run(queues.drain(queue, why=why, by=operator_name(by))))
+        return bool(self._queue.database.run(queues.close(queue, why=why, by=operator_name(by))))
 
-    async def adrain(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
-        """As :meth:`drain`, awaited."""
+    async def aclose(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """As :meth:`close`, awaited."""
         self._queue.database.known.forget()
-        return bool(await self._queue.database.arun(queues.drain(queue, why=why, by=operator_name(by))))
+        return bool(await self._queue.database.arun(queues.close(queue, why=why, by=operator_name(by))))
 
     def jobs(self, **criteria: Unpack[LiveCriteria]) -> LiveSelection:
-        """Live jobs that match every criterion given, to cancel, purge, move or reprioritise them.
+        """Live jobs that match every criterion given, to cancel, move or reprioritise them.
 
         Raises:
             InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
@@ -235,6 +239,26 @@ class QueueControl:
     async def arun_now(self, job_id: int, *, by: str | None = None) -> bool:
         """As :meth:`run_now`, awaited."""
         return await aagain_after_deadlock(self._queue.database.arun)(_running_now(job_id, by))
+
+    def reschedule(self, job_id: int, at: datetime, *, by: str | None = None) -> bool:
+        """Give a scheduled or ready job another time.
+
+        Args:
+            job_id: which.
+            at: from when on it may run; an instant that has passed makes it ready.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: no scheduled or ready job has this id.
+
+        Raises:
+            InvalidOption: the instant has no time zone.
+        """
+        return again_after_deadlock(self._queue.database.run)(_rescheduling(job_id, at, by))
+
+    async def areschedule(self, job_id: int, at: datetime, *, by: str | None = None) -> bool:
+        """As :meth:`reschedule`, awaited."""
+        return await aagain_after_deadlock(self._queue.database.arun)(_rescheduling(job_id, at, by))
 
     def stack(self, job_id: int, *, timeout: Duration = WITHIN, by: str | None = None) -> Stack:
         """Ask the worker that runs a job where it is in its code, and wait for the answer.
@@ -279,6 +303,46 @@ class QueueControl:
             database, await database.arun(bulk.take_up(operation, by=operator_name(by))), progress
         )
 
+    def keep(
+        self,
+        *,
+        history: Duration | None = None,
+        dead: Duration | None = None,
+        history_args: int | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> Retention:
+        """Say for how long ended and dead jobs are kept, of queues that have no length of their own.
+
+        A program that gives other values, ``PgQueue(history=...)``, stores these when its next worker starts.
+
+        Args:
+            history: for ended jobs, a day or more; None: as before.
+            dead: for dead jobs, a day or more; 100,000 days: for ever. None: as before.
+            history_args: the longest arguments that are kept of a succeeded job, in bytes as stored. None: as before.
+            by: who; by default the user and the host of this process.
+            why: why, for people to read.
+
+        Returns:
+            What holds now.
+
+        Raises:
+            InvalidOption: no value is given, or one is out of its range.
+        """
+        return self._queue.database.run(retention_plan(history, dead, history_args, by, why))
+
+    async def akeep(
+        self,
+        *,
+        history: Duration | None = None,
+        dead: Duration | None = None,
+        history_args: int | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> Retention:
+        """As :meth:`keep`, awaited."""
+        return await self._queue.database.arun(retention_plan(history, dead, history_args, by, why))
+
     def keep_series(
         self, *, minutes: Duration | None = None, hours: Duration | None = None, by: str | None = None
     ) -> tuple[timedelta, timedelta]:
@@ -295,13 +359,13 @@ class QueueControl:
         Raises:
             InvalidOption: neither is given, or one is out of its range.
         """
-        return self._queue.database.run(_keep_plan(minutes, hours, by))
+        return self._queue.database.run(series_plan(minutes, hours, by))
 
     async def akeep_series(
         self, *, minutes: Duration | None = None, hours: Duration | None = None, by: str | None = None
     ) -> tuple[timedelta, timedelta]:
         """As :meth:`keep_series`, awaited."""
-        return await self._queue.database.arun(_keep_plan(minutes, hours, by))
+        return await self._queue.database.arun(series_plan(minutes, hours, by))
 
     def _declaring(
         self,
@@ -322,7 +386,7 @@ class QueueControl:
         )
 
     def _setting(
-        self, queue: str, unset: Collection[str], by: str | None, given: Mapping[str, Any]
+        self, queue: str, unset: Collection[str], given: Mapping[str, Any], *, by: str | None, why: str | None
     ) -> Plan[QueueSettings]:
         self._queue.require_queue(check_one_queue("queue", queue))
         settings = QueueSettings.checked(given)
@@ -330,22 +394,15 @@ class QueueControl:
         if both := sorted(name for name in unset if given.get(name) is not None):
             raise InvalidOption(f"unset={both}: these settings are given, too; give or unset each")
         self._queue.database.known.forget()
-        return queues.change(queue, settings, unset=[*unset], by=operator_name(by))
+        return queues.change(queue, settings, unset=[*unset], by=operator_name(by), why=why)
 
 
 def _running_now(job_id: int, by: str | None) -> Plan[bool]:
     return audit.audited(control.run_now(job_id), "run now", f"job {job_id}", by=operator_name(by), jobs=int)
 
 
-def _keep_plan(
-    minutes: Duration | None, hours: Duration | None, by: str | None
-) -> Plan[tuple[timedelta, timedelta]]:
-    if minutes is None and hours is None:
-        raise InvalidOption("keep_series(): say minutes=timedelta(...), hours=timedelta(...) or both")
-    kept = None if minutes is None else as_limit("minutes", minutes)
-    if kept is not None and kept < timedelta(hours=3):
-        raise InvalidOption(
-            f"minutes={minutes!r}: hours are made of minutes, so keep them for 3 hours or longer"
-        )
-    done = series.keep(kept, None if hours is None else as_limit("hours", hours))
-    return audit.audited(done, "keep series", "*", by=operator_name(by), minutes=minutes, hours=hours)
+def _rescheduling(job_id: int, at: datetime, by: str | None) -> Plan[bool]:
+    check_instant("at", at)
+    return audit.audited(
+        control.reschedule(job_id, at), "reschedule", f"job {job_id}", by=operator_name(by), jobs=int, at=at
+    )

@@ -6,12 +6,13 @@ How a task waits for a signal is in :mod:`pgqueue.app.signals.waits`; how both m
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pgqueue.app.flows.flows import Flows
 from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.app.notes import opened_progress
+from pgqueue.app.operator import operator_name
 from pgqueue.app.results import await_until_ended, not_found, result_of, wait_until_ended
 from pgqueue.errors import (
     InvalidCallback,
@@ -21,14 +22,16 @@ from pgqueue.errors import (
     SignalRefused,
     UnknownQueue,
 )
-from pgqueue.store import signals
+from pgqueue.store import audit, signals
 from pgqueue.store.connections.database import Database
 from pgqueue.store.insight import why as store_why
 from pgqueue.store.jobs import control, notes
 from pgqueue.store.jobs.sweep import aagain_after_deadlock, again_after_deadlock
+from pgqueue.store.plan import Plan
 from pgqueue.values.bulk.operation import Retried
 from pgqueue.values.hints import did_you_mean
 from pgqueue.values.insight.why import Why
+from pgqueue.values.jobs.attempt_log import AttemptLog, opened_log
 from pgqueue.values.jobs.job import Job, JobState, NewJob
 from pgqueue.values.jobs.note import Progress
 from pgqueue.values.jobs.options import check_text
@@ -36,6 +39,7 @@ from pgqueue.values.payloads.codec import Codec, decode_job, encoded_payload
 from pgqueue.values.payloads.signature import DEFAULT_LIMIT, encode_plain
 from pgqueue.values.signals import SignalTarget, check_signal, job_target, key_target
 
+T = TypeVar("T")
 IDS = range(-(1 << 63), 1 << 63)
 FOREIGN = (
     "this is no token of a callback of this queue: it is forged, cut off, or of another database or schema"
@@ -99,34 +103,40 @@ class JobMethods:
         """As :meth:`job`, awaited."""
         return self._found(job_id, await self.database.arun(control.show(_id(job_id))))
 
-    def cancel(self, job_id: int) -> JobState | None:
+    def cancel(self, job_id: int, *, by: str | None = None) -> JobState | None:
         """Cancel a job.
+
+        Args:
+            job_id: which.
+            by: who does it, for the audit; None: the audit has no line.
 
         Returns:
             CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
         """
-        return again_after_deadlock(self.database.run)(control.cancel(_id(job_id)))
+        return again_after_deadlock(self.database.run)(_cancel_plan(job_id, by))
 
-    async def acancel(self, job_id: int) -> JobState | None:
+    async def acancel(self, job_id: int, *, by: str | None = None) -> JobState | None:
         """As :meth:`cancel`, awaited."""
-        return await aagain_after_deadlock(self.database.arun)(control.cancel(_id(job_id)))
+        return await aagain_after_deadlock(self.database.arun)(_cancel_plan(job_id, by))
 
-    def retry(self, job_id: int, *, without_key: bool = False) -> Retried:
+    def retry(self, job_id: int, *, without_key: bool = False, by: str | None = None) -> Retried:
         """Make a dead job ready again, with all its attempts. ``queue.control.run_now`` starts a scheduled one before its time.
 
         Args:
             job_id: which.
             without_key: return it without its unique key, so that no live job is in its way.
+            by: who does it, for the audit; None: the audit has no line.
 
         Returns:
-            True as a boolean if the job is ready; else its fields say why not, and which live job has the unique key.
+            A dataclass, which Flask and FastAPI send as JSON. It is true if the job is ready; else its fields say why not, and
+            which live job has the unique key.
         """
-        return again_after_deadlock(self.database.run)(control.retry(_id(job_id), without_key=without_key))
+        return again_after_deadlock(self.database.run)(_retry_plan(job_id, by, without_key=without_key))
 
-    async def aretry(self, job_id: int, *, without_key: bool = False) -> Retried:
+    async def aretry(self, job_id: int, *, without_key: bool = False, by: str | None = None) -> Retried:
         """As :meth:`retry`, awaited."""
         return await aagain_after_deadlock(self.database.arun)(
-            control.retry(_id(job_id), without_key=without_key)
+            _retry_plan(job_id, by, without_key=without_key)
         )
 
     def why(self, job_id: int) -> Why:
@@ -175,6 +185,22 @@ class JobMethods:
         """As :meth:`progress`, awaited."""
         return opened_progress(self.codec, await self.database.arun(notes.progress(_id(job_id))))
 
+    def logs(self, job_id: int) -> list[AttemptLog]:
+        """The last lines that the attempts of a job logged, where :class:`pgqueue.middleware.KeepLogs` keeps them; the oldest first.
+
+        A running attempt's lines are written about once a second. Of the last 20 attempts at most 200 lines each are kept.
+
+        Args:
+            job_id: which.
+        """
+        found = self.database.run(notes.logs(_id(job_id)))
+        return [opened_log(self.codec, one.value, one.at, one.part) for one in found]
+
+    async def alogs(self, job_id: int) -> list[AttemptLog]:
+        """As :meth:`logs`, awaited."""
+        found = await self.database.arun(notes.logs(_id(job_id)))
+        return [opened_log(self.codec, one.value, one.at, one.part) for one in found]
+
     def signal(
         self,
         target: SignalTarget | int | str,
@@ -182,6 +208,7 @@ class JobMethods:
         payload: object = None,
         *,
         connection: object = None,
+        by: str | None = None,
     ) -> bool:
         """Send a signal to a job, or to a key for which jobs wait. Only the first of a name to a target is kept.
 
@@ -192,6 +219,7 @@ class JobMethods:
             name: which signal.
             payload: what ``ctx.wait_for`` returns: anything that has a JSON form.
             connection: send on this connection, in its current transaction.
+            by: who sends it, for the audit; None: the audit has no line.
 
         Returns:
             False if this signal was sent before: its first payload stays.
@@ -201,7 +229,7 @@ class JobMethods:
             PayloadNotEncodable: the payload has no JSON form that PostgreSQL can store.
             PayloadTooLarge: its JSON form is over the limit.
         """
-        plan = signals.send(_target_of(target), check_signal(name), self._payload(payload))
+        plan = self._sending(target, name, payload, by)
         return _is_first(self.database.run(plan, connection), f"signal {name!r} to {target!r}")
 
     async def asignal(
@@ -211,9 +239,10 @@ class JobMethods:
         payload: object = None,
         *,
         connection: object = None,
+        by: str | None = None,
     ) -> bool:
         """As :meth:`signal`, awaited."""
-        plan = signals.send(_target_of(target), check_signal(name), self._payload(payload))
+        plan = self._sending(target, name, payload, by)
         return _is_first(await self.database.arun(plan, connection), f"signal {name!r} to {target!r}")
 
     def resolve(self, token: str, payload: object = None, *, connection: object = None) -> bool:
@@ -240,6 +269,22 @@ class JobMethods:
         """As :meth:`resolve`, awaited."""
         plan = signals.resolve(_checked_token(token), self._payload(payload))
         return _is_first(await self.database.arun(plan, connection), "the token")
+
+    def _sending(
+        self, target: SignalTarget | int | str, name: str, payload: object, by: str | None
+    ) -> Plan[signals.Sent]:
+        to = _target_of(target)
+        plan = signals.send(to, check_signal(name), self._payload(payload))
+        if by is None:
+            return plan
+        return audit.audited(
+            plan,
+            "signal",
+            to.replace(":", " ", 1),
+            by=operator_name(by),
+            changed=lambda sent: sent == "first",
+            name=name,
+        )
 
     def _payload(self, payload: object) -> str | None:
         data = encode_plain(payload, "payload")
@@ -310,3 +355,18 @@ def _is_first(sent: signals.Sent, what: str) -> bool:
                 f"{what}: the job has ended, or never was (or is not committed); nothing can wait for the signal"
             )
     return sent == "first"
+
+
+def _cancel_plan(job_id: int, by: str | None) -> Plan[JobState | None]:
+    return _noted(control.cancel(_id(job_id)), "cancel", job_id, by)
+
+
+def _retry_plan(job_id: int, by: str | None, *, without_key: bool) -> Plan[Retried]:
+    return _noted(control.retry(_id(job_id), without_key=without_key), "retry", job_id, by)
+
+
+def _noted(done: Plan[T], action: str, job_id: int, by: str | None) -> Plan[T]:
+    """The plan itself, or for an operator one that also writes the audit."""
+    if by is None:
+        return done
+    return audit.audited(done, action, f"job {job_id}", by=operator_name(by), jobs=lambda _: 1)

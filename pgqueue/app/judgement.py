@@ -8,11 +8,14 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import msgspec
+
 from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.jobs.verdict import (
+    Again,
     Died,
     Reason,
     Verdict,
@@ -32,6 +35,7 @@ WHY_DEAD: Mapping[Reason, str] = {
     "unknown": "no worker has known its task for too long",
     "expired": "it was not started in time",
     "crashed": "it killed too many workers",
+    "deadline": "what it waited for did not happen before the deadline",
 }
 
 
@@ -54,14 +58,22 @@ def judge_error(
         seconds: how long the attempt ran.
     """
     try:
-        return judge(claim, error, retry=retry, seconds=seconds)
+        return _with_run(judge(claim, error, retry=retry, seconds=seconds), seconds)
     except BaseException as failure:  # a policy may raise anything, and it would end the runner or the take
         log.error(  # noqa: TRY400 - a codec may hide what it says
             "retry policy failed; the default one decides",
             extra={"task": claim.task},
             exc_info=logged_error(codec, failure),
         )
-        return judge_by_default(claim, error, seconds=seconds)
+        return _with_run(judge_by_default(claim, error, seconds=seconds), seconds)
+
+
+def _with_run(verdict: Verdict, seconds: float) -> Verdict:
+    """The verdict, whose error says how long the attempt ran, and where."""
+    if not isinstance(verdict, Again | Died):
+        return verdict
+    error = msgspec.structs.replace(verdict.error, seconds=round(seconds, 6), worker=verdict.claim.worker_id)
+    return msgspec.structs.replace(verdict, error=error)
 
 
 def judge_lateness(log: Log, claim: Claim) -> Died | None:

@@ -18,7 +18,7 @@ from pgqueue.values.queues.settings import Existing
 class LimitControl:
     """Changes the numbers of limits, and takes jobs out of them; workers keep new numbers from their next claim on.
 
-    Each method has an awaited twin with an ``a`` before its name. All raise ``InvalidOption`` for a
+    Each method has an async version with an ``a`` before its name. All raise ``InvalidOption`` for a
     name that no limit has; ``delete`` and ``move`` take a name that only jobs have.
     """
 

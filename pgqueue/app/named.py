@@ -31,6 +31,7 @@ from pgqueue.values.flows.flow import BUILTIN
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob
 from pgqueue.values.jobs.options import JobOptions, check_name
 from pgqueue.values.jobs.unique import Unique
+from pgqueue.values.payloads.contract import TaskContract, contract_of
 from pgqueue.values.payloads.schema import misfit
 from pgqueue.values.payloads.signature import encode_plain
 from pgqueue.values.payloads.storable import encode_meta
@@ -83,11 +84,25 @@ def enqueue_named(  # noqa: D417 - a method of the queue
         UnknownTask: ``known`` is asked for, and the task is not.
         DatabaseError: the database cannot be reached, or its schema is missing.
     """
-    job = _job_of_registered(self, task, arguments, options)
-    if job is None:
-        named = NamedEnqueue(self, task, arguments, options)
-        job = named.job(self.database.run(named.look(), connection), known=known)
+    job = named_job(self, task, arguments, options, known=known, connection=connection)
     return add(self, [job], connection, _adding(by))[0]
+
+
+def named_job(
+    queue: Registry,
+    task: str,
+    arguments: Mapping[str, Any],
+    options: NamedOptions,
+    *,
+    known: bool,
+    connection: object = None,
+) -> NewJob:
+    """The job of a task by its name, checked; arguments and errors are those of :func:`enqueue_named`."""
+    job = _job_of_registered(queue, task, arguments, options)
+    if job is not None:
+        return job
+    named = NamedEnqueue(queue, task, arguments, options)
+    return named.job(queue.database.run(named.look(), connection), known=known)
 
 
 async def aenqueue_named(
@@ -214,21 +229,37 @@ def _decoded(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON
         return None
 
 
-def known_tasks_of(tasks: Mapping[str, Task[..., Any]]) -> list[KnownTask]:
-    """What a worker says of its tasks, each under each of its names."""
+def contracts_of(tasks: Mapping[str, Task[..., Any]]) -> dict[str, TaskContract | None]:
+    """The contract of each task, under each of its names; None: its schemas are too long, or cannot be stored."""
+    found: dict[str, TaskContract | None] = {}
+    for name, task in sorted(tasks.items()):
+        if name in BUILTIN:
+            continue
+        try:
+            found[name] = contract_of(name, task.signature.schema, task.returns.schema)
+        except Exception:  # noqa: BLE001 - reading the code of an app's types may raise anything
+            found[name] = None
+    return found
+
+
+def known_tasks_of(
+    tasks: Mapping[str, Task[..., Any]], contracts: Mapping[str, TaskContract | None] | None = None
+) -> list[KnownTask]:
+    """What a worker says of its tasks, each under each of its names.
+
+    Args:
+        tasks: the tasks.
+        contracts: of these; None: they are read here.
+    """
+    said = contracts_of(tasks) if contracts is None else contracts
     return [
         KnownTask(
             name,
-            task.options.queue,
-            task.options.priority,
-            task.options.max_attempts,
-            _encoded(task.signature.schema),
-            _encoded(task.returns.schema),
+            tasks[name].options.queue,
+            tasks[name].options.priority,
+            tasks[name].options.max_attempts,
+            None if contract is None else contract.arguments,
+            None if contract is None else contract.result,
         )
-        for name, task in sorted(tasks.items())
-        if name not in BUILTIN
+        for name, contract in said.items()
     ]
-
-
-def _encoded(schema: object) -> str | None:
-    return None if schema is None else msgspec.json.encode(schema).decode()

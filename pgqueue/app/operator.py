@@ -1,21 +1,35 @@
-"""Who changes something: the name that the caller gives, else the user and the host of this process."""
+"""Who changes something: the name that the caller or the command gives, else the user and the host of this process."""
 
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
-from pgqueue.values.jobs.options import check_text
+from pgqueue.values.jobs.options import LONGEST_REASON, check_text
+
+_named: ContextVar[str | None] = ContextVar("pgqueue_operator", default=None)
+
+
+@contextmanager
+def acting(by: str | None) -> Iterator[None]:
+    """Name who does what is done in this block, where the caller of a method names no one."""
+    before = _named.set(by)
+    try:
+        yield
+    finally:
+        _named.reset(before)
 
 
 def operator_name(by: str | None) -> str:
     """The name that the audit keeps.
 
     Args:
-        by: the name that the caller gives; None or empty: :func:`me`.
+        by: the name that the caller gives; None or empty: that of :func:`acting`, else :func:`me`.
 
     Raises:
-        InvalidOption: PostgreSQL cannot hold it.
+        InvalidOption: PostgreSQL cannot hold it, or it has more than 1,000 characters.
     """
-    return check_text("by", by or me())
+    return check_text("by", by or _named.get() or me(), longest=LONGEST_REASON)
 
 
 def me() -> str:

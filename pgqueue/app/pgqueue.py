@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from pgqueue.app.adding import aadd, add
+from pgqueue.app.copies import aenqueue_copy, enqueue_copy
 from pgqueue.app.database_for_tests import database_for_tests
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.hooks.hooks import Hooks
@@ -29,9 +30,15 @@ from pgqueue.app.takes.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_limit
 from pgqueue.store.connections.database import Database
-from pgqueue.store.connections.dsn import embedded_dsn, replica_in_environment, require_only_embedded
+from pgqueue.store.connections.dsn import (
+    EMBEDDED_ALONE,
+    SHARDS_ALONE,
+    embedded_dsn,
+    replica_in_environment,
+    require_alone,
+)
 from pgqueue.store.connections.replica import ReplicatedDatabase
-from pgqueue.store.shards.sharded import ShardedDatabase, require_only_shards
+from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.jobs.event import Event, JobEventName, WorkerEvent, WorkerEventName
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.retry import Retry
@@ -39,6 +46,7 @@ from pgqueue.values.payloads.codec import Codec, checked_codec
 from pgqueue.values.payloads.signature import DEFAULT_LIMIT
 from pgqueue.values.queues.queue_options import QueueOptions
 from pgqueue.values.queues.served_queues import Order, parse_served
+from pgqueue.values.secret_names import SECRETS
 from pgqueue.values.workers.lease import LEASE
 
 if TYPE_CHECKING:
@@ -47,6 +55,7 @@ if TYPE_CHECKING:
     from pgqueue.app.insight.insight import Insight
     from pgqueue.app.schedules.schedules import Schedules
     from pgqueue.app.workers import Workers
+    from pgqueue.values.redaction import Redaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,12 +87,15 @@ class PgQueue(Registry):
         pool_size: int = 10,
         middleware: Iterable[Middleware] = (),
         codec: Codec | None = None,
+        redact: Iterable[str] = SECRETS,
     ) -> None:
         """Describe the queue. Nothing is connected until something is run.
 
         Args:
-            dsn: where the database is; by default PGQUEUE_DSN or DATABASE_URL in the environment.
-            schema: the database schema in which the tables are.
+            dsn: where the database is, as libpq's URI or keywords; ``postgresql+psycopg://`` works, too. By default PGQUEUE_DSN or
+                DATABASE_URL in the environment.
+            schema: the database schema in which the tables are: up to 58 lower-case letters, digits and underscores, and no word
+                that PostgreSQL reserves.
             queues: the queues there are. Given, any other name is refused; None allows any.
             history: for how long ended jobs are kept; they are dropped by whole days, so give ``timedelta(days=...)``.
                 Zero keeps none, ``timedelta.max`` all. A worker stores it in the database, where it holds for every
@@ -93,7 +105,7 @@ class PgQueue(Registry):
                 succeeded job; of longer ones it keeps ``{"$not_kept": bytes}``. To write them a second time costs more
                 than to run the job. A worker stores it, too; ``max_payload`` keeps all. None: what is stored stays;
                 8,000, if nothing is.
-            max_payload: the most bytes a job's arguments may take as JSON.
+            max_payload: the most bytes a job's arguments may take as JSON, up to 8 MiB. A longer result is not kept.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: how to reach the server past that pooler, so that workers can listen; by default
                 PGQUEUE_DIRECT_DSN in the environment.
@@ -103,27 +115,35 @@ class PgQueue(Registry):
                 key, and workers serve all.
             embedded: in place of ``dsn``, a folder: its files are those of a PostgreSQL of its own, which the first process that
                 uses it starts, others of the machine join, and the last one stops. It needs the extra ``embedded``.
-            pool_size: at most how many connections of each kind (blocking, awaitable) to keep; with shards, to each.
+            pool_size: at most how many connections of each kind (blocking, awaitable) to keep; with shards, to each. While a worker
+                runs in this process, at least its concurrency plus 4.
             middleware: what runs around each attempt of each task, the outermost first.
             codec: encodes what is stored of jobs, and decodes it; None: all is stored in clear.
+            redact: regular expressions. The dashboard, Django's admin and the shell hide the value of a field in whose name
+                one is found: ``(*pgqueue.SECRETS, "pin")`` hides one more; none hides nothing.
 
         Raises:
             InvalidOption: one of them is out of its range.
         """
         rules = QueueOptions.checked(
-            queues=queues, history=history, dead=dead, history_args=history_args, max_payload=max_payload
+            queues=queues,
+            history=history,
+            dead=dead,
+            history_args=history_args,
+            max_payload=max_payload,
+            redact=redact,
         )
         where: dict[str, Any] = {"replica": replica} if replica else {}
         if embedded is not None:
-            require_only_embedded(dsn, replica, direct_dsn, *(shards or ()))
+            require_alone(EMBEDDED_ALONE, dsn, replica, direct_dsn, *(shards or ()))
             dsn = embedded_dsn(embedded)
         if shards is not None:
-            require_only_shards(dsn, replica, direct_dsn)
+            require_alone(SHARDS_ALONE, dsn, replica, direct_dsn)
             where["shards"] = shards
         where |= {"schema": schema, "direct_dsn": direct_dsn, "behind_pooler": behind_pooler}
         super().__init__(self._make_database(dsn, pool_size=pool_size, **where))
         self.database = database_for_tests(self, self.database)
-        self.queues, self.history, self.dead, self.history_args, self.max_payload = rules
+        self.queues, self.history, self.dead, self.history_args, self.max_payload, self.redact = rules
         self.middleware = check_middleware(middleware)
         self._at_enqueue = at_enqueue(self.middleware)
         if shards is not None:
@@ -147,8 +167,17 @@ class PgQueue(Registry):
 
     enqueue_named = enqueue_named
     aenqueue_named = aenqueue_named
+    enqueue_copy = enqueue_copy
+    aenqueue_copy = aenqueue_copy
     schedule = schedule
     alert = alert
+
+    @property
+    def redaction(self) -> "Redaction":
+        """Hides the secrets of what is shown of jobs to people."""
+        from pgqueue.values.redaction import Redaction  # noqa: PLC0415 - see the module's docstring
+
+        return Redaction(self.redact)
 
     @property
     def keeps_history(self) -> bool:
@@ -247,7 +276,7 @@ class PgQueue(Registry):
 
     @cached_property
     def control(self) -> "QueueControl":
-        """The queues as operators see them: settings, drain, move, purge."""
+        """The queues as operators see them: settings, pause, close, jobs to cancel or move."""
         from pgqueue.app.control import QueueControl  # noqa: PLC0415 - see the module's docstring
 
         return QueueControl(self)

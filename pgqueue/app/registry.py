@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast, overload
 
-from pgqueue.app.batches import BatchTaskDecorator, require_item, require_one_parameter
-from pgqueue.app.call_decorator import AwaitableTask, CallDecorator, calls_of
+from pgqueue.app.batches import require_item, require_one_parameter
 from pgqueue.app.context import Context
+from pgqueue.app.decorators import BatchTaskDecorator, RemoteDecorator, TaskDecorator, TaskOptions
 from pgqueue.app.job_methods import JobMethods
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.naming import as_aliases, first_name, name_of, place_of, require_function
-from pgqueue.app.task import Task, TaskDecorator, TaskLoader
+from pgqueue.app.remote import RemoteFunction, remote_function
+from pgqueue.app.task import Awaited, Task, TaskLoader
 from pgqueue.errors import DuplicateTask, Duration, InvalidOption, UnknownTask, as_limit
 from pgqueue.values.hints import did_you_mean, suggest_options
 from pgqueue.values.jobs.options import AfterTimeout, BatchPolicy, JobOptions, as_after_timeout
@@ -31,26 +32,6 @@ from pgqueue.values.workers.crashes import Crashes, as_crashes
 P = ParamSpec("P")
 R = TypeVar("R")
 I = TypeVar("I")  # noqa: E741 - an item
-
-
-class TaskOptions(TypedDict, total=False):
-    """The options of :meth:`Registry.task`, for type checkers."""
-
-    name: str | None
-    queue: str | None
-    priority: int | None
-    retry: Retry | int | None
-    max_attempts: int | None
-    timeout: Duration | None
-    unique: Unique | None
-    expires_in: Duration | None
-    limit: AnyLimit | Sequence[AnyLimit] | None
-    fair_by: str | Sequence[str] | None
-    crashes: Crashes | int | None
-    process: bool
-    after_timeout: AfterTimeout | None
-    slots: int
-    aliases: Sequence[str]
 
 
 class Registry(JobMethods):
@@ -92,13 +73,23 @@ class Registry(JobMethods):
         return self._batch_tasks
 
     @overload
-    def task(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    def task(
+        self, function: Callable[Concatenate[Context | None, P], Awaited[R]], /
+    ) -> "Task[P, R, ..., Awaited[R]]": ...
     @overload
-    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    def task(self, function: Callable[Concatenate[Context | None, P], R], /) -> "Task[P, R, ..., R]": ...  # type: ignore[overload-overlap]
     @overload
-    def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    def task(
+        self, function: Callable[Concatenate[Context, P], Awaited[R]], /
+    ) -> "Task[P, R, Concatenate[Context, P], Awaited[R]]": ...
     @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def task(
+        self, function: Callable[Concatenate[Context, P], R], /
+    ) -> "Task[P, R, Concatenate[Context, P], R]": ...
+    @overload
+    def task(self, function: Callable[P, Awaited[R]], /) -> "Task[P, R, P, Awaited[R]]": ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> "Task[P, R, P, R]": ...
     @overload
     def task(self, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     @suggest_options
@@ -259,18 +250,20 @@ class Registry(JobMethods):
         return cast("BatchTaskDecorator[P, I]", register)
 
     @overload
-    def call(self, task: Task[P, R], /) -> AwaitableTask[P, R]: ...
+    def remote(self, task: Task[P, R], /) -> RemoteFunction[P, R]: ...
     @overload
-    def call(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> AwaitableTask[P, R]: ...
+    def remote(
+        self, function: Callable[Concatenate[Context, P], Awaitable[R]], /
+    ) -> RemoteFunction[P, R]: ...
     @overload
-    def call(self, function: Callable[Concatenate[Context, P], R], /) -> AwaitableTask[P, R]: ...
+    def remote(self, function: Callable[Concatenate[Context, P], R], /) -> RemoteFunction[P, R]: ...
     @overload
-    def call(self, function: Callable[P, Awaitable[R]], /) -> AwaitableTask[P, R]: ...
+    def remote(self, function: Callable[P, Awaitable[R]], /) -> RemoteFunction[P, R]: ...
     @overload
-    def call(self, function: Callable[P, R], /) -> AwaitableTask[P, R]: ...
+    def remote(self, function: Callable[P, R], /) -> RemoteFunction[P, R]: ...
     @overload
-    def call(self, /, **options: Unpack[TaskOptions]) -> CallDecorator: ...
-    def call(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
+    def remote(self, /, **options: Unpack[TaskOptions]) -> RemoteDecorator: ...
+    def remote(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
         """Register a function as a task, and make an ``async def`` function whose calls run as its jobs.
 
         ``await function(...)`` enqueues a job, committed at once, and returns the job's result. A caller that is
@@ -287,8 +280,8 @@ class Registry(JobMethods):
         """
         if function is None:
             register = self.task(**options)
-            return lambda function: calls_of(self, register(function))
-        return calls_of(self, function if isinstance(function, Task) else self.task(function))
+            return lambda function: remote_function(self, register(function))
+        return remote_function(self, function if isinstance(function, Task) else self.task(function))
 
     def find_task(self, name: str) -> Task[..., Any]:
         """A registered task by its name. Of the queue on one shard it is one that enqueues on that shard.

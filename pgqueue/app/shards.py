@@ -24,7 +24,7 @@ Q = TypeVar("Q", bound=Registry)
 
 
 class Shards:
-    """The databases of a queue. Each method has an awaited twin with an ``a`` before its name."""
+    """The databases of a queue. Each method has an async version with an ``a`` before its name."""
 
     def __init__(self, queue: Registry) -> None:
         """Made by ``queue.shards``."""

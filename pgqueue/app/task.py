@@ -7,13 +7,14 @@ A task checks and encodes a call's arguments; the queue on which it was register
 import copy
 import inspect
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
 
 import msgspec
+from typing_extensions import ParamSpec, TypeVar
 
 from pgqueue.app.adding import aadd, add, checked_job
 from pgqueue.app.context import Context
@@ -22,7 +23,7 @@ from pgqueue.app.job_methods import JobMethods
 from pgqueue.app.middleware import Middleware, wrap_in_middleware
 from pgqueue.app.naming import first_name, objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
-from pgqueue.values.hints import did_you_mean, suggest_methods, suggest_options
+from pgqueue.values.hints import CALL_METHODS, did_you_mean, suggest_methods, suggest_options
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import (
     DEFAULT_UNIQUE,
@@ -44,6 +45,9 @@ from pgqueue.values.workers.crashes import DEFAULT_CRASHES, Crashes
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = ParamSpec("C", default=...)
+T_co = TypeVar("T_co", covariant=True, default=Any)
+Awaited: TypeAlias = Coroutine[Any, Any, R]
 
 
 class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
@@ -72,9 +76,15 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
         return checked_job(self.queue, job)
 
 
+suggest_methods(Call, CALL_METHODS)
+
+
 @suggest_methods
-class Task(Generic[P, R]):
+class Task(Generic[P, R, C, T_co]):
     """A function that can be enqueued with its own arguments.
+
+    Its types are ``P`` and ``R``, the parameters and the result of a job, and ``C`` and ``T_co``, those of a direct call: the function's
+    own, with its ``Context``. ``Task[[int], str]`` names the first two alone.
 
     Attributes:
         name: what jobs of this task say in the database.
@@ -94,6 +104,13 @@ class Task(Generic[P, R]):
         after_timeout: what becomes of a job while its function goes on after its timeout; None: it waits if a limit counts it.
         slots: how many slots of its worker an attempt takes.
     """
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, given: Any) -> Any:  # noqa: ANN401 - as Generic's
+            """Python 3.13.0 does not fill in the defaults of type parameters that are left out."""
+            whole = (*given, ..., Any) if isinstance(given, tuple) and len(given) == 2 else given  # noqa: PLR2004 - P and R
+            return super().__class_getitem__(whole)
 
     def __init__(
         self,
@@ -149,9 +166,13 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own, context and all
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> T_co:
         """Call the function here and now, as if it were no task."""
-        return self.function(*args, **kwargs)
+        return cast("T_co", self.function(*args, **kwargs))
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue a call with these arguments.
@@ -199,18 +220,19 @@ class Task(Generic[P, R]):
         meta: Mapping[str, Any] | None = None,
         expires_at: datetime | None = None,
         expires_in: Duration | None = None,
-    ) -> "Task[P, R]":
+    ) -> Self:
         """This task with other options, for one enqueue or many; None leaves an option as it is.
 
         Args:
             connection: enqueue on this connection, in its current transaction: one of psycopg or asyncpg, a
-                SQLAlchemy connection or session, or Django's.
+                SQLAlchemy connection or session, or Django's. :data:`pgqueue.OWN_CONNECTION`: one of the queue, committed at once,
+                also inside ``ctx.transaction()`` and inside a framework's transaction.
             queue: the queue to stand in.
             priority: -100…100, higher runs sooner.
-            delay: run no sooner than this long from now, by the database's clock; seconds, or a timedelta.
-            run_at: run no sooner than this instant; with a time zone.
+            delay: run no sooner than this long from now, by the database's clock; seconds, or a timedelta, up to ten years.
+            run_at: run no sooner than this instant; with a time zone, in the years 1900 to 8999.
             max_attempts: after how many attempts the job is dead.
-            unique_key: what no two live jobs may share.
+            unique_key: what no two live jobs may share: 1 to 1,000 characters, at most 2,600 bytes. Hash a longer one.
             unique: what happens when they would; ``Unique(by=...)`` makes the key from arguments.
             meta: what is sent along for other programs, such as tags: an object of JSON values, at most 8 kB.
             expires_at: no attempt starts at this instant or later, the job is dead then, as ``expired``; with a time zone.
@@ -259,7 +281,7 @@ class Task(Generic[P, R]):
         """Whether it enqueues on a connection of the caller's, by ``using(connection=...)``."""
         return self._connection is not None
 
-    def _of_queue(self, queue: JobMethods) -> "Task[P, R]":
+    def _of_queue(self, queue: JobMethods) -> Self:
         """Return the task as one of this queue: a copy, if it is bound to another copy of the queue."""
         if self._queue is queue:
             return self
@@ -380,16 +402,3 @@ class TaskLoader(Mapping[str, Task[..., Any]]):
     @abstractmethod
     def load(self, name: str) -> bool:
         """As :meth:`Registry.load_task`."""
-
-
-class TaskDecorator(Protocol):
-    """The decorator that :meth:`pgqueue.PgQueue.task` returns: the function's signature becomes the task's."""
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...

@@ -26,7 +26,7 @@ class Workers:
     """Looks at workers, and asks them to do something; a worker does it within a second.
 
     A worker is named by the first characters of its id, or by ``host:pid``; ``all`` means every live worker. Each method has an
-    awaited twin with an ``a`` before its name. Those that ask return a :class:`pgqueue.values.workers.worker.Steered`, with the workers
+    async version with an ``a`` before its name. Those that ask return a :class:`pgqueue.values.workers.worker.Steered`, with the workers
     that were asked. They raise ``UnknownWorker`` where no live worker has the name, and ``InvalidOption`` where several have it
     or the worker cannot do what is asked; then nothing changes. The row of a worker says who asked last.
     """
@@ -72,31 +72,31 @@ class Workers:
         """As :meth:`set`, awaited."""
         return await self._aask(which, WorkerRequest(bounds=checked_bounds(concurrency), by=by))
 
-    def drain(self, which: str, *, by: str | None = None) -> Steered:
+    def quiet(self, which: str, *, by: str | None = None) -> Steered:
         """Have a worker claim no more jobs: it finishes those that run, returns the others, and stays.
 
         Args:
             which: which worker.
             by: who asks.
         """
-        return self._ask(which, WorkerRequest(draining=True, by=by))
+        return self._ask(which, WorkerRequest(quiet=True, by=by))
 
-    async def adrain(self, which: str, *, by: str | None = None) -> Steered:
-        """As :meth:`drain`, awaited."""
-        return await self._aask(which, WorkerRequest(draining=True, by=by))
+    async def aquiet(self, which: str, *, by: str | None = None) -> Steered:
+        """As :meth:`quiet`, awaited."""
+        return await self._aask(which, WorkerRequest(quiet=True, by=by))
 
     def resume(self, which: str, *, by: str | None = None) -> Steered:
-        """Have a draining worker claim jobs again.
+        """Have a quiet worker claim jobs again.
 
         Args:
             which: which worker.
             by: who asks.
         """
-        return self._ask(which, WorkerRequest(draining=False, by=by))
+        return self._ask(which, WorkerRequest(quiet=False, by=by))
 
     async def aresume(self, which: str, *, by: str | None = None) -> Steered:
         """As :meth:`resume`, awaited."""
-        return await self._aask(which, WorkerRequest(draining=False, by=by))
+        return await self._aask(which, WorkerRequest(quiet=False, by=by))
 
     def stop(self, which: str, *, by: str | None = None) -> Steered:
         """Stop a worker gracefully, as SIGTERM does. Its supervisor does not start another.
@@ -132,7 +132,7 @@ class Workers:
 
 
 def _with_operator(ask: WorkerRequest) -> WorkerRequest:
-    return WorkerRequest(bounds=ask.bounds, draining=ask.draining, end=ask.end, by=operator_name(ask.by))
+    return WorkerRequest(bounds=ask.bounds, quiet=ask.quiet, end=ask.end, by=operator_name(ask.by))
 
 
 WITHIN = timedelta(seconds=15)

@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.app import CommandOptions
+from pgqueue.cli.app import queue_of
 from pgqueue.cli.output import json_option, print_json, print_table
-from pgqueue.cli.verbs import VerbGroup
+from pgqueue.cli.verbs import CommandOptions, VerbGroup
 from pgqueue.moving.adoption import Judge
 from pgqueue.store import adopt as plans
 from pgqueue.store.plan import Plan
@@ -132,7 +132,7 @@ def _adopt(
     queues: tuple[str, ...] = (),
     **rules: Any,  # noqa: ANN401 - the judge's own
 ) -> None:
-    queue = settings.queue()
+    queue = queue_of(settings)
     click.get_current_context().call_on_close(queue.close)
     judge = Judge(
         queue=queue,

@@ -1,20 +1,23 @@
 """Which queue a command uses: the app's, which ``--app`` names, or one made from a DSN alone."""
 
+import functools
 import importlib
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
+from pgqueue.app.late_tasks import queue_behind, register_late_tasks
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.verbs import CommandOptions
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.connections.dsn import embedded_dsn, require_only_embedded
+from pgqueue.store.connections.dsn import EMBEDDED_ALONE, embedded_dsn, require_alone
 from pgqueue.store.connections.replica import ReplicatedDatabase, with_replica
+from pgqueue.values.secret_names import SECRETS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,74 +26,65 @@ OWN = str(Path(__file__).parents[1])
 FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions:
-    """The options of every command; None or False: not given. ``arguments`` is the whole command line."""
+def queue_of(options: CommandOptions) -> PgQueue:
+    """The queue to read or change: the app's if there is one, else that of the DSN.
 
-    OPTIONS: ClassVar = ("app", "dsn", "schema", "behind_pooler", "direct_dsn", "replica_dsn", "embedded")
+    Raises:
+        ConfigurationError: ``--app`` does not lead to a queue.
+    """
+    if options.app is not None:
+        return app_queue_of(options)
+    return PgQueue(
+        options.dsn,
+        embedded=options.embedded,
+        schema=options.schema or "pgqueue",
+        behind_pooler=options.behind_pooler,
+        direct_dsn=options.direct_dsn,
+        replica=options.replica_dsn,
+        redact=() if options.reveal else SECRETS,
+    )
 
-    arguments: tuple[str, ...] = ()
-    app: str | None = None
-    dsn: str | None = None
-    schema: str | None = None
-    behind_pooler: bool = False
-    direct_dsn: str | None = None
-    replica_dsn: str | None = None
-    embedded: str | None = None
 
-    def queue(self) -> PgQueue:
-        """The queue to read or change: the app's if there is one, else that of the DSN.
+def app_queue_of(options: CommandOptions) -> PgQueue:
+    """The app's queue, with its tasks.
 
-        Raises:
-            ConfigurationError: ``--app`` does not lead to a queue.
-        """
-        if self.app is not None:
-            return self.app_queue()
-        return PgQueue(
-            self.dsn,
-            embedded=self.embedded,
-            schema=self.schema or "pgqueue",
-            behind_pooler=self.behind_pooler,
-            direct_dsn=self.direct_dsn,
-            replica=self.replica_dsn,
+    Raises:
+        ConfigurationError: ``--app`` is missing or does not lead to a queue.
+    """
+    if options.app is None:
+        raise ConfigurationError(f"no app: give --app, or set PGQUEUE_APP; {FORM}")
+    queue = find(options.app)
+    dsn = options.dsn
+    if options.embedded:
+        require_alone(EMBEDDED_ALONE, dsn, options.direct_dsn, options.replica_dsn)
+        dsn = embedded_dsn(options.embedded)
+    if dsn or options.schema or options.behind_pooler or options.direct_dsn:
+        queue.database = queue.database.but(
+            dsn=dsn,
+            schema=options.schema,
+            behind_pooler=options.behind_pooler,
+            direct_dsn=options.direct_dsn,
         )
-
-    def app_queue(self) -> PgQueue:
-        """The app's queue, with its tasks.
-
-        Raises:
-            ConfigurationError: ``--app`` is missing or does not lead to a queue.
-        """
-        if self.app is None:
-            raise ConfigurationError(f"no app: give --app, or set PGQUEUE_APP; {FORM}")
-        queue = find(self.app)
-        dsn = self.dsn
-        if self.embedded:
-            require_only_embedded(dsn, self.direct_dsn, self.replica_dsn)
-            dsn = embedded_dsn(self.embedded)
-        if dsn or self.schema or self.behind_pooler or self.direct_dsn:
-            queue.database = queue.database.but(
-                dsn=dsn, schema=self.schema, behind_pooler=self.behind_pooler, direct_dsn=self.direct_dsn
-            )
-        if self.replica_dsn:
-            queue.database = with_replica(queue.database, self.replica_dsn)
-        return queue
+    if options.replica_dsn:
+        queue.database = with_replica(queue.database, options.replica_dsn)
+    if options.reveal:
+        queue.redact = ()
+    return queue
 
 
 def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
     """Give a command its queue, and close the queue's connections afterwards."""
 
     @click.pass_obj
-    def call(settings: CommandOptions, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        queue = settings.queue()
+    def call(options: CommandOptions, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        queue = queue_of(options)
         click.get_current_context().call_on_close(queue.close)
         try:
             return verb(queue, *args, **kwargs)
         finally:
             _tell_of_replica(queue)
 
-    call.__name__, call.__doc__ = verb.__name__, verb.__doc__
-    return call
+    return functools.update_wrapper(call, verb)
 
 
 def _tell_of_replica(queue: PgQueue) -> None:
@@ -116,9 +110,11 @@ def find(app: str) -> PgQueue:
     except (Exception, SystemExit) as error:
         raise ConfigurationError(f"--app {app!r}: {_reason(module_name, attribute, error)}") from error
     found = getattr(module, attribute, None)
-    if not isinstance(found, PgQueue):
+    queue = queue_behind(found)
+    if not isinstance(queue, PgQueue):
         raise ConfigurationError(f"--app {app!r}: {_not_a_queue(vars(module), attribute)}")
-    return found
+    register_late_tasks(queue)
+    return queue
 
 
 def _no_path(path: str, attribute: str) -> str:
@@ -148,7 +144,7 @@ def _reason(module: str, attribute: str, error: BaseException) -> str:
 
 
 def _not_a_queue(names: dict[str, object], attribute: str) -> str:
-    queues = sorted(name for name, value in names.items() if isinstance(value, PgQueue))
+    queues = sorted(name for name, value in names.items() if isinstance(queue_behind(value), PgQueue))
     there = (
         f"; the module's queues: {', '.join(queues)}" if queues else "; the module holds no PgQueue at all"
     )

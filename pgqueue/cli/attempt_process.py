@@ -34,12 +34,12 @@ from pgqueue.errors import ConfigurationError
 from pgqueue.store.jobs import notes
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.jobs.job import Claim, JobFlags
-from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.values.jobs.verdict import Stop, Verdict
 from pgqueue.worker import batches
-from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop, run_to_the_end, timed_out
+from pgqueue.worker.attempt import Attempt, BatchAttempt, run_to_the_end, timed_out
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.memory import resident_memory
-from pgqueue.worker.process_messages import LENGTH_BYTES, STOP, ProcessAnswer, ProcessOrder, frame_message
+from pgqueue.worker.process_messages import LENGTH_BYTES, STOPS, ProcessAnswer, ProcessOrder, frame_message
 
 PR_SET_PDEATHSIG = 1
 REPORT_EVERY = 1.0
@@ -79,6 +79,7 @@ class AttemptServer:
         """``place``: where the queue was found. ``channel``: where to answer. Made in the thread that runs the attempts."""
         self.busy = threading.Event()
         self.ending = False
+        self._why = Stop.SHUTDOWN
         self._queue = queue
         self._place = place
         self._channel = channel
@@ -86,6 +87,7 @@ class AttemptServer:
         self._executor = ChildExecutor(queue)
         self._attempt: Attempt | None = None
         self._interruptible = False
+        self._writing = threading.Lock()  # so that a log's last lines are written last
         looping = threading.Event()
         threading.Thread(
             target=run_to_the_end, args=(self._loop_for_ever(looping),), name="pgqueue-loop", daemon=True
@@ -167,12 +169,12 @@ class AttemptServer:
                 return self._executor.broken_off(attempt, error)
         return attempt.members[0].verdict
 
-    def stop(self) -> None:
+    def stop(self, why: Stop) -> None:
         """End the attempt, and then this process. Called in another thread."""
-        self.ending = True
+        self._why, self.ending = why, True
         attempt = self._attempt
         if attempt is not None and not attempt.plain:
-            self._loop.call_soon_threadsafe(attempt.stop, Stop.SHUTDOWN)
+            self._loop.call_soon_threadsafe(attempt.stop, why)
         elif attempt is not None:
             signal.pthread_kill(self._thread, signal.SIGALRM)
 
@@ -184,7 +186,7 @@ class AttemptServer:
         self._interruptible = False
         self.ending = True  # what the function has started may go on
         if is_stopped:
-            attempt.stop(Stop.SHUTDOWN)
+            attempt.stop(self._why)
             raise asyncio.CancelledError
         if attempt.runner is not None:
             attempt.runner.cancel()
@@ -204,6 +206,10 @@ class AttemptServer:
         with contextlib.suppress(Exception), self._executor.board.writing() as reports:
             if reports:  # progress is for people: the attempt goes on after an error
                 self._executor.database.run(notes.report(reports))
+        with self._writing, contextlib.suppress(Exception):
+            for _ in range(self._executor.logs.portions()):
+                with self._executor.logs.writing() as portion:
+                    self._executor.database.run(notes.keep_logs(portion.stored()))
 
     def close(self) -> None:
         """Close what this process has open."""
@@ -244,8 +250,8 @@ class Orders:
         said = b""
         with contextlib.suppress(OSError):
             said = os.read(self._control, 1)
-        if said == STOP and self.server is not None and not self.awaited:
-            self.server.stop()
+        if said in STOPS and self.server is not None and not self.awaited:
+            self.server.stop(STOPS[said])
             with contextlib.suppress(OSError):
                 os.read(self._control, 1)  # until the worker has killed this process, or is gone itself
             os._exit(1)

@@ -6,12 +6,22 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bulk import run
-from pgqueue.cli.output import json_option, print_json, print_table, zone
+from pgqueue.cli.output import json_option, print_json, print_table, steers
+from pgqueue.cli.table import Column
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.values.bulk.operation import AuditEntry
 
-HEADS = ("id", f"time ({zone()})", "by", "action", "target", "jobs", "state", "details")
+COLUMNS = (
+    "id",
+    Column("time", 1),
+    Column("by", 2),
+    Column("action", 0, least=0),
+    Column("target", 3),
+    Column("jobs", 4),
+    Column("state", 5, state=True, least=0),
+    Column("details", 6, least=16),
+)
 
 
 @click.group(cls=VerbGroup)
@@ -26,15 +36,16 @@ def audit() -> None:
 @with_queue
 def list_audit(queue: PgQueue, /, *, limit: int, before: int | None, as_json: bool) -> None:
     """List what operators did to queues, jobs and workers, newest first."""
-    found = queue.insight.audit(before=before, limit=limit)
+    found = queue.redaction.shown(queue.insight.audit(before=before, limit=limit))
     if as_json:
         print_json(found)
         return
-    print_table(HEADS, [_row(one) for one in found], empty="nothing was done", shortened={"by", "target"})
+    print_table(COLUMNS, [_row(one) for one in found], empty="nothing was done")
 
 
 @audit.command()
 @click.argument("operation", metavar="ID", type=JOB_ID)
+@steers
 @json_option
 @with_queue
 def resume(queue: PgQueue, /, *, operation: int, as_json: bool) -> None:

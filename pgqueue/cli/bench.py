@@ -15,11 +15,11 @@ from pgqueue.bench.bench_schema import COMMAND, SCHEMA, open_schema
 from pgqueue.bench.figures import FORMAT, BenchReport
 from pgqueue.bench.loads import LOADS, BenchLoad
 from pgqueue.bench.stage import FULL, SMALL, BenchProcesses, BenchStage
-from pgqueue.cli.app import CommandOptions
+from pgqueue.cli.app import queue_of
 from pgqueue.cli.output import bar, json_option, print_json
 from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.cli.values import names
-from pgqueue.cli.verbs import LazyGroup, Verb
+from pgqueue.cli.verbs import CommandOptions, LazyGroup, Verb
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
 from pgqueue.values.hints import nearest
@@ -159,7 +159,7 @@ def _database(settings: CommandOptions) -> Database:
         raise ConfigurationError(
             f"--schema: the bench works in the schema {SCHEMA} and no other; leave it out"
         )
-    found = Database(settings.dsn) if settings.dsn else settings.queue().database
+    found = Database(settings.dsn) if settings.dsn else queue_of(settings).database
     if settings.behind_pooler or found.behind_pooler:
         raise ConfigurationError(
             "the bench measures a server, not a pooler: give the server's own DSN in --dsn"

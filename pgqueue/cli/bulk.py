@@ -12,13 +12,12 @@ import msgspec
 
 from pgqueue.app.bulk import OnProgress
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.output import REMEDIES, json_option, print_json, print_table
+from pgqueue.cli.output import REMEDIES, confirm, json_option, print_json, print_table, say, steers
 from pgqueue.cli.values import LENGTH, instant, json_object, look_up
 from pgqueue.store.jobs import control
 from pgqueue.values.bulk.filter import LIVE
 from pgqueue.values.bulk.operation import BulkResult, Preview, SkipReason
 from pgqueue.values.jobs.options import is_pattern
-from pgqueue.values.payloads.storable import spelled_out
 
 F = TypeVar("F", bound=Callable[..., Any])
 TELL_EVERY = 1.0
@@ -34,6 +33,10 @@ WHY: Mapping[SkipReason, str] = {
 _ALL = {
     "queue": ("of queue {}", click.option("--queue", help="Only jobs of this queue; 'mail-*' is a pattern.")),
     "task": ("of task {}", click.option("--task", help="Only jobs of this task; a pattern is allowed.")),
+    "run": (
+        "of the run {}",
+        click.option("--run", help="Only jobs of this run, one of those that pgqueue runs list shows."),
+    ),
     "args": (
         "whose arguments contain {}",
         click.option(
@@ -76,8 +79,8 @@ _STATE = (
     click.option(
         "--state",
         multiple=True,
-        type=click.Choice([one.value for one in LIVE]),
-        help="Only in this state; give it again for more.",
+        type=click.Choice([*(one.value for one in LIVE), "waiting"]),
+        help="Only in this state; give it again for more. Waiting: blocked, scheduled or ready.",
     ),
 )
 _OLDER = (
@@ -97,6 +100,7 @@ def selection_options(*, dead: bool) -> Callable[[F], F]:
         click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
         click.option("--yes", is_flag=True, help="Do not ask."),
         json_option,
+        steers,
     ]
 
     def add(verb: F) -> F:
@@ -169,7 +173,7 @@ def operate(
         done: the same when it is done, with the jobs: ``ready again: all dead jobs``.
         asks: whether a program that cannot answer must give ``--yes``.
     """
-    found = preview()
+    found = queue.redaction.shown(preview())
     if not found.count:
         _hint(queue, given.get("queue"))
     as_json = given.get("as_json", False)
@@ -178,7 +182,7 @@ def operate(
         return None
     if asks or sys.stdin.isatty():
         _confirm(found, what, yes=given["yes"])
-    result = _run(found, do, done)
+    result = queue.redaction.shown(_run(found, do, done))
     _report(result, done, as_json=as_json)
     return result
 
@@ -198,7 +202,7 @@ def _show(found: Preview, what: str, *, as_json: bool, to_stderr: bool) -> None:
         print_json(found)
         return
     left = f"; {found.left_alone} running are left alone" if found.left_alone else ""
-    click.echo(spelled_out(f"this will {what.format(found.count)}{left}"), err=to_stderr)
+    say(f"this will {_counted(what, found.count)}{left}", err=to_stderr)
     if found.groups and not to_stderr:
         groups = found.groups[:SHOWN]
         print_table(
@@ -208,18 +212,23 @@ def _show(found: Preview, what: str, *, as_json: bool, to_stderr: bool) -> None:
         )
     if to_stderr:
         for one in found.groups[:SHOWN]:
-            click.echo(spelled_out(f"  {one.count} {one.state} in {one.queue}: {one.task}"), err=True)
+            say(f"  {one.count} {one.state} in {one.queue}: {one.task}", err=True)
     if len(found.groups) > SHOWN:
         click.echo(f"and {len(found.groups) - SHOWN} more groups", err=to_stderr)
     for job in found.sample:
         args = msgspec.json.encode(job.args).decode()
-        click.echo(spelled_out(f"such as {job.id}: {job.task} {args:.80}"), err=to_stderr)
+        say(f"such as {job.id}: {job.task} {args:.80}", err=to_stderr)
+
+
+def _counted(what: str, count: int) -> str:
+    said = what.format(count)
+    return said.replace(" jobs", " job", 1) if count == 1 else said
 
 
 def _confirm(found: Preview, what: str, *, yes: bool) -> None:
     if not yes:
         _show(found, what, as_json=False, to_stderr=True)
-        click.confirm("Continue?", abort=True, err=True)
+        confirm()
 
 
 def _run(found: Preview, do: Callable[[OnProgress], BulkResult], done: str) -> BulkResult:
@@ -271,12 +280,12 @@ def _report(result: BulkResult, done: str, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        click.echo(spelled_out(f"{_number(result)} {done}"))
+        say(f"{_number(result)} {done}")
         if result.asked:
             click.echo(f"of these, {result.asked} run: their workers are asked to stop them")
         for one in result.examples:
             if one.detail is not None:
-                click.echo(spelled_out(f"{one.id}: {one.detail}"), err=True)
+                say(f"{one.id}: {one.detail}", err=True)
         for why, count in result.skipped.items():
             ids = ", ".join(str(one.id) for one in result.examples if one.why is why)
             click.echo(

@@ -25,9 +25,9 @@ from pgqueue.chaos.run import (
 from pgqueue.chaos.stage import ChaosStage
 from pgqueue.chaos.staging import staged
 from pgqueue.chaos.tasks import SCHEMA
-from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.signals import end_like_an_interrupt
+from pgqueue.cli.verbs import CommandOptions
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.database import Database
 

@@ -8,12 +8,21 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, local, print_json, print_table, short_duration, zone
+from pgqueue.cli.output import json_option, print_json, print_table, say
+from pgqueue.cli.table import Column
+from pgqueue.cli.times import local, short_duration, zone
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant
 from pgqueue.values.insight.comparison import Comparison, ComparisonLine
 from pgqueue.values.insight.series import Spread
 
-HEADS = ("changed", "run p50", "run p95", "failed", "wait p95", "attempts")
+COLUMNS = (
+    Column("changed", 1, least=16),
+    Column("run p50", 4, least=0),
+    Column("run p95", 2, least=0),
+    Column("failed", 3, least=0),
+    Column("wait p95", 5, least=0),
+    Column("attempts", 6, least=0),
+)
 
 
 def _since(_: click.Context, __: click.Parameter, value: str) -> datetime | timedelta:
@@ -64,9 +73,9 @@ def compare(
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
-    click.echo(_windows(found))
+    say(_windows(found))
     rows = [_row(one, by) for one in found.lines[:limit]]
-    print_table((by, *HEADS), rows, empty="no worker has measured a job in these windows")
+    print_table((by, *COLUMNS), rows, empty="no worker has measured a job in these windows")
     if len(found.lines) > limit:
         click.echo(f"and {len(found.lines) - limit:,} more; --limit shows them")
 

@@ -14,9 +14,9 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
+from pgqueue.cli.signals import ENDING, end_like_an_interrupt
 from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.store.shards.sharded import ShardedDatabase
-from pgqueue.values.hints import missing_extra
 
 THREADS: Final = 8
 CONNECTIONS: Final = 1_000
@@ -83,8 +83,8 @@ def dashboard(
     )
     shown = f"[{address}]" if ":" in address else address
     mode = "" if allow_actions else " (read-only: --allow-actions lets it change something)"
-    click.echo(f"dashboard on http://{shown}:{server.effective_port}/{mode}; Ctrl-C stops it")
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), end_like_an_interrupt(*ENDING):
+        click.echo(f"dashboard on http://{shown}:{server.effective_port}/{mode}; Ctrl-C stops it")
         server.run()
     server.close()
 
@@ -123,10 +123,8 @@ def _app(
     actions: bool,
     trust_proxy: bool,
 ) -> Any:  # noqa: ANN401 - a dashboard, which is imported here
-    try:
-        from pgqueue.dashboard import LOOPBACK_HOSTS, Dashboard, on_this_machine  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigurationError(missing_extra("dashboard", f"{error}; install it")) from error
+    from pgqueue.dashboard import LOOPBACK_HOSTS, Dashboard, on_this_machine  # noqa: PLC0415 - an extra
+
     shards = _shards(queue)
     return Dashboard(
         None if shards else queue,

@@ -4,16 +4,27 @@ from typing import Any
 
 import click
 
+from pgqueue.app.operator import operator_name
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bulk import criteria, describe_selection, operate, refuse_both, selection_options
-from pgqueue.cli.output import attempts, last_error, page_options, print_page, report, retry_answers, zone
+from pgqueue.cli.output import attempts, last_error, page_options, print_page, report, retry_answers
+from pgqueue.cli.table import Column
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import VerbGroup
+from pgqueue.store.audit import audited
 from pgqueue.store.jobs import control
 from pgqueue.values.jobs.job import Job, JobState
 
-HEADS = ("id", "queue", "task", "attempts", f"died ({zone()})", "reason", "last error")
+COLUMNS = (
+    "id",
+    Column("queue", 4, least=8),
+    Column("task", 1, least=16),
+    Column("attempts", 6, least=0),
+    Column("died", 3),
+    Column("reason", 5, least=0),
+    Column("last error", 2, least=16),
+)
 _ids = click.argument("job_ids", metavar="[ID]...", type=JOB_ID, nargs=-1)
 
 
@@ -38,8 +49,10 @@ def list_dead(
 
     `pgqueue jobs show ID` shows the errors of all attempts.
     """
-    found = queue.insight.search(state=JobState.DEAD, queue=queue_name, limit=limit, **filters)
-    print_page(found, HEADS, _row, limit=limit, as_json=as_json)
+    found = queue.redaction.shown(
+        queue.insight.search(state=JobState.DEAD, queue=queue_name, limit=limit, **filters)
+    )
+    print_page(found, COLUMNS, _row, limit=limit, as_json=as_json)
 
 
 @dead.command()
@@ -57,7 +70,15 @@ def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...], without_key: bool, **g
     """
     if job_ids:
         refuse_both(given)
-        done = queue.database.run(control.retry_dead(job_ids, without_key=without_key))
+        done = queue.database.run(
+            audited(
+                control.retry_dead(job_ids, without_key=without_key),
+                "retry",
+                f"jobs {', '.join(map(str, job_ids))}",
+                by=operator_name(None),
+                jobs=len,
+            )
+        )
         report(dict(retry_answers(queue, done)))
         return
     chosen = queue.control.dead(**criteria(queue, given))

@@ -28,11 +28,11 @@ from rich.text import Text
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import demo_stage, demo_verdict
-from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.dashboard import serve_dashboard
 from pgqueue.cli.demo_stage import SCHEMA, Connection, DemoProgress, JobHolder, WorkerFailed, WorkerProcesses
 from pgqueue.cli.demo_verdict import DeadFile, DemoFile, DemoSummary
 from pgqueue.cli.signals import end_like_an_interrupt
+from pgqueue.cli.verbs import CommandOptions
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.connections.dsn import dsn_in_environment

@@ -1,49 +1,68 @@
-"""``pgqueue jobs`` and ``pgqueue why``: list and show jobs, run scheduled ones now; cancel, purge, move and reprioritise many."""
+"""``pgqueue jobs``: list and show jobs, run scheduled ones now; cancel, move and reprioritise many."""
 
 import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from pgqueue.app.operator import operator_name
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.reproduction import written_test
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bulk import criteria, describe_selection, operate, refuse_both, selection_options
+from pgqueue.cli.kept_logs import show_logs
 from pgqueue.cli.output import (
     READY,
     CommandAnswer,
     attempts,
-    by_option,
     json_option,
     last_error,
-    local,
     not_changed,
     page_options,
+    print_fields,
     print_json,
     print_page,
     report,
-    zone,
+    say,
+    steers,
 )
-from pgqueue.cli.values import JOB_ID, LENGTH, look_up
+from pgqueue.cli.table import Column, When
+from pgqueue.cli.times import local, zone
+from pgqueue.cli.values import JOB_ID, LENGTH, instant, look_up
 from pgqueue.cli.verbs import VerbGroup
+from pgqueue.cli.why import why_of
+from pgqueue.errors import DatabaseError, PgQueueError
 from pgqueue.values.jobs.job import AttemptError, Job, JobState
 from pgqueue.values.jobs.note import Progress
 from pgqueue.values.payloads.storable import spelled_out
+from pgqueue.values.secret_forms import HIDDEN
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
-HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()})", "last error")
+COLUMNS = (
+    "id",
+    Column("state", 0, state=True, least=0),
+    Column("queue", 4, least=8),
+    Column("task", 1, least=16),
+    Column("priority", 7),
+    Column("attempts", 6, least=0),
+    Column("time", 3),
+    Column("last error", 5),
+)
 
+FIRST = ("task", "queue", "state", "now", "progress", "args")
+"""The fields of a job that come first where there is little room."""
 EVERY = 0.5
 """Seconds between two looks. A worker writes progress about once a second."""
 
 
 @click.group(cls=VerbGroup)
 def jobs() -> None:
-    """List or show jobs, see where they are in their code; run, cancel, purge, move or reprioritise them."""
+    """List or show jobs, see where they are in their code; run, cancel, move or reprioritise them."""
 
 
 @jobs.command("list")
@@ -70,8 +89,10 @@ def list_jobs(
 
     The time is when the job ended, else when it started, else when it is due.
     """
-    found = queue.insight.search(state=state or None, queue=queue_name, limit=limit, **filters)
-    print_page(found, HEADS, _row, limit=limit, as_json=as_json)
+    found = queue.redaction.shown(
+        queue.insight.search(state=state or None, queue=queue_name, limit=limit, **filters)
+    )
+    print_page(found, COLUMNS, _row, limit=limit, as_json=as_json)
 
 
 @jobs.command()
@@ -84,9 +105,33 @@ def list_jobs(
 )
 @json_option
 @click.option("--watch", "watched", is_flag=True, help="First show how far it is, until it has ended.")
+@click.option(
+    "--logs",
+    "with_logs",
+    is_flag=True,
+    help="Show what its attempts logged, where pgqueue.middleware.KeepLogs keeps it, and nothing else.",
+)
+@click.option("--follow", is_flag=True, help="With --logs: go on with new lines until the job has ended.")
 @with_queue
-def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool, as_pytest: bool) -> None:
+def show(
+    queue: PgQueue,
+    /,
+    *,
+    job_id: int,
+    watched: bool,
+    as_json: bool,
+    as_pytest: bool,
+    with_logs: bool,
+    follow: bool,
+) -> None:
     """Show the record of a job: its fields, its progress, the errors of its failed attempts, and why it does not run."""
+    if follow and not with_logs:
+        raise click.UsageError("--follow goes on with the lines of --logs; give both")
+    if with_logs:
+        if watched or as_pytest or (follow and as_json):
+            raise click.UsageError("--logs stands alone, or with --json or --follow")
+        show_logs(queue, job_id, follow=follow, as_json=as_json)
+        return
     if watched and (as_json or as_pytest):
         raise click.UsageError("--watch is for people, --json and --pytest for programs; give one of them")
     job = watch(queue, job_id) if watched else queue.job(job_id)
@@ -98,12 +143,13 @@ def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool, as_pyt
 @click.option(
     "--timeout", type=LENGTH, default="15s", show_default=True, help="How long to wait for the answer."
 )
-@by_option
+@steers
 @json_option
 @with_queue
-def stack(queue: PgQueue, /, *, job_id: int, timeout: timedelta, by: str | None, as_json: bool) -> None:
+def stack(queue: PgQueue, /, *, job_id: int, timeout: timedelta, as_json: bool) -> None:
     """Ask the worker of a running job where the job is in its code. The exit code is 1 if it does not answer in time."""
-    found = queue.control.stack(job_id, timeout=timeout, by=by)
+    asked = queue.control.stack(job_id, timeout=timeout)
+    found = queue.redaction.shown(asked, secrets=queue.redaction.secrets_of(queue.job(job_id)))
     if as_json:
         print_json(found)
     else:
@@ -135,25 +181,6 @@ def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...], **given: Any) -> None
         do=lambda progress: chosen.cancel(progress=progress),
         what="cancel {} jobs",
         done=f"cancelled: {describe_selection(given, 'live jobs')}",
-    )
-
-
-@jobs.command()
-@selection_options(dead=False)
-@with_queue
-def purge(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - the criteria
-    """Cancel jobs that wait, and their flows with them; those that run are left alone.
-
-    `pgqueue dead purge` deletes dead jobs.
-    """
-    chosen = queue.control.jobs(**criteria(queue, given))
-    operate(
-        queue,
-        given,
-        preview=lambda: chosen.preview("purge"),
-        do=lambda progress: chosen.purge(progress=progress),
-        what="cancel {} waiting jobs",
-        done=f"cancelled: {describe_selection(given, 'waiting jobs')}",
     )
 
 
@@ -197,6 +224,7 @@ def reprioritise(queue: PgQueue, /, *, priority: int, **given: Any) -> None:  # 
 
 @jobs.command("run-now")
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+@steers
 @with_queue
 def run_now(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
     """Make scheduled jobs ready before their time, also those that wait for their next attempt.
@@ -206,30 +234,48 @@ def run_now(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
     report({job_id: _ready(queue, job_id) for job_id in job_ids})
 
 
-@click.command()
-@click.argument("job_id", metavar="JOB", type=JOB_ID)
-@json_option
+@jobs.command()
+@click.argument("at", metavar="INSTANT", type=instant)
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+@steers
 @with_queue
-def why(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
-    """Say why the job with the id JOB does not run, or how it runs or ended.
+def reschedule(queue: PgQueue, /, *, at: datetime, job_ids: tuple[int, ...]) -> None:
+    """Give scheduled and ready jobs another time: INSTANT, in ISO 8601 with a time zone; one that has passed makes them ready.
 
-    The exit code is 1 if there is no record of it.
+    The exit code is 1 if one of the jobs is neither scheduled nor ready.
     """
-    found = queue.why(job_id)
-    if as_json:
-        print_json(msgspec.to_builtins(found))
-    else:
-        click.echo(spelled_out(found.sentence), err=found.state is None)
-    if found.state is None:
-        click.get_current_context().exit(1)
+    moved = CommandAnswer(done=True, words=f"due {local(at)} {zone()}")
+    report({one: moved if queue.control.reschedule(one, at) else not_changed(queue, one) for one in job_ids})
+
+
+@jobs.command()
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+@steers
+@with_queue
+def copy(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
+    """Enqueue jobs like former ones, live or ended: with their tasks, arguments, queues, priorities and meta, due at once.
+
+    The former jobs are left as they are. The new ones have no unique keys. The exit code is 1 if one cannot be copied.
+    """
+    report({job_id: _copied(queue, job_id) for job_id in job_ids})
 
 
 def _ready(queue: PgQueue, job_id: int) -> CommandAnswer:
     return READY if queue.control.run_now(job_id) else not_changed(queue, job_id)
 
 
+def _copied(queue: PgQueue, job_id: int) -> CommandAnswer:
+    try:
+        copy_id = queue.enqueue_copy(job_id, by=operator_name(None)).id
+    except DatabaseError:
+        raise  # of all jobs, not of this one
+    except PgQueueError as error:
+        return CommandAnswer(done=False, words=str(error))
+    return CommandAnswer(done=True, words=f"copied: job {copy_id}")
+
+
 def _cancel_answer(queue: PgQueue, job_id: int) -> CommandAnswer:
-    match queue.cancel(job_id):
+    match queue.cancel(job_id, by=operator_name(None)):
         case None:
             return not_changed(queue, job_id)
         case JobState.RUNNING:
@@ -242,12 +288,12 @@ def _row(job: Job) -> list[object]:
     return [job.id, job.state, job.queue, job.task, job.priority, attempts(job), _when(job), last_error(job)]
 
 
-def _when(job: Job) -> str:
+def _when(job: Job) -> When:
     if job.ended_at is not None:
-        return f"ended {local(job.ended_at)}"
+        return When("ended", job.ended_at)
     if job.state is JobState.RUNNING and job.started_at is not None:
-        return f"started {local(job.started_at)}"
-    return f"due {local(job.run_at)}"
+        return When("started", job.started_at)
+    return When("due", job.run_at)
 
 
 def show_record(queue: PgQueue, job: Job, *, as_json: bool, as_pytest: bool) -> None:
@@ -258,41 +304,64 @@ def show_record(queue: PgQueue, job: Job, *, as_json: bool, as_pytest: bool) -> 
     """
     if as_json and as_pytest:
         raise click.UsageError("give --json or --pytest, not both")
+    job, progress = _shown(queue, job)
     if as_pytest:
-        click.echo(
-            written_test(queue, job).encode(), nl=False
-        )  # Python reads UTF-8, whatever the shell speaks
+        test = written_test(queue, job, hidden=HIDDEN)
+        click.echo(test.encode(), nl=False)  # Python reads UTF-8, whatever the shell speaks
         return
-    progress = queue.progress(job.id)
     if as_json:
         print_json({**msgspec.to_builtins(job), "progress": progress})
         return
-    for name in job.__struct_fields__:
-        value = getattr(job, name)
-        if name != "errors" and value is not None:
-            click.echo(f"{name:<13}{_show_value(name, value)}")
-    if progress is not None:
-        click.echo(f"{'progress':<13}{words(progress)}, at {_show_value('at', progress.at)}")
-    if not job.state.ended:
-        click.echo(f"{'now':<13}{spelled_out(queue.why(job.id).sentence)}")
+    print_fields(_fields(queue, job, progress))
     for error in job.errors:
-        _show_error(error)
+        click.echo()
+        for line in _error_lines(error):
+            say(line)
+
+
+def record_text(queue: PgQueue, job_id: int) -> str:
+    """The record of a job as text: its state, why, its arguments, its last error, and then the rest.
+
+    Raises:
+        JobNotFound: there is no record of it.
+    """
+    job, progress = _shown(queue, queue.job(job_id))
+    fields = dict(_fields(queue, job, progress))
+    first = [f"{name}: {spelled_out(fields.pop(name))}" for name in FIRST if name in fields]
+    error = ["", *map(spelled_out, _error_lines(job.errors[-1]))] if job.errors else []
+    return "\n".join([*first, *error, "", *(f"{name}: {spelled_out(text)}" for name, text in fields.items())])
+
+
+def _shown(queue: PgQueue, job: Job) -> tuple[Job, Progress | None]:
+    """Return a job and its progress, without secrets."""
+    progress = queue.redaction.shown(queue.progress(job.id), secrets=queue.redaction.secrets_of(job))
+    return queue.redaction.job(job), progress
+
+
+def _fields(queue: PgQueue, job: Job, progress: Progress | None) -> list[tuple[str, str]]:
+    fields = [(name, getattr(job, name)) for name in job.__struct_fields__ if name != "errors"]
+    shown = [(name, _show_value(name, value)) for name, value in fields if value is not None]
+    if progress is not None:
+        shown.append(("progress", f"{words(progress)}, at {_show_value('at', progress.at)}"))
+    if not job.state.ended:
+        shown.append(("now", why_of(queue, job.id).sentence))
+    return shown
 
 
 def _show_value(name: str, value: object) -> str:
     if isinstance(value, datetime):
         return f"{local(value)} {zone()}"
-    text = msgspec.json.encode(value).decode() if name in {"args", "result", "meta"} else str(value)
-    return spelled_out(text)
+    return msgspec.json.encode(value).decode() if name in {"args", "result", "meta"} else str(value)
 
 
-def _show_error(error: AttemptError) -> None:
+def _error_lines(error: AttemptError) -> Iterator[str]:
     at = f", {local(error.at)} {zone()}" if error.at else ""
-    click.echo(f"\nattempt {error.attempt}{at}: {spelled_out(error.type)}: {spelled_out(error.message)}")
+    yield f"attempt {error.attempt}{at}: {error.type}: {error.message}"
     if error.traceback:
-        click.echo(spelled_out(error.traceback.rstrip(), keep="\n"))
+        yield from error.traceback.rstrip().split("\n")
     if error.left_out:
-        click.echo(f"\n({error.left_out} more errors followed; only the first and the last ones are kept)")
+        yield ""
+        yield f"({error.left_out} more errors followed; only the first and the last ones are kept)"
 
 
 def words(progress: Progress) -> str:
@@ -310,7 +379,7 @@ def watch(queue: PgQueue, job_id: int) -> Job:
     with _bar() as bar:
         shown, row = "", bar.add_task("", total=None, words="")
         while not (job := queue.job(job_id)).state.ended:
-            progress = queue.progress(job_id)
+            progress = queue.redaction.shown(queue.progress(job_id), secrets=queue.redaction.secrets_of(job))
             said = f"{job.state}" if progress is None else f"{job.state}  {words(progress)}"
             if progress is not None:
                 bar.update(row, total=progress.total, completed=progress.done)

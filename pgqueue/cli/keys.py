@@ -1,19 +1,25 @@
-"""``pgqueue keys``: make keys for :mod:`pgqueue.encryption`, and say which keys this program would use. It asks no database."""
+"""``pgqueue keys``: make keys for :mod:`pgqueue.encryption`, say which keys this program would use, and which ones rows need."""
 
 from datetime import UTC, datetime
 from urllib.parse import quote
 
 import click
 
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, print_json, print_table, say
+from pgqueue.cli.table import Column
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import InvalidOption
+from pgqueue.store.insight import insight
 from pgqueue.values.jobs.options import check_text
-from pgqueue.values.payloads.storable import spelled_out
+
+RINGS = {"s": "shared", "t": "tenant"}
 
 
 @click.group(cls=VerbGroup)
 def keys() -> None:
-    """Make keys for encryption; list the names of those that are set."""
+    """Make keys for encryption; list those that are set, and those that rows need."""
 
 
 @keys.command()
@@ -39,4 +45,21 @@ def list_keys() -> None:
     found = Keys.from_environment()
     click.echo(f"shared: {', '.join(found.ring)}")
     for tenant, ring in sorted(found.listed().items()):
-        click.echo(spelled_out(f"tenant {tenant}: {', '.join(ring)}"))
+        say(f"tenant {tenant}: {', '.join(ring)}")
+
+
+@keys.command()
+@json_option
+@with_queue
+def used(queue: PgQueue, /, *, as_json: bool) -> None:
+    """Count the rows that need each key, by table: a key that is not listed can be removed. It reads all rows."""
+    found = queue.database.run(insight.keys_used())
+    if as_json:
+        print_json(found)
+        return
+    rows = [(one.table, RINGS[one.ring], one.key, one.rows) for one in found]
+    print_table(
+        (Column("table", 0), "ring", Column("key", 0, least=20), Column("rows", 0)),
+        rows,
+        empty="no row is encrypted",
+    )

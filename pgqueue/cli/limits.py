@@ -9,18 +9,26 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import by_option, json_option, print_json, print_table, zone
+from pgqueue.cli.output import confirm, json_option, print_json, print_table, say, steers
+from pgqueue.cli.table import Column
 from pgqueue.cli.values import Length
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.limits import limit_control
 from pgqueue.values.limits.limit import Limit, Rate
 from pgqueue.values.limits.status import LaneChange
-from pgqueue.values.payloads.storable import spelled_out
 from pgqueue.values.queues.settings import EXISTING, Existing
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = 200
 """Keys, and jobs that hold places, which are shown to people: to print 100,000 rows takes a minute."""
+COLUMNS = (
+    "limit",
+    Column("says", 2, least=16),
+    Column("running", 0),
+    Column("waiting", 1),
+    Column("set at", 4),
+    Column("by", 3),
+)
 LOST = 1
 """The exit code of a recount that found places which lost workers hold."""
 
@@ -28,7 +36,7 @@ LOST = 1
 def _asking(verb: F) -> F:
     """The options of a verb that changes many jobs."""
     for option in (
-        by_option,
+        steers,
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
     ):
@@ -50,7 +58,6 @@ def list_limits(queue: PgQueue, /, *, as_json: bool) -> None:
     if as_json:
         print_json([msgspec.to_builtins(one) for one in found])
         return
-    heads = ("limit", "says", "running", "waiting", f"set at ({zone()})", "by")
     rows = [
         (
             one.name,
@@ -62,7 +69,7 @@ def list_limits(queue: PgQueue, /, *, as_json: bool) -> None:
         )
         for one in found
     ]
-    print_table(heads, rows, empty="no limits", shortened={"by"})
+    print_table(COLUMNS, rows, empty="no limits")
 
 
 @limits.command()
@@ -71,16 +78,14 @@ def list_limits(queue: PgQueue, /, *, as_json: bool) -> None:
 @with_queue
 def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
     """Show a limit: its keys, and the jobs that hold its places, with their workers; of each 200, with --json all."""
-    found = queue.insight.limit(limit)
+    found = queue.redaction.shown(queue.insight.limit(limit))
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
     of = found.limit
-    click.echo(
-        spelled_out(f"{of.name}: {of.numbers.said}; the code says: {of.numbers.declared or 'nothing'}")
-    )
+    say(f"{of.name}: {of.numbers.said}; the code says: {of.numbers.declared or 'nothing'}")
     keys = [(one.key, one.running, one.waiting, one.next_start) for one in found.keys[:SHOWN]]
-    print_table(("key", "running", "waiting", f"next start ({zone()})"), keys, empty="no keys")
+    print_table(("key", "running", "waiting", "next start"), keys, empty="no keys")
     _echo_left(len(found.keys), "keys")
     held = [
         (
@@ -92,7 +97,8 @@ def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
         )
         for one in found.holders[:SHOWN]
     ]
-    print_table(("job", "task", "keys", "worker", f"since ({zone()})"), held, empty="no job runs under it")
+    columns = ("job", Column("task", 1), Column("keys", 3), Column("worker", 2, state=True), "since")
+    print_table(columns, held, empty="no job runs under it")
     _echo_left(len(found.holders), "jobs that hold places")
 
 
@@ -108,7 +114,7 @@ def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
     default="replace",
     help="What is done if the limit has other numbers.",
 )
-@by_option
+@steers
 @with_queue
 def set_limit(
     queue: PgQueue,
@@ -120,7 +126,6 @@ def set_limit(
     every: timedelta | None,
     burst: int | None,
     existing: Existing,
-    by: str | None,
 ) -> None:
     """Change the numbers of a limit; queue:NAME limits a queue as a whole. Workers keep them from their next claim on."""
     if [most, rate, every].count(None) != 2:  # noqa: PLR2004 - one of three
@@ -130,28 +135,28 @@ def set_limit(
     numbers = (
         Limit(most) if most is not None else Rate(rate, every=every, burst=1 if burst is None else burst)
     )
-    held = queue.control.limits.set(limit, numbers, existing=existing, by=by)
-    click.echo(spelled_out(f"{limit}: {held.numbers.said}"))
+    held = queue.control.limits.set(limit, numbers, existing=existing)
+    say(f"{limit}: {held.numbers.said}")
 
 
 @limits.command()
 @click.argument("limit")
-@by_option
+@steers
 @with_queue
-def unset(queue: PgQueue, /, *, limit: str, by: str | None) -> None:
+def unset(queue: PgQueue, /, *, limit: str) -> None:
     """Restore the numbers that the code declares; a limit that no code declares, such as queue:NAME, is removed."""
-    queue.control.limits.unset(limit, by=by)
-    click.echo(spelled_out(f"{limit}: the numbers of the code hold again; without any, it is forgotten"))
+    queue.control.limits.unset(limit)
+    say(f"{limit}: the numbers of the code hold again; without any, it is forgotten")
 
 
 @limits.command()
 @click.argument("limit")
 @_asking
 @with_queue
-def delete(queue: PgQueue, /, *, limit: str, by: str | None, dry_run: bool, yes: bool) -> None:
+def delete(queue: PgQueue, /, *, limit: str, dry_run: bool, yes: bool) -> None:
     """Forget a limit that no code declares any more, and free the jobs that have it in their lane."""
     if _asks(queue, limit, f"free them and forget limit {limit}", dry_run=dry_run, yes=yes):
-        done = queue.control.limits.delete(limit, by=by)
+        done = queue.control.limits.delete(limit)
         _echo_change(done, "freed" if done.locked else f"freed; {limit} is forgotten")
 
 
@@ -161,15 +166,13 @@ def delete(queue: PgQueue, /, *, limit: str, by: str | None, dry_run: bool, yes:
 @click.option("--to-none", is_flag=True, help="Under none: they need not wait for this limit.")
 @_asking
 @with_queue
-def move(
-    queue: PgQueue, /, *, limit: str, to: str | None, to_none: bool, by: str | None, dry_run: bool, yes: bool
-) -> None:
+def move(queue: PgQueue, /, *, limit: str, to: str | None, to_none: bool, dry_run: bool, yes: bool) -> None:
     """Put the jobs that have a limit in their lane under another limit, or under none; the limit stays."""
     if (to is None) is not to_none:
         raise click.UsageError("give one of --to and --to-none")
     where = "none" if to is None else to
     if _asks(queue, limit, f"move them from limit {limit} to {where}", dry_run=dry_run, yes=yes):
-        _echo_change(queue.control.limits.move(limit, to, by=by), f"moved to {where}")
+        _echo_change(queue.control.limits.move(limit, to), f"moved to {where}")
 
 
 @limits.command()
@@ -183,7 +186,7 @@ def recount(queue: PgQueue, /, *, as_json: bool) -> None:
         print_json([{"name": one.name, "running": one.running, "lost": one.lost} for one in found])
     else:
         print_table(
-            ("limit", "running", "lost"),
+            ("limit", "running", Column("lost", 0, bad=True)),
             [(one.name, one.running, one.lost) for one in found],
             empty="no limits",
         )
@@ -197,6 +200,7 @@ def recount(queue: PgQueue, /, *, as_json: bool) -> None:
 @limits.command()
 @click.argument("share", metavar="JSON")
 @click.argument("weight", type=int, required=False)
+@steers
 @with_queue
 def weigh(queue: PgQueue, /, *, share: str, weight: int | None) -> None:
     """Give the share of some fair_by values, like '{"tenant": "acme"}', a weight; without one, 1."""
@@ -221,15 +225,15 @@ def _asks(queue: PgQueue, limit: str, what: str, *, dry_run: bool, yes: bool) ->
     has = "job has" if found.jobs == 1 else "jobs have"
     said = f"{found.jobs:,} {has} limit {limit} in their lane, {found.waiting:,} of them wait there now"
     tasks = f"; tasks have it, as their workers last said: {', '.join(found.tasks)}" if found.tasks else ""
-    click.echo(spelled_out(f"{said}{tasks}"), err=not dry_run)
-    click.echo(spelled_out(f"this will {what}"), err=not dry_run)
+    say(f"{said}{tasks}", err=not dry_run)
+    say(f"this will {what}", err=not dry_run)
     if not dry_run:
-        click.confirm("Continue?", abort=True, err=True)
+        confirm()
     return not dry_run
 
 
 def _echo_change(done: LaneChange, what: str) -> None:
-    click.echo(spelled_out(f"{done.jobs:,} {what}"))
+    say(f"{done.jobs:,} {what}")
     if done.locked:
         left = f"{done.locked:,} were left: other transactions had them locked; run the command again"
         click.echo(left, err=True)

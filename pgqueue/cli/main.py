@@ -4,18 +4,15 @@ Each command is in the file that its row names, which decides what the command d
 called, so that a worker does not import what only tables or migrations need.
 """
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
-import psycopg
 
-from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.signals import no_interrupt_lost
-from pgqueue.cli.verbs import LazyGroup, Verb
+from pgqueue.cli.verbs import CommandOptions, LazyGroup, Verb
 from pgqueue.errors import PgQueueError
-from pgqueue.values.version import __version__
+from pgqueue.values.hints import DISTRIBUTION
 
 VERBS = {
     "adopt": Verb(
@@ -33,7 +30,7 @@ VERBS = {
     "demo": Verb("pgqueue.cli.demo:demo", "Run jobs, kill a worker, and check that no job is lost."),
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),
     "grants": Verb("pgqueue.cli.grants:grants", "Print the SQL that gives a role its rights, or run it."),
-    "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, start, cancel, move or purge jobs."),
+    "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, start, cancel or move jobs."),
     "keys": Verb("pgqueue.cli.keys:keys", "Make keys for encryption; list the names of those that are set."),
     "limits": Verb("pgqueue.cli.limits:limits", "List limits and rates; show who holds their places; set."),
     "metrics": Verb("pgqueue.cli.metrics:metrics", "Print or serve metrics of the queue for Prometheus."),
@@ -42,15 +39,19 @@ VERBS = {
         "pgqueue.cli.pipeline.command:pipeline",
         "Export ended jobs to a lake of Delta tables, and report on them.",
     ),
-    "queues": Verb("pgqueue.cli.queues:queues", "List, pause, drain or set queues."),
+    "queues": Verb("pgqueue.cli.queues:queues", "List, pause, close or set queues."),
+    "retention": Verb("pgqueue.cli.retention:retention", "Show for how long records are kept; change it."),
+    "runs": Verb("pgqueue.cli.runs:runs", "List DataFrames written as jobs, and how far they are; cancel."),
     "schedules": Verb("pgqueue.cli.schedules:schedules", "List, add, pause or fire schedules."),
     "shards": Verb("pgqueue.cli.shards:shards", "List the shards of a queue; declare them, add one."),
     "signal": Verb("pgqueue.cli.signal:signal", "Send a signal to a job that waits for it, or to a key."),
+    "status": Verb("pgqueue.cli.status:status", "Say whether all is right, and name each problem."),
     "top": Verb("pgqueue.cli.top:top", "Show queues, workers, tasks and running jobs, live."),
-    "why": Verb("pgqueue.cli.jobs:why", "Say why a job does not run."),
+    "why": Verb("pgqueue.cli.why:why", "Say why a job does not run."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
     "workers": Verb(
-        "pgqueue.cli.workers:workers", "List workers; change their slots, drain, stop, restart them."
+        "pgqueue.cli.workers:workers",
+        "List workers; change their slots; quiet, stop, restart them.",
     ),
     "workflows": Verb(
         "pgqueue.cli.workflows:workflows", "List, show, cancel or retry chains, groups and workflows."
@@ -60,6 +61,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 ARGUMENTS = "pgqueue.arguments"
 HELP = "A durable job queue on the PostgreSQL you already run."
 NO_NOTES: Mapping[str, str] = {}
+GRANTS = "; `pgqueue grants` prints the rights of a worker, producer, reader or operator, and of the owner, who migrates"
 
 
 class ErrorLine(click.ClickException):
@@ -67,11 +69,11 @@ class ErrorLine(click.ClickException):
 
     exit_code = 2
 
-    def show(self, file: Any = None) -> None:  # noqa: ANN401 - click's signature
-        """Print it."""
-        from pgqueue.values.payloads.storable import spelled_out  # noqa: PLC0415 - for errors only
+    def show(self, file: Any = None) -> None:  # noqa: ANN401, ARG002 - click's signature
+        """Print it on stderr."""
+        from pgqueue.cli.output import say  # noqa: PLC0415 - for errors only
 
-        click.echo(f"pgqueue: error: {spelled_out(' '.join(self.message.split()))}", file=file or sys.stderr)
+        say(f"pgqueue: error: {' '.join(self.message.split())}", err=True)
 
 
 class Root(LazyGroup):
@@ -89,18 +91,19 @@ class Root(LazyGroup):
                 return super().invoke(ctx)
         except PgQueueError as error:
             raise ErrorLine(str(error)) from error
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise ErrorLine(
-                f"the database refused: {error}; `pgqueue grants` prints the rights of a worker, producer, reader or operator"
-            ) from error
-        except psycopg.Error as error:
-            raise ErrorLine(f"the database refused: {error}") from error
+        except Exception as error:
+            import psycopg  # noqa: PLC0415 - for errors only
+
+            if not isinstance(error, psycopg.Error):
+                raise
+            hint = GRANTS if isinstance(error, psycopg.errors.InsufficientPrivilege) else ""
+            raise ErrorLine(f"the database refused: {error}{hint}") from error
 
 
 def _root(function: Callable[..., None]) -> Root:
     names = {"help_option_names": ["-h", "--help"]}
     root = click.group("pgqueue", cls=Root, verbs=VERBS, context_settings=names)(function)
-    return click.version_option(__version__, message="pgqueue %(version)s")(root)
+    return click.version_option(package_name=DISTRIBUTION, message="pgqueue %(version)s")(root)
 
 
 _DATABASE: Mapping[str, Mapping[str, Any]] = {
@@ -121,6 +124,11 @@ _DATABASE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+_reveal = click.option(
+    "--reveal", is_flag=True, help="Show the values of fields such as password and token, too."
+)
+
+
 def _about_the_database(*, hidden: bool = False) -> Callable[[F], F]:
     def add(function: F) -> F:
         for name, given in _DATABASE.items():
@@ -139,6 +147,7 @@ def _about_the_database(*, hidden: bool = False) -> Callable[[F], F]:
     help="Where your PgQueue is, such as shop.jobs:queue.",
 )
 @_about_the_database()
+@_reveal
 @click.pass_context
 def main(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the options above
     """A durable job queue on the PostgreSQL you already run.
@@ -164,6 +173,7 @@ def command_of(app: str, *, notes: Mapping[str, str] = NO_NOTES) -> Root:
 
     @_root
     @_about_the_database(hidden=True)
+    @_reveal
     @click.pass_context
     def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the options above
         ctx.obj = CommandOptions(arguments=("--app", app, *ctx.meta[ARGUMENTS]), app=app, **given)

@@ -6,6 +6,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
+from pgqueue.cli.signals import ENDING, end_like_an_interrupt
 from pgqueue.errors import ConfigurationError
 from pgqueue.values.hints import missing_extra
 from pgqueue.values.payloads.storable import escapes_in
@@ -33,8 +34,8 @@ def metrics(queue: PgQueue, /, *, port: int | None, host: str) -> None:
         return
     endpoint = prometheus.queue_endpoint(queue, host=host, port=port)
     shown = f"[{host}]" if ":" in host else host
-    click.echo(f"metrics on http://{shown}:{endpoint.port}/metrics; Ctrl-C stops it", err=True)
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), end_like_an_interrupt(*ENDING):
+        click.echo(f"metrics on http://{shown}:{endpoint.port}/metrics; Ctrl-C stops it", err=True)
         endpoint.serve()
 
 

@@ -4,25 +4,31 @@ Stored text may have any characters; control characters are shown as escapes, so
 terminal.
 """
 
+import functools
 import json
+import os
 import re
 import sys
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
 import msgspec
 
+from pgqueue.app.operator import acting
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.table import GAP, Column, fit, length
+from pgqueue.cli.times import local
 from pgqueue.cli.values import JOB_ID
 from pgqueue.errors import JobNotFound
+from pgqueue.store.audit import because
 from pgqueue.values.bulk.operation import BlockedRetry, Retried
-from pgqueue.values.insight.now import SearchPage
+from pgqueue.values.insight.now import SearchPage, listed
 from pgqueue.values.jobs.job import Job, JobState
+from pgqueue.values.jobs.options import LONGEST_REASON, check_text
 from pgqueue.values.payloads.storable import spelled_out
 
 if TYPE_CHECKING:
@@ -30,10 +36,31 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 F = TypeVar("F", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-by_option = click.option("--by", help="Who does it; without it you, as user@host.")
+
+
+def steers(command: F) -> F:
+    """The options of a command that changes what other people and programs see: who does it, and why."""
+
+    @click.option("--by", "said_by", help="Who does it, for the audit; without it you, as user@host.")
+    @click.option("--why", "said_why", help="Why, for the audit: for people to read.")
+    @functools.wraps(command)
+    def call(*args: Any, said_by: str | None, said_why: str | None, **given: Any) -> Any:  # noqa: ANN401 - the command's own
+        why = None if said_why is None else check_text("why", said_why, longest=LONGEST_REASON)
+        with acting(said_by), because(why):
+            return command(*args, **given)
+
+    return cast("F", call)
+
+
 UNWRAPPED = 100_000
-LONGEST_NAME = 40
-"""Characters of a name in a column that is shortened."""
+"""Characters. A line is laid out before it is printed, so no console folds it."""
+UNANSWERED = (
+    "nothing was changed: nobody answered. Give --yes to do it without a question, --dry-run to only look"
+)
+UNKNOWN_WIDTH = 80
+"""Characters of a line, where a terminal does not say how many it has."""
+MOST_NARROW = 20
+"""Characters that a line of a sentence has at least."""
 
 
 def print_json(value: object) -> None:
@@ -54,78 +81,96 @@ def _as_json(found: re.Match[str]) -> str:
     return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
-def print_table(
-    heads: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str, shortened: Collection[str] = ()
-) -> None:
-    """Print rows as a table: fitted to a terminal, at full length into a pipe.
+def confirm() -> None:
+    """Ask a person whether to go on.
+
+    Raises:
+        Abort: the answer is no.
+        ClickException: the standard input has ended, and is no terminal.
+    """
+    try:
+        agreed = click.confirm("Continue?", err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise click.ClickException(UNANSWERED) from None
+    if not agreed:
+        raise click.Abort
+
+
+def print_table(columns: Sequence[Column | str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+    """Print rows as a table: fitted to a terminal, at full length into a pipe (:mod:`pgqueue.cli.table`).
 
     Args:
-        heads: of the columns; numbers are aligned to the right.
+        columns: numbers are aligned to the right.
         rows: a value per column; None is blank.
         empty: what to print on stderr if there is no row.
-        shortened: the heads of columns whose cells are cut on a terminal, so that each row stays on one line.
     """
-    from rich.table import Table  # noqa: PLC0415 - for people only
+    from rich.text import Text  # noqa: PLC0415 - for people only
 
     if not rows:
-        click.echo(empty, err=True)
+        say(empty, err=True)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, head in enumerate(heads):
-        right = all(isinstance(row[number], int) for row in rows)
-        if head in shortened and _width() is None:
-            table.add_column(head, overflow="ellipsis", no_wrap=True, max_width=LONGEST_NAME)
+    found = fit(columns, rows, width=_width(sys.stdout))
+    console, between = _console(), " " * GAP
+    console.print(Text(between.join(found.heads).rstrip(), style="bold"), soft_wrap=True)
+    for row in found.rows:
+        line = Text(between).join(Text(cell.text, style=cell.style) for cell in row)
+        line.rstrip()
+        console.print(line, soft_wrap=True)
+    if found.left_out:
+        say(f"left out: {', '.join(found.left_out)}; a wider terminal, a pipe and --json show all", err=True)
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print a line per field, its name before its value; a value that is longer than the terminal goes on below."""
+    known = list(fields)
+    wide = max((len(name) for name, _ in known), default=0) + 1
+    for name, value in known:
+        shown = local(value) if isinstance(value, datetime) else str(value)
+        say(f"{name:<{wide}}{shown}", indent=wide)
+
+
+def say(text: str, *, err: bool = False, indent: int = 0, colour: str | None = None) -> None:
+    """Print a sentence, wrapped at its words on a terminal. A word that is longer than the terminal stays whole.
+
+    Args:
+        text: control characters in it are shown as escapes.
+        err: on stderr.
+        indent: blanks before each line after the first.
+        colour: on a terminal, unless the reader wants none (``NO_COLOR``).
+    """
+    shown = spelled_out(text)
+    wide = _width(sys.stderr if err else sys.stdout)
+    if wide is not None and length(shown) > wide:
+        lines = _wrapped(shown[indent:], max(wide - indent, MOST_NARROW))
+        shown = shown[:indent] + f"\n{' ' * indent}".join(lines)
+    click.secho(shown, err=err, fg=None if os.environ.get("NO_COLOR") else colour)
+
+
+def _wrapped(text: str, wide: int) -> list[str]:
+    first, *words = text.split(" ")
+    lines = [first]
+    for word in words:
+        if length(lines[-1]) + 1 + length(word) <= wide:
+            lines[-1] += f" {word}"
         else:
-            table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
-    for row in rows:
-        table.add_row(*map(_cell, row))
-    _console().print(table)
-
-
-def local(instant: datetime) -> str:
-    """An instant in the reader's time zone."""
-    return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def short_duration(seconds: float | None) -> str:
-    """A length of time, short: ``340 ms``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{seconds * 1_000:.0f} ms"
-    if seconds < 10:  # noqa: PLR2004
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    for length, name, less, less_name in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= length:
-            return f"{whole // length:,} {name} {whole % length // less} {less_name}"
-    return f"{whole} s"
-
-
-def zone() -> str:
-    """The name of the reader's time zone; both names if it has a summer time."""
-    return "/".join(dict.fromkeys(time.tzname if time.daylight else time.tzname[:1]))
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return spelled_out(local(value) if isinstance(value, datetime) else str(value))
+            lines.append(word)
+    return lines
 
 
 def _console() -> "Console":
     from rich.console import Console  # noqa: PLC0415 - for people only
 
-    return Console(width=_width(), markup=False, emoji=False, highlight=False)
+    return Console(width=UNWRAPPED, markup=False, emoji=False, highlight=False)
 
 
-def _width() -> int | None:
-    """Return the width of the output; None: that of the terminal."""
-    return None if sys.stdout.isatty() else UNWRAPPED
+def _width(stream: TextIO) -> int | None:
+    """Return the characters of a line of a terminal; None: the stream is none."""
+    if not stream.isatty():
+        return None
+    return os.get_terminal_size(stream.fileno()).columns or UNKNOWN_WIDTH
 
 
 REMEDIES = "cancel that job, or wait until it has ended, and retry again; or retry without the key: pgqueue dead retry --without-key"
@@ -160,7 +205,10 @@ def not_changed(queue: PgQueue, job_id: int) -> CommandAnswer:
 
 def retry_answers(queue: PgQueue, done: Retried) -> Iterator[tuple[int, CommandAnswer]]:
     """What a retry did to each job."""
-    stays = {one.id: _why_held(one) for one in done.held}
+    stays = {
+        one.id: _why_held(one, queue.redaction.message(one.unique_key, one.id, queue.job))
+        for one in done.held
+    }
     stays |= dict.fromkeys(
         done.out_of_turn,
         "its flow has ended, and another flow of its key has not; wait for that one, or cancel it",
@@ -171,10 +219,10 @@ def retry_answers(queue: PgQueue, done: Retried) -> Iterator[tuple[int, CommandA
     yield from ((job_id, not_changed(queue, job_id)) for job_id in done.not_dead)
 
 
-def _why_held(one: BlockedRetry) -> str:
+def _why_held(one: BlockedRetry, key: str | None) -> str:
     if one.twin is None:
-        return f"a live job had its unique key {one.unique_key!r}, and has ended since; retry again"
-    return f"live job {one.twin} has its unique key {one.unique_key!r}; {REMEDIES}"
+        return f"a live job had its unique key {key!r}, and has ended since; retry again"
+    return f"live job {one.twin} has its unique key {key!r}; {REMEDIES}"
 
 
 def report(answers: Mapping[int, CommandAnswer]) -> None:
@@ -196,6 +244,7 @@ def page_options(verb: F) -> F:
             help="Only jobs with a lower id; for the next page give the last id of this one.",
         ),
         click.option("--limit", type=int, default=100, show_default=True, help="List at most this many."),
+        click.option("--run", help="Only jobs of this run, one of those that pgqueue runs list shows."),
         click.option("--task", help="Only jobs of this task; * stands for any characters."),
         click.option("--queue", "queue_name", help="Only jobs of this queue; * stands for any characters."),
     ):
@@ -205,7 +254,7 @@ def page_options(verb: F) -> F:
 
 def print_page(
     found: SearchPage,
-    heads: Sequence[str],
+    columns: Sequence[Column | str],
     row: Callable[[Job], Sequence[object]],
     *,
     limit: int,
@@ -213,9 +262,9 @@ def print_page(
 ) -> None:
     """Show a page, and how to get the next one."""
     if as_json:
-        print_json(found.jobs)
+        print_json(listed(found.jobs))
     else:
-        print_table(heads, [row(job) for job in found.jobs], empty="no jobs match")
+        print_table(columns, [row(job) for job in found.jobs], empty="no jobs match")
     if found.looked_to is not None:
         click.echo(
             f"older jobs than {found.looked_to} were not looked at: --before {found.looked_to}", err=True

@@ -8,46 +8,47 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import msgspec
 
-from pgqueue.app.operator import me
+from pgqueue.app.operator import operator_name
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, local, print_json, print_table
+from pgqueue.cli.output import json_option, print_fields, print_json, print_table, say, steers
+from pgqueue.cli.table import Column
+from pgqueue.cli.times import local, short_duration
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, look_up
 from pgqueue.cli.verbs import VerbGroup
+from pgqueue.store.audit import reason
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues as store
 from pgqueue.values.jobs.options import is_pattern, stands_for
-from pgqueue.values.payloads.storable import spelled_out
 from pgqueue.values.queues.settings import EXISTING, WHEN_FULL, Existing, QueueSettings
 from pgqueue.values.queues.standing import STATES, QueueStanding
 
 if TYPE_CHECKING:
     from pgqueue.app.control import QueueSettingOptions
 
-HEADS = (
+COLUMNS = (
     "queue",
-    "paused",
-    "ready",
-    "running",
-    "scheduled",
-    "blocked",
-    "dead",
-    "oldest ready",
-    "ended/s",
-    "unknown",
+    Column("state", 1, state=True, least=0),
+    Column("ready", 0),
+    Column("running", 0),
+    Column("scheduled", 6),
+    Column("blocked", 5),
+    Column("dead", 2, bad=True),
+    Column("oldest ready", 3),
+    Column("ended/s", 7),
+    Column("unknown", 4, bad=True),
 )
 
 MOST_SHOWN = 1_000
 """Rows of the table: laying out 100,000 takes two minutes."""
 
 _several = click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
-why_option = click.option("--why", help="Why, for people to read.")
 
 
 @click.group(cls=VerbGroup)
 def queues() -> None:
-    """List queues, pause or drain them, change their settings. `pgqueue jobs` moves or cancels their jobs."""
+    """List queues, pause or close them, change their settings. `pgqueue jobs` moves or cancels their jobs."""
 
 
 @queues.command("list")
@@ -66,11 +67,9 @@ def list_queues(queue: PgQueue, /, *, names: tuple[str, ...], as_json: bool) -> 
         print_json(found)
         return
     more, found = len(found) - MOST_SHOWN, found[:MOST_SHOWN]
-    print_table(HEADS, [_row(one) for one in found], empty="no queues", shortened={"queue"})
+    print_table(COLUMNS, [_row(one) for one in found], empty="no queues")
     if more > 0:
-        click.echo(
-            f"and {more:,} more queues: name some, as in `pgqueue queues list 'mail-*'`, or use --json"
-        )
+        say(f"and {more:,} more queues: name some, as in `pgqueue queues list 'mail-*'`, or use --json")
     if any(one.estimated for one in found):
         click.echo("~: about, from a sample, since there are many jobs")
     for one in found:
@@ -79,9 +78,9 @@ def list_queues(queue: PgQueue, /, *, names: tuple[str, ...], as_json: bool) -> 
                 f"{one.queue}: no live worker runs the task of {one.unknown:,} of these jobs, since "
                 f"{one.unknown_since:%Y-%m-%d %H:%M:%S %Z}: {', '.join(one.unknown_tasks)}"
             )
-            click.echo(spelled_out(said))
+            say(said)
     for problem in queue.database.run(control.worker_problems()):
-        click.echo(spelled_out(str(problem)))
+        say(str(problem))
 
 
 @queues.command()
@@ -98,44 +97,52 @@ def show(queue: PgQueue, /, *, name: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    for label, value in _facts(found):
-        click.echo(spelled_out(f"{label:14}{value}"))
+    print_fields(_facts(found))
 
 
 @queues.command()
 @_several
-@why_option
+@steers
 @with_queue
-def pause(queue: PgQueue, /, *, names: tuple[str, ...], why: str | None) -> None:
+def pause(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
     """Pause queues: no worker starts their jobs, until you resume them. Running jobs continue.
 
     A name with * in it is a pattern: '*' is all queues that there are now.
     """
-    _stop(queue, names, partial(store.pause, why=why, by=me()), "paused", "was paused already")
+    _stop(
+        queue,
+        names,
+        partial(store.pause, why=reason(), by=operator_name(None)),
+        "paused",
+        "was paused already",
+    )
 
 
 @queues.command()
 @_several
-@why_option
+@steers
 @with_queue
-def drain(queue: PgQueue, /, *, names: tuple[str, ...], why: str | None) -> None:
-    """Drain queues: enqueues to them are refused, until you resume them. Their jobs run.
+def close(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
+    """Close queues: enqueues to them are refused, until you resume them. Their jobs run.
 
     A name with * in it is a pattern: '*' is all queues that there are now.
     """
-    done = "drained: it takes no new jobs"
-    _stop(queue, names, partial(store.drain, why=why, by=me()), done, "was drained already")
+    done = "closed: it takes no new jobs"
+    _stop(
+        queue, names, partial(store.close, why=reason(), by=operator_name(None)), done, "was closed already"
+    )
 
 
 @queues.command()
 @_several
+@steers
 @with_queue
 def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
-    """Resume paused or drained queues: workers start their jobs again, and they take new ones."""
+    """Resume paused or closed queues: workers start their jobs again, and they take new ones."""
     _require(queue, names)
     for name in names:
-        changed = queue.database.run(store.resume(name, by=me()))
-        _tell(name, changed, "resumed", "was not paused")
+        changed = queue.database.run(store.resume(name, by=operator_name(None)))
+        _tell(name, changed, "resumed", "was neither paused nor closed")
 
 
 @queues.command("set")
@@ -143,7 +150,9 @@ def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
 @click.option("--priority", type=int, help="Of jobs whose enqueue and task name none.")
 @click.option("--max-attempts", type=int, help="Of jobs whose enqueue and task name none.")
 @click.option("--timeout", type=ABOVE_ZERO, help="How long an attempt may take whose task names no timeout.")
-@click.option("--keep-history/--no-history", default=None, help="Whether jobs that succeed are kept.")
+@click.option(
+    "--keep-history", type=LENGTH, help="For how long its ended jobs are kept; 0: not those that succeed."
+)
 @click.option("--keep-dead", type=LENGTH, help="For how long its dead jobs are kept.")
 @click.option("--backlog", type=int, help="From how many ready jobs on it is full.")
 @click.option(
@@ -166,6 +175,7 @@ def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
     type=click.Choice(EXISTING),
     help="Declare all settings at once: what is done with other settings that the queue has.",
 )
+@steers
 @json_option
 @with_queue
 def set_queue(
@@ -201,8 +211,7 @@ def set_queue(
     if as_json:
         print_json(held)
         return
-    for label, value in _settings(held):
-        click.echo(f"{label:14}{value}")
+    print_fields(_settings(held))
 
 
 def _stop(
@@ -227,9 +236,9 @@ def _require(queue: PgQueue, names: Iterable[str]) -> None:
 
 def _tell(name: str, changed: Collection[str], done: str, else_said: str) -> None:
     if is_pattern(name) and not changed:
-        click.echo(spelled_out(f"{name}: no queue to change"))
+        say(f"{name}: no queue to change")
     for one in changed or ([] if is_pattern(name) else [name]):
-        click.echo(spelled_out(f"{one}: {done if changed else else_said}"))
+        say(f"{one}: {done if changed else else_said}")
 
 
 def _facts(one: QueueStanding) -> Iterable[tuple[str, object]]:
@@ -237,7 +246,7 @@ def _facts(one: QueueStanding) -> Iterable[tuple[str, object]]:
     yield "state", _state(one)
     for word, at, by, why in (
         ("paused", one.paused_at, one.paused_by, one.paused_why),
-        ("drained", one.drained_at, one.drained_by, one.drained_why),
+        ("closed", one.closed_at, one.closed_by, one.closed_why),
     ):
         if at is not None:
             yield word, f"since {local(at)} by {by or 'unknown'}{f': {why}' if why else ''}"
@@ -252,16 +261,14 @@ def _settings(held: QueueSettings) -> Iterable[tuple[str, object]]:
 
 
 def _state(one: QueueStanding) -> str:
-    words = [word for word, at in (("paused", one.paused_at), ("drained", one.drained_at)) if at is not None]
+    words = [word for word, at in (("paused", one.paused_at), ("closed", one.closed_at)) if at is not None]
     if one.settings.backlog is not None and one.ready >= one.settings.backlog:
         words.append("full")
     return ", ".join(words)
 
 
-def _standings(queue: PgQueue) -> list[QueueStanding]:
-    found = {one.queue: one for one in queue.insight.queues()}
-    declared = {name: QueueStanding(queue=name) for name in queue.queues or ()}
-    return [one for _, one in sorted({**declared, **found}.items())]
+def _standings(queue: PgQueue) -> Sequence[QueueStanding]:
+    return queue.redaction.shown(queue.insight.queues())
 
 
 def _row(one: QueueStanding) -> tuple[object, ...]:
@@ -269,7 +276,7 @@ def _row(one: QueueStanding) -> tuple[object, ...]:
         one.queue,
         _state(one),
         *(f"{'~' * (state in one.estimated)}{getattr(one, state)}" for state in STATES),
-        "" if one.oldest_ready is None else str(timedelta(seconds=round(one.oldest_ready))),
+        short_duration(one.oldest_ready),
         f"{one.rate:.1f}" if one.rate else "",
-        one.unknown,
+        one.unknown or None,
     )

@@ -7,6 +7,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.shards import sharded_database
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.table import Column
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.shards import resharding
@@ -14,7 +15,7 @@ from pgqueue.store.shards.shard_databases import Shard
 from pgqueue.store.shards.shards import remaining
 from pgqueue.values.shards import ShardState
 
-HEADS = ("shard", "where", "state", "keys that move")
+COLUMNS = ("shard", Column("where", 1, least=20), Column("state", 0, state=True), "keys that move")
 
 
 @click.group(cls=VerbGroup)
@@ -41,7 +42,7 @@ def list_shards(queue: PgQueue, /, *, as_json: bool) -> None:
             ]
         )
         return
-    print_table(HEADS, [_row(one, left) for one, left in found], empty="no shards")
+    print_table(COLUMNS, [_row(one, left) for one, left in found], empty="no shards")
 
 
 @shards.command()

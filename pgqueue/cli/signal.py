@@ -14,10 +14,11 @@ from pgqueue.errors import InvalidOption
 @click.argument("target")
 @click.argument("name")
 @click.argument("payload", metavar="[JSON]", type=any_json, required=False)
+@click.option("--by", help="Who sends it, for the audit; without it the audit has no line.")
 @with_queue
-def signal(queue: PgQueue, /, *, target: str, name: str, payload: msgspec.Raw | None) -> None:
+def signal(queue: PgQueue, /, *, target: str, name: str, payload: msgspec.Raw | None, by: str | None) -> None:
     """Send the signal NAME to TARGET: a job's id, key:TEXT or flow:ID. JSON is what the task gets."""
-    first = queue.signal(_read(queue, target), name, payload)
+    first = queue.signal(_read(queue, target), name, payload, by=by)
     click.echo(
         f"signal {name} sent to {target}"
         if first

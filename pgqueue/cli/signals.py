@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
+"""The signals that end a server of pages or metrics."""
 AGAIN_AFTER = 0.05
 """Seconds until an interrupt that was lost is raised again."""
 
@@ -46,9 +48,14 @@ def end_like_an_interrupt(*numbers: signal.Signals) -> Iterator[None]:
     """Let these signals end the block as Ctrl-C does, so that everything is cleaned up.
 
     Args:
-        numbers: the signals; one that is ignored, as SIGHUP is under nohup, stays ignored.
+        numbers: the signals. One that is ignored stays ignored, as SIGHUP is under nohup; SIGINT does not: a shell has its
+            background jobs ignore it.
     """
-    handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    handled = [
+        number
+        for number in numbers
+        if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, signal.default_int_handler) for number in handled}
     try:
         yield

@@ -9,7 +9,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import top_snapshot
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.output import json_option, print_json, print_table, say
 from pgqueue.cli.values import LENGTH
 from pgqueue.errors import ConfigurationError
 from pgqueue.values.hints import missing_extra
@@ -39,8 +39,8 @@ def top(
 ) -> None:
     """Show queues, workers, tasks and running jobs, live.
 
-    Tab and the arrow keys select a row; p pauses a queue, d drains a queue or a worker, r retries dead jobs, c cancels a running
-    job. Each asks first. Space stops the figures, q ends.
+    The first line says whether all is right. Tab and the arrow keys select a row; p pauses a queue, x closes a queue or makes a worker quiet,
+    r retries dead jobs, c cancels a running job. Each asks first. Enter opens a running job. Space stops the figures, q ends.
     """
     queue.database.verify()
     if as_json:
@@ -67,7 +67,8 @@ def screen() -> type["Top"]:
 
 
 def _print(found: top_snapshot.Snapshot) -> None:
-    click.echo(top_snapshot.summary(found))
+    say(top_snapshot.verdict(found)[0])
+    say(top_snapshot.summary(found))
     for heads, rows, none in (
         (top_snapshot.QUEUES, top_snapshot.queue_rows(found), "no queues"),
         (top_snapshot.TASKS, top_snapshot.task_rows(found), "no task has run"),

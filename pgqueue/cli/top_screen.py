@@ -1,61 +1,35 @@
 """The screen of ``pgqueue top``: four tables that are read again and again, and keys that act on the selected row.
 
-What is shown is in :mod:`pgqueue.cli.top_snapshot`. An action asks one question, does one thing, and says what it has done. The database
-is asked in threads, so the screen answers keys while the database does not.
+What is shown is in :mod:`pgqueue.cli.top_snapshot`, what the keys do in :mod:`pgqueue.cli.top_actions`. The database is asked in
+threads, so the screen answers keys while the database does not.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import psycopg
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import top_snapshot
-from pgqueue.cli.output import short_duration
+from pgqueue.cli.jobs import record_text
+from pgqueue.cli.table import Column, fit
+from pgqueue.cli.times import short_duration
+from pgqueue.cli.top_actions import KEYS, KeyAction, action
 from pgqueue.cli.top_snapshot import Row, Snapshot
 from pgqueue.errors import PgQueueError
-from pgqueue.values.jobs.job import JobState
 from pgqueue.values.payloads.storable import spelled_out
-from pgqueue.values.workers.worker import Steered
 
-KEYS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
-    {
-        ("queues", "p"): "pause or resume",
-        ("queues", "d"): "drain or take new jobs again",
-        ("queues", "r"): "retry its dead jobs",
-        ("tasks", "r"): "retry its dead jobs",
-        ("workers", "d"): "drain or claim again",
-        ("jobs", "c"): "cancel",
-    }
-)
-"""What a key does in a table."""
-
-
-@dataclass(frozen=True)
-class KeyAction:
-    """What a key would do.
-
-    Attributes:
-        question: what the user is asked before.
-        act: does it, and returns a sentence that says what was done.
-    """
-
-    question: str
-    act: Callable[[], str]
-
-
-TABLES: Mapping[str, tuple[str, Sequence[str]]] = {
+TABLES: Mapping[str, tuple[str, Sequence[Column]]] = {
     "queues": ("Queues", top_snapshot.QUEUES),
     "tasks": ("Tasks", top_snapshot.TASKS),
     "workers": ("Workers", top_snapshot.WORKERS),
@@ -63,10 +37,45 @@ TABLES: Mapping[str, tuple[str, Sequence[str]]] = {
 }
 
 
-def _table(name: str) -> DataTable[Text]:
-    table: DataTable[Text] = DataTable(id=name, cursor_type="row", zebra_stripes=True)
-    table.border_title = TABLES[name][0]
-    return table
+STACKED = 120
+"""Characters: a narrower screen shows the tables one below the other."""
+
+
+class FittedTable(DataTable[Text]):
+    """A table that shows the columns that fit, and names those that do not in its title."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name, cursor_type="row", zebra_stripes=True)
+        self._title, self._declared = TABLES[name]
+        self.border_title = self._title
+
+    @property
+    def selected(self) -> str | None:
+        """The key of the selected row; None: there is no row."""
+        if not self.row_count:
+            return None
+        return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
+
+    def fill(self, rows: Mapping[str, Row]) -> None:
+        """Show other rows; the selected row stays selected, and the table where it was scrolled to."""
+        selected, offset = self.selected, self.scroll_offset
+        room = self.scrollable_content_region.width - 2 * self.cell_padding
+        found = fit(self._declared, [*rows.values()], width=room, gap=2 * self.cell_padding)
+        self.clear(columns=True)
+        self.add_columns(*map(Text, found.heads))
+        for key, row in zip(rows, found.rows, strict=True):
+            self.add_row(*(Text(cell.text, style=cell.style) for cell in row), key=key)
+        left_out = f" (left out: {', '.join(found.left_out)})" if found.left_out else ""
+        self.border_title = f"{self._title}{left_out}"
+        if selected is not None and selected in rows:
+            self.move_cursor(row=self.get_row_index(selected), animate=False, scroll=False)
+        self.scroll_to(*offset, animate=False)
+
+
+class JobTable(FittedTable):
+    """The running jobs, of which one can be opened."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "details")]
 
 
 class ConfirmScreen(ModalScreen[bool]):
@@ -94,17 +103,43 @@ class ConfirmScreen(ModalScreen[bool]):
         self.dismiss(yes)
 
 
+class JobScreen(ModalScreen[None]):
+    """The record of a job: its state, why it does not run or end, its arguments and errors, without its secrets."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "back")]
+    CSS = """
+    JobScreen { align: center middle; }
+    JobScreen > VerticalScroll { width: 90%; height: auto; max-height: 90%; padding: 0 1; border: round $accent; background: $surface; }
+    JobScreen Static { height: auto; }
+    """
+
+    def __init__(self, job_id: str, record: str) -> None:
+        super().__init__()
+        self._job_id, self._record = job_id, record
+
+    def compose(self) -> ComposeResult:
+        """Draw it."""
+        with VerticalScroll() as box:
+            box.border_title, box.border_subtitle = f"Job {self._job_id}", "Esc: back"
+            yield Static(Text(self._record))
+
+
 class Top(App[None]):
     """The screen."""
 
     TITLE = "pgqueue top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #summary, #state { height: 1; padding: 0 1; }
+    #verdict, #summary, #state { height: auto; padding: 0 1; }
     #summary { text-style: bold; }
     Horizontal > Vertical { width: 1fr; }
-    DataTable { height: 1fr; border: round $panel; border-title-style: bold; }
+    DataTable { height: 1fr; border: round $panel; border-title-style: bold; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
     DataTable:focus { border: round $accent; }
+    .stacked Horizontal { layout: vertical; }
+    .stacked Horizontal > Vertical { width: 100%; height: 1fr; }
+    .stacked Horizontal > Vertical:focus-within { height: 2fr; }
+    .stacked DataTable { border: none; border-top: solid $panel; }
+    .stacked DataTable:focus { height: 2fr; border: none; border-top: solid $accent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
@@ -112,7 +147,7 @@ class Top(App[None]):
         Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("space", "freeze", "freeze"),
         Binding("p", "act('p')", "pause"),
-        Binding("d", "act('d')", "drain"),
+        Binding("x", "act('x')", "close or make quiet"),
         Binding("r", "act('r')", "retry"),
         Binding("c", "act('c')", "cancel"),
         Binding("tab", "app.focus_next", "next table", show=True),
@@ -128,11 +163,16 @@ class Top(App[None]):
         self._frozen = False
         self._found: Snapshot | None = None
         self._trouble = ""
-        self._summary, self._state = Static(id="summary"), Static(id="state")
-        self._tables = {name: _table(name) for name in TABLES}
+        self._verdict, self._summary, self._state = (
+            Static(id="verdict"),
+            Static(id="summary"),
+            Static(id="state"),
+        )
+        self._tables = {name: JobTable(name) if name == "jobs" else FittedTable(name) for name in TABLES}
 
     def compose(self) -> ComposeResult:
         """Draw the tables, empty."""
+        yield self._verdict
         yield self._summary
         yield self._state
         with Horizontal():
@@ -144,8 +184,6 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         """Begin to look."""
-        for name, (_, heads) in TABLES.items():
-            self._tables[name].add_columns(*heads)
         self._tables["queues"].focus()
         self._follow()
         self.set_interval(1.0, self._show_state)
@@ -156,6 +194,15 @@ class Top(App[None]):
             return True
         table = self.focused
         return not self._read_only and table is not None and (table.id or "", str(parameters[0])) in KEYS
+
+    def on_resize(self, event: Resize) -> None:
+        """Put the tables beside each other, or below each other."""
+        self.screen_stack[0].set_class(event.size.width < STACKED, "stacked")
+        self.call_after_refresh(self._show_again)
+
+    def _show_again(self) -> None:
+        if self._found is not None:
+            self._show(self._found)
 
     def on_descendant_focus(self) -> None:
         """Other keys are of use in another table."""
@@ -179,11 +226,15 @@ class Top(App[None]):
         self._show_state()
 
     def _show(self, found: Snapshot) -> None:
-        self._summary.update(Text(top_snapshot.summary(found)))
-        self._fill("queues", top_snapshot.queue_rows(found))
-        self._fill("tasks", top_snapshot.task_rows(found))
-        self._fill("workers", top_snapshot.worker_rows(found))
-        self._fill("jobs", top_snapshot.job_rows(found))
+        said, style = top_snapshot.verdict(found)
+        self._verdict.update(Text(said, style=style))
+        summary = Text(top_snapshot.summary(found))
+        summary.highlight_regex(r"~?[1-9][\d,]* dead", "bold red")
+        self._summary.update(summary)
+        self._tables["queues"].fill(top_snapshot.queue_rows(found))
+        self._tables["tasks"].fill(top_snapshot.task_rows(found))
+        self._tables["workers"].fill(top_snapshot.worker_rows(found))
+        self._tables["jobs"].fill(top_snapshot.job_rows(found))
 
     def _show_state(self) -> None:
         if self._found is None:
@@ -197,21 +248,6 @@ class Top(App[None]):
             said += f"; {self._trouble}"
         self._state.update(Text(said, style="bold red" if self._trouble else "dim"))
 
-    def _fill(self, name: str, rows: Mapping[str, Row]) -> None:
-        table = self._tables[name]
-        selected, offset = self._selected(table), table.scroll_offset
-        table.clear()
-        for key, row in rows.items():
-            table.add_row(*(Text(cell) for cell in row), key=key)
-        if selected is not None and selected in rows:
-            table.move_cursor(row=table.get_row_index(selected), animate=False, scroll=False)
-        table.scroll_to(*offset, animate=False)
-
-    def _selected(self, table: DataTable[Text]) -> str | None:
-        if not table.row_count:
-            return None
-        return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
-
     def action_freeze(self) -> None:
         """Stop to look, or go on."""
         self._frozen = not self._frozen
@@ -221,9 +257,9 @@ class Top(App[None]):
     async def action_act(self, key: str) -> None:
         """Ask, and do what the key says with the selected row."""
         table = self.focused
-        if not isinstance(table, DataTable) or self._found is None:
+        if not isinstance(table, FittedTable) or self._found is None:
             return
-        row = self._selected(table)
+        row = table.selected
         if row is None:
             return
         try:
@@ -235,105 +271,18 @@ class Top(App[None]):
         except (PgQueueError, psycopg.Error, OSError) as error:
             self.notify(spelled_out(" ".join(str(error).split())), severity="error", markup=False)
 
+    @work
+    async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Open the job of the selected row."""
+        if event.data_table is not self._tables["jobs"] or event.row_key.value is None:
+            return
+        try:
+            record = await asyncio.to_thread(record_text, self._queue, int(event.row_key.value))
+        except (PgQueueError, psycopg.Error, OSError) as error:
+            self.notify(spelled_out(" ".join(str(error).split())), severity="error", markup=False)
+        else:
+            await self.push_screen(JobScreen(event.row_key.value, record))
+
     async def _do(self, chosen: KeyAction) -> None:
         self.notify(await asyncio.to_thread(chosen.act), markup=False)
         await self._look()
-
-
-def action(queue: PgQueue, found: Snapshot, table: str, key: str, row: str) -> KeyAction | None:
-    """What a key does with a row; None: nothing.
-
-    Args:
-        queue: where.
-        found: what the user sees.
-        table: in which table the row is: ``queues``, ``tasks``, ``workers`` or ``jobs``.
-        key: which key was pressed.
-        row: the queue's or the task's name, the worker's or the job's id.
-    """
-    match table, key:
-        case "queues", "p":
-            return _pause(queue, found, row)
-        case "queues", "d":
-            return _drain(queue, found, row)
-        case (("queues" | "tasks"), "r") if row:
-            return _retry(queue, table, row)
-        case "workers", "d":
-            return _drain_worker(queue, found, row)
-        case "jobs", "c":
-            return KeyAction(f"Cancel job {row}?", lambda: _describe_cancel(row, queue.cancel(int(row))))
-    return None
-
-
-def _pause(queue: PgQueue, found: Snapshot, name: str) -> KeyAction:
-    shown = spelled_out(name)
-    if any(one.paused_at for one in found.queues if one.queue == name):
-        return KeyAction(
-            f"Resume queue {shown}?",
-            lambda: (
-                f"queue {shown} is resumed" if queue.control.resume(name) else f"queue {shown} was not paused"
-            ),
-        )
-    return KeyAction(
-        f"Pause queue {shown}? No worker claims its jobs then.",
-        lambda: (
-            f"queue {shown} is paused" if queue.control.pause(name) else f"queue {shown} was paused already"
-        ),
-    )
-
-
-def _drain(queue: PgQueue, found: Snapshot, name: str) -> KeyAction:
-    shown = spelled_out(name)
-    if any(one.drained_at for one in found.queues if one.queue == name):
-        return KeyAction(
-            f"Let queue {shown} take new jobs again?",
-            lambda: (
-                f"queue {shown} takes new jobs"
-                if queue.control.resume(name)
-                else f"queue {shown} was not drained"
-            ),
-        )
-    return KeyAction(
-        f"Drain queue {shown}? Enqueues to it are refused then.",
-        lambda: (
-            f"queue {shown} is drained" if queue.control.drain(name) else f"queue {shown} was drained already"
-        ),
-    )
-
-
-def _retry(queue: PgQueue, table: str, name: str) -> KeyAction | None:
-    dead = queue.control.dead(queue=name) if table == "queues" else queue.control.dead(task=name)
-    count = dead.preview().count
-    if not count:
-        return None
-    of = f"{table[:-1]} {spelled_out(name)}"
-    return KeyAction(
-        f"Retry the {count:,} dead jobs of {of}?", lambda: f"{dead.retry().done:,} jobs of {of} are retried"
-    )
-
-
-def _drain_worker(queue: PgQueue, found: Snapshot, worker: str) -> KeyAction | None:
-    one = next((one for one in found.workers if str(one.id) == worker), None)
-    if one is None:
-        return None
-    if one.draining or one.asked.draining:
-        return KeyAction(
-            f"Let worker {one} claim jobs again?", lambda: _describe_request(queue.workers.resume(worker))
-        )
-    return KeyAction(
-        f"Drain worker {one}? It ends its jobs and claims no more.",
-        lambda: _describe_request(queue.workers.drain(worker)),
-    )
-
-
-def _describe_request(steered: Steered) -> str:
-    return "; ".join([*(f"worker {one} was asked" for one in steered.asked), *steered.refused])
-
-
-def _describe_cancel(job: str, state: JobState | None) -> str:
-    if state is None:
-        return f"job {job} has ended"
-    return (
-        f"the worker of job {job} was asked to stop it"
-        if state is JobState.RUNNING
-        else f"job {job} is cancelled"
-    )

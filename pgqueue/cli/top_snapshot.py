@@ -1,13 +1,15 @@
 """What ``pgqueue top`` shows at one moment: what is read, and the rows of its tables."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.output import short_duration
+from pgqueue.cli.table import Column
+from pgqueue.cli.times import short_duration
+from pgqueue.values.insight.health import Health, Level, count_text
 from pgqueue.values.insight.now import Running
 from pgqueue.values.insight.series import Figures, Spread, Total
 from pgqueue.values.payloads.storable import spelled_out
@@ -15,10 +17,44 @@ from pgqueue.values.queues.standing import STATES, QueueStanding
 from pgqueue.values.shards import ReplicaStatus
 from pgqueue.values.workers.worker import SHOWN, WorkerStatus
 
-QUEUES = ("queue", "state", "ready", "running", "scheduled", "blocked", "dead", "oldest", "ended/s")
-TASKS = ("task", "started/min", "failed", "dead", "run p50", "run p95", "wait p95")
-WORKERS = ("worker", "id", "state", "slots", "claims", "queues")
-JOBS = ("job", "task", "queue", "worker", "attempt", "for")
+QUEUES = (
+    Column("queue", least=16),
+    Column("state", 1, state=True, least=0),
+    Column("ready", 0),
+    Column("running", 0),
+    Column("scheduled", 6),
+    Column("blocked", 5),
+    Column("dead", 2, bad=True),
+    Column("oldest", 3),
+    Column("ended/s", 4),
+)
+TASKS = (
+    Column("task", least=16),
+    Column("started/min", 4),
+    Column("failed", 0, bad=True),
+    Column("dead", 1, bad=True),
+    Column("run p50", 5),
+    Column("run p95", 2),
+    Column("wait p95", 3),
+)
+WORKERS = (
+    Column("worker", least=16),
+    Column("id", 5, least=0),
+    Column("state", 0, state=True, least=0),
+    Column("slots", 1),
+    Column("claims", 2),
+    Column("queues", 3),
+)
+JOBS = (
+    Column("job", least=0),
+    Column("task", 1, least=16),
+    Column("queue", 4, least=8),
+    Column("worker", 3, state=True),
+    Column("attempt", 5, least=0),
+    Column("for", 0, state=True, least=0),
+)
+COLOURS: Mapping[Level, str] = {"critical": "bold red", "warning": "yellow", "info": "green"}
+"""Of the verdict, by the level of the worst problem; an operator's decision is none."""
 MOST = 200
 """Running jobs that are read."""
 Row = tuple[str, ...]
@@ -29,6 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     Attributes:
         at: when it had been read, on this machine's clock.
+        health: whether all is right, and the problems, the worst first.
         queues: how every queue stands.
         workers: at their last heartbeats.
         running: the jobs that were claimed first at the front.
@@ -38,6 +75,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """
 
     at: datetime
+    health: Health
     queues: Sequence[QueueStanding]
     workers: Sequence[WorkerStatus]
     running: Running
@@ -53,15 +91,30 @@ def read(queue: PgQueue, window: timedelta) -> Snapshot:
         queue: whose.
         window: over which tasks are summed up.
     """
+    queues = queue.insight.queues()
     return Snapshot(
-        queues=queue.insight.queues(),
-        workers=queue.workers.list(),
+        health=queue.redaction.shown(queue.insight.health(queues)),
+        queues=queue.redaction.shown(queues),
+        workers=queue.redaction.shown(queue.workers.list()),
         running=queue.insight.running(limit=MOST),
         tasks=queue.insight.totals(window).lines,
         minutes=window / timedelta(minutes=1),
         at=datetime.now(UTC),
         replica=queue.insight.replica(),
     )
+
+
+def verdict(found: Snapshot) -> tuple[str, str]:
+    """Whether all is right, in a sentence, with its style; what solves the one problem, or how many others there are."""
+    health = found.health
+    if health.well or not health.problems:
+        return spelled_out(health.sentence), COLOURS["info"]
+    worst, others = health.problems[0], len(health.urgent) - 1
+    if others:
+        more = f" And {count_text(others, 'other problem')}: pgqueue status"
+    else:
+        more = "" if worst.command is None else f" ({worst.command})"
+    return spelled_out(f"{health.sentence}{more}"), COLOURS[worst.level]
 
 
 def summary(found: Snapshot) -> str:
@@ -92,9 +145,10 @@ def task_rows(found: Snapshot) -> dict[str, Row]:
 
 
 def worker_rows(found: Snapshot) -> dict[str, Row]:
-    """A row for each worker."""
+    """A row for each worker, those first whose state is another than ``alive``."""
     held = Counter(str(job.worker_id) for job in found.running.jobs)
-    return {str(one.id): _worker_row(one, held[str(one.id)]) for one in found.workers}
+    ordered = sorted(found.workers, key=lambda one: one.state == "alive")
+    return {str(one.id): _worker_row(one, held[str(one.id)]) for one in ordered}
 
 
 def job_rows(found: Snapshot) -> dict[str, Row]:
@@ -114,7 +168,7 @@ def job_rows(found: Snapshot) -> dict[str, Row]:
 
 def _queue_row(one: QueueStanding) -> Row:
     state = " ".join(
-        word for word, since in (("paused", one.paused_at), ("drained", one.drained_at)) if since is not None
+        word for word, since in (("paused", one.paused_at), ("closed", one.closed_at)) if since is not None
     )
     return (
         spelled_out(one.queue),

@@ -23,7 +23,22 @@ if TYPE_CHECKING:
 else:  # older releases of click know no parameter
     LengthType = click.ParamType
 
-JOB_ID = click.IntRange(min=1, max=(1 << 63) - 1)
+
+class Id(click.IntRange):
+    """The id of a job, or of another row: a whole number from 1 on."""
+
+    def __init__(self) -> None:
+        super().__init__(min=1, max=(1 << 63) - 1)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it."""
+        try:
+            return int(super().convert(value, param, ctx))  # type: ignore[arg-type]  # a text
+        except click.BadParameter:
+            self.fail(f"{value!r} is not an id: give the number that a list shows, from 1 on.", param, ctx)
+
+
+JOB_ID = Id()
 
 
 class Length(LengthType):

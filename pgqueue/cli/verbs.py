@@ -7,16 +7,41 @@ a framework's own command does, no help shows them.
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import click
 
-from pgqueue.cli.app import CommandOptions
 from pgqueue.values.hints import nearest
 
 LONGEST_SUMMARY = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """The options of every command; None or False: not given. ``arguments`` is the whole command line."""
+
+    OPTIONS: ClassVar = (
+        "app",
+        "dsn",
+        "schema",
+        "behind_pooler",
+        "direct_dsn",
+        "replica_dsn",
+        "embedded",
+        "reveal",
+    )
+
+    arguments: tuple[str, ...] = ()
+    app: str | None = None
+    dsn: str | None = None
+    schema: str | None = None
+    behind_pooler: bool = False
+    direct_dsn: str | None = None
+    replica_dsn: str | None = None
+    embedded: str | None = None
+    reveal: bool = False
 
 
 class Verb(NamedTuple):
@@ -90,9 +115,8 @@ def _with_settings(command: click.Command, root: click.Command) -> click.Command
     taking.params = [*command.params, *map(_after_the_name, shared)]
     shown = ", ".join(one.opts[0] for one in shared if not one.hidden)
     notes = getattr(root, "notes", {})
-    taking.epilog = (
-        f"{shown} can stand here, too; `pgqueue --help` explains them." if shown else notes.get(command.name)
-    )
+    explained = "explains them" if "," in shown else "explains it"
+    taking.epilog = notes.get(command.name) or f"{shown} can stand here, too; `pgqueue --help` {explained}."
     return taking
 
 

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
-from pgqueue.cli.app import CommandOptions
+from pgqueue.cli.app import app_queue_of
 from pgqueue.cli.metrics import LOOPBACK, require
 from pgqueue.cli.supervisor import (
     ASKED_AND_DIED,
@@ -34,6 +35,7 @@ from pgqueue.cli.supervisor import (
     stop_signals,
 )
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
+from pgqueue.cli.verbs import CommandOptions
 from pgqueue.errors import as_duration
 from pgqueue.values.jobs.options import EXCLUDES
 from pgqueue.values.queues.served_queues import ORDERS
@@ -156,6 +158,11 @@ def _seconds(length: timedelta) -> str:
 @click.option(
     "--log-jobs/--no-log-jobs", default=True, help="Log a line for each job, at level info.  [default: log]"
 )
+@click.option(
+    "--reload/--no-reload",
+    default=False,
+    help="For development: start again when a Python file of this folder changes.",
+)
 @click.option("--supervisor", type=int, hidden=True, help="Stop when this process is no longer the parent.")
 @click.pass_obj
 def worker(
@@ -170,6 +177,7 @@ def worker(
     metrics_port: int | None,
     metrics_host: str,
     log_jobs: bool,
+    reload: bool,
     supervisor: int | None,
     **options: Any,  # noqa: ANN401 - Worker's own
 ) -> None:
@@ -178,6 +186,10 @@ def worker(
     The worker then starts no more jobs and waits for those that run, up to --grace. A second Ctrl-C returns them to
     the queue at once. No job is lost either way.
     """
+    command = [sys.executable, "-m", "pgqueue", *settings.arguments]
+    if reload:
+        _reload(command)
+        return
     is_replaced = options["max_jobs_per_process"] is not None or options["max_memory"] is not None
     if is_replaced and (options["max_jobs"] is not None or options["max_time"] is not None):
         raise click.UsageError(
@@ -190,7 +202,7 @@ def worker(
     if not log_jobs:
         logging.getLogger("pgqueue.jobs").setLevel(logging.WARNING)
     with _loading(settings.app):
-        queue = settings.app_queue()
+        queue = app_queue_of(settings)
     if supervisor is None:
         log.info("app loaded", extra={"app": settings.app, "processes": processes})
     if metrics_port is not None:
@@ -205,14 +217,20 @@ def worker(
         click.get_current_context().exit(code)
     worker_of(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()
-    command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]
     supervising = Supervisor(
-        [*command, "--supervisor", str(os.getpid())],
+        [*command, "--processes", "1", "--supervisor", str(os.getpid())],
         processes,
         grace=as_duration("grace", options["grace"]).total_seconds(),
         added=partial(_port_of, metrics_port),
     )
     click.get_current_context().exit(asyncio.run(supervising.run()))
+
+
+def _reload(command: list[str]) -> None:
+    from pgqueue.cli import reloading  # noqa: PLC0415 - for development only
+
+    child = reloading.child_command([*command, "--no-reload"])
+    reloading.run_and_reload(child, reloading.looks_at(Path.cwd()), partial(click.echo, err=True))
 
 
 @contextmanager

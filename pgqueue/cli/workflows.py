@@ -6,7 +6,8 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import by_option, json_option, print_json, print_table, zone
+from pgqueue.cli.output import json_option, print_json, print_table, steers
+from pgqueue.cli.table import Column
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.errors import FlowError
@@ -15,6 +16,16 @@ from pgqueue.values.flows.record import FlowRecord, FlowState, describe_counts
 from pgqueue.values.flows.retry import WHAT, What
 
 FLOW_ID = JOB_ID
+COLUMNS = (
+    "id",
+    Column("kind", 6, least=0),
+    Column("name", 1),
+    Column("key", 4, least=8),
+    Column("state", 0, state=True, least=0),
+    Column("created", 3),
+    Column("ended", 5),
+    Column("jobs", 2, least=20),
+)
 FLOW = click.argument("flow_id", metavar="ID", type=FLOW_ID)
 
 
@@ -57,12 +68,13 @@ def list_flows(
     as_json: bool,
 ) -> None:
     """List chains, groups and workflows, newest first, and how many of their jobs are in which state."""
-    found = queue.flows.list(state=state or None, kind=kind, name=name, key=key, before=before, limit=limit)
+    found = queue.redaction.shown(
+        queue.flows.list(state=state or None, kind=kind, name=name, key=key, before=before, limit=limit)
+    )
     if as_json:
         print_json(found)
         return
-    heads = ("id", "kind", "name", "key", "state", f"created ({zone()})", "ended", "jobs")
-    print_table(heads, [_row(one) for one in found], empty="no workflows match", shortened=("name", "key"))
+    print_table(COLUMNS, [_row(one) for one in found], empty="no workflows match")
     if len(found) == limit:
         click.echo(f"there may be more: --before {found[-1].id}", err=True)
 
@@ -82,7 +94,7 @@ def show(queue: PgQueue, /, *, flow_id: int, as_mermaid: bool, svg_file: Path | 
     """
     if sum((as_mermaid, svg_file is not None, as_json)) > 1:
         raise click.UsageError("Give one of --mermaid, --svg and --json.")
-    found = queue.flows.get(flow_id)
+    found = queue.redaction.shown(queue.flows.get(flow_id))
     if as_json:
         print_json(found)
     elif as_mermaid:
@@ -96,9 +108,9 @@ def show(queue: PgQueue, /, *, flow_id: int, as_mermaid: bool, svg_file: Path | 
 
 @workflows.command()
 @click.argument("flow_ids", metavar="ID...", type=FLOW_ID, nargs=-1, required=True)
-@by_option
+@steers
 @with_queue
-def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...], by: str | None) -> None:
+def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...]) -> None:
     """Cancel all that has not ended in workflows. Workers are asked to stop the jobs that run.
 
     If you interrupt the command, run it again for the rest.
@@ -106,7 +118,7 @@ def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...], by: str | None) -> N
     failed = False
     for flow_id in flow_ids:
         try:
-            done = queue.flows.cancel(flow_id, by=by)
+            done = queue.flows.cancel(flow_id)
         except FlowError as error:
             done, words = False, str(error)
         else:
@@ -126,11 +138,11 @@ def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...], by: str | None) -> N
     show_default=True,
     help="The failed jobs; also what was cancelled or skipped because of them; or everything.",
 )
-@by_option
+@steers
 @with_queue
-def retry(queue: PgQueue, /, *, flow_id: int, what: What, by: str | None) -> None:
+def retry(queue: PgQueue, /, *, flow_id: int, what: What) -> None:
     """Run parts of a workflow again, all in one transaction. Parts that succeeded keep their results."""
-    count = queue.flows.retry(flow_id, what=what, by=by)
+    count = queue.flows.retry(flow_id, what=what)
     click.echo(f"{flow_id}: {count} jobs run again", err=not count)
     if not count:
         click.get_current_context().exit(1)

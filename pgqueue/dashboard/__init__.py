@@ -3,8 +3,12 @@
 It needs the extra ``pgqueue-jobs[dashboard]``.
 """
 
-from pgqueue.dashboard.access import LOOPBACK_HOSTS, Right, User, on_this_machine
-from pgqueue.dashboard.dashboard import Dashboard
-from pgqueue.dashboard.redaction import SECRETS
+from pgqueue.values.hints import extra_for
 
-__all__ = ["LOOPBACK_HOSTS", "SECRETS", "Dashboard", "Right", "User", "on_this_machine"]
+with extra_for(
+    "dashboard", "pgqueue.dashboard", "a2wsgi", "itsdangerous", "jinja2", "markupsafe", "waitress", "werkzeug"
+):
+    from pgqueue.dashboard.access import LOOPBACK_HOSTS, Right, User, on_this_machine
+    from pgqueue.dashboard.dashboard import Dashboard
+
+__all__ = ["LOOPBACK_HOSTS", "Dashboard", "Right", "User", "on_this_machine"]

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 from itsdangerous import BadSignature, TimestampSigner
-from werkzeug.exceptions import BadRequest, Forbidden, MisdirectedRequest
+from werkzeug.exceptions import BadRequest, Forbidden, MisdirectedRequest, NotFound
+from werkzeug.routing import MapAdapter
 from werkzeug.wrappers import Request, Response
 
 from pgqueue.app.operator import me
@@ -66,30 +67,38 @@ class Right(StrEnum):
     SILENCE = "silence"
 
 
+NO_LINKS: Mapping[str, str] = {}
+
+
 class User(msgspec.Struct, frozen=True):
     """A person who uses the dashboard.
 
     Attributes:
         name: what the audit calls them.
         rights: what they may do; all rights where none are named.
+        links: pages beside the dashboard that its bar leads to: their names and addresses.
     """
 
     name: str
     rights: frozenset[Right] = frozenset(Right)
+    links: Mapping[str, str] = {}
 
     @classmethod
-    def with_rights(cls, name: str, rights: Iterable[Right | str]) -> "User":
+    def with_rights(
+        cls, name: str, rights: Iterable[Right | str], *, links: Mapping[str, str] = NO_LINKS
+    ) -> "User":
         """A user with these rights, and with ``LOOK``.
 
         Args:
             name: what the audit calls them.
             rights: as :class:`Right`, or their names.
+            links: pages beside the dashboard, by name.
 
         Raises:
             InvalidOption: there is no such right.
         """
         try:
-            return cls(name, frozenset({Right.LOOK, *map(Right, rights)}))
+            return cls(name, frozenset({Right.LOOK, *map(Right, rights)}), links)
         except ValueError as error:
             raise InvalidOption(f"rights: {error}; there are {', '.join(Right)}") from error
 
@@ -157,6 +166,17 @@ class TokenLogin:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+
+
+NOWHERE: Final = ""
+
+
+def matched(urls: MapAdapter) -> tuple[str, Mapping[str, Any]]:
+    """The endpoint of a request, and its values; of an unknown path ``NOWHERE``, so that only users are told so."""
+    try:
+        return urls.match()
+    except NotFound:
+        return NOWHERE, {}
 
 
 def check_host(request: Request, hosts: Collection[str] | None) -> None:

@@ -37,6 +37,7 @@ LONGER: Final = (
 """Seconds between ticks of an axis of lengths of time."""
 SPANS: Final = (60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000)
 """Seconds between ticks of the axis of time."""
+MINUTE: Final = 60
 DAY: Final = 86_400
 
 Colour: TypeAlias = Literal["blue", "violet", "good", "warn", "bad", "grey"]
@@ -68,6 +69,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
         at: when each step begins.
         curves: the figures.
         stacked: the curves are parts of a whole, drawn as areas on each other; else each is a line.
+        unfinished: the last step is not over: it is drawn dashed, or paler.
+        gap: what it means that no curve has a figure of a step: such steps are shaded; "": nothing.
     """
 
     name: str
@@ -77,6 +80,19 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     at: tuple[datetime, ...]
     curves: tuple[Curve, ...]
     stacked: bool = False
+    unfinished: bool = False
+    gap: str = ""
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The first and the last of steps one after the other of which no curve has a figure."""
+        if not self.gap:
+            return []
+        over = len(self.at) - self.unfinished
+        missing = [all(curve.values[step] is None for curve in self.curves) for step in range(over)]
+        ends = [step for step, gone in enumerate(missing) if gone and not (missing[step + 1 :] or [False])[0]]
+        begins = [step for step, gone in enumerate(missing) if gone and not (step and missing[step - 1])]
+        return [*zip(begins, ends, strict=True)]
 
     @property
     def empty(self) -> bool:
@@ -93,6 +109,7 @@ def svg(chart: Chart) -> Markup:
     across = _across(len(chart.at))
     down = _down(ticks[-1])
     parts = [
+        *_gaps(chart, across),
         *_grid(ticks, down, chart.unit),
         *_dates(chart, across),
         *(_areas(chart, tops, across, down) if chart.stacked else _lines(chart, across, down)),
@@ -136,7 +153,8 @@ def format_figure(value: float | None, unit: Unit) -> str:
         return f"{value * 1_000:.3g} ms" if value >= 0.001 or not value else f"{value * 1_000_000:.0f} µs"  # noqa: PLR2004
     for length, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if value >= 2 * length or (value >= length and value % length == 0):
-            return f"{value / length:.3g} {name}"
+            number = value / length
+            return f"{number:,.0f} {name}" if number >= 100 else f"{number:.3g} {name}"  # noqa: PLR2004
     return f"{value:.3g} s"
 
 
@@ -220,6 +238,15 @@ def _date(at: datetime, *, whole: bool) -> str:
     return f"{at.day} {at:%b}" if whole or not (at.hour or at.minute) else f"{at:%H:%M}"
 
 
+def _gaps(chart: Chart, across: Callable[[float], float]) -> Iterator[Markup]:
+    half = (across(1) - across(0)) / 2
+    for first, last in chart.gaps:
+        left, right = max(LEFT, across(first) - half), min(WIDTH - RIGHT, across(last) + half)
+        yield Markup('<rect class="gap" x="{:.1f}" y="{}" width="{:.1f}" height="{}"/>').format(
+            left, TOP, right - left, HEIGHT - TOP - BOTTOM
+        )
+
+
 def _areas(
     chart: Chart,
     tops: Sequence[Sequence[float | None]],
@@ -228,12 +255,14 @@ def _areas(
 ) -> Iterator[Markup]:
     below: Sequence[float | None] = [0.0] * len(chart.at)
     for curve, top in zip(chart.curves, tops, strict=True):
-        forth = [f"{across(step):.1f} {down(value or 0):.1f}" for step, value in enumerate(top)]
-        back = [f"{across(step):.1f} {down(value or 0):.1f}" for step, value in enumerate(below)]
         if any(curve.values):
-            yield Markup('<path class="area {}" d="M{}L{}Z"/>').format(
-                curve.colour, "L".join(forth), "L".join(reversed(back))
-            )
+            for first, last, kind in _parts(chart, 0, len(chart.at) - 1):
+                steps = range(first, last + 1)
+                forth = [f"{across(step):.1f} {down(top[step] or 0):.1f}" for step in steps]
+                back = [f"{across(step):.1f} {down(below[step] or 0):.1f}" for step in reversed(steps)]
+                yield Markup('<path class="area{} {}" d="M{}L{}Z"/>').format(
+                    kind, curve.colour, "L".join(forth), "L".join(back)
+                )
         below = top
 
 
@@ -242,14 +271,24 @@ def _lines(
 ) -> Iterator[Markup]:
     for curve in chart.curves:
         for run in _runs(curve.values):
-            points = [f"{across(step):.1f} {down(value):.1f}" for step, value in run]
-            if len(points) == 1:
+            value_at = dict(run)
+            if len(run) == 1:
                 ((step, value),) = run
                 yield Markup('<circle class="point {}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>').format(
                     curve.colour, across(step), down(value)
                 )
-            else:
-                yield Markup('<path class="line {}" d="M{}"/>').format(curve.colour, "L".join(points))
+                continue
+            for first, last, kind in _parts(chart, run[0][0], run[-1][0]):
+                points = [f"{across(step):.1f} {down(value_at[step]):.1f}" for step in range(first, last + 1)]
+                yield Markup('<path class="line{} {}" d="M{}"/>').format(kind, curve.colour, "L".join(points))
+
+
+def _parts(chart: Chart, first: int, last: int) -> list[tuple[int, int, str]]:
+    """The steps that are over, and the way to the one that is not: from, to, and how it is drawn."""
+    if not chart.unfinished or last < len(chart.at) - 1 or first == last:
+        return [(first, last, "")]
+    over = [(first, last - 1, "")] if last - 1 > first else []
+    return [*over, (last - 1, last, " soon")]
 
 
 def _runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
@@ -284,4 +323,6 @@ def _tips(chart: Chart, across: Callable[[float], float]) -> Iterator[Markup]:
 def instant(at: datetime, step: float) -> str:
     """When a step begins, in UTC, as exactly as its length needs."""
     utc = at.astimezone(UTC)
+    if step < MINUTE:
+        return f"{utc:%Y-%m-%d %H:%M:%S}"
     return f"{utc:%Y-%m-%d}" if timedelta(seconds=step) >= timedelta(days=1) else f"{utc:%Y-%m-%d %H:%M}"

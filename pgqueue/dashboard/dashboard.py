@@ -1,21 +1,16 @@
 """The WSGI application: from a request to an answer. What a page shows is in ``pages/``, who may see it in ``access.py``."""
 
 import hashlib
-import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from functools import cached_property
 from http import HTTPStatus
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-import psycopg
 from werkzeug.exceptions import (
-    BadRequest,
     Forbidden,
     HTTPException,
     NotFound,
-    ServiceUnavailable,
     Unauthorized,
 )
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -26,6 +21,7 @@ from werkzeug.wrappers import Request, Response
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.dashboard.access import (
     CSRF,
+    NOWHERE,
     SESSION,
     Login,
     Right,
@@ -35,31 +31,28 @@ from pgqueue.dashboard.access import (
     check_host,
     check_values,
     cookie_path,
+    matched,
     set_cookie,
     with_headers,
 )
+from pgqueue.dashboard.answers import STAMP, error_answer, file_answer, static_answer
+from pgqueue.dashboard.database_label import DatabaseLabels
+from pgqueue.dashboard.messages import Messages
 from pgqueue.dashboard.operations import Operations
 from pgqueue.dashboard.page import Content, Download, Page, PageAction, Visit
 from pgqueue.dashboard.pages import ACTIONS, PAGES
-from pgqueue.dashboard.redaction import SECRETS, Redaction
 from pgqueue.dashboard.rendering import as_json, templates
 from pgqueue.dashboard.shared_standings import SharedStandings
 from pgqueue.errors import (
-    DatabaseError,
-    FlowNotFound,
     InvalidOption,
-    JobNotFound,
-    NotGranted,
-    PgQueueError,
-    UnknownWorker,
 )
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from pgqueue.store.audit import because
 from pgqueue.store.connections.pools import Patience, waiting_at_most
-
-log = logging.getLogger("pgqueue.dashboard")
+from pgqueue.store.jobs import control
 
 Message: TypeAlias = MutableMapping[str, Any]
 AsgiApplication: TypeAlias = Callable[
@@ -67,15 +60,15 @@ AsgiApplication: TypeAlias = Callable[
 ]
 LARGEST_FORM: Final = 64 * 1024
 """Bytes."""
-PATIENCE: Final = Patience(connection=3.0, answer=10.0)
+PATIENCE: Final = Patience(connection=3.0, answer=5.0, altogether=5.0)
 """How long a page waits; then it says that the database is away. An app's own calls wait longer."""
+ALIVE: Final = Patience(connection=2.0, answer=2.5, altogether=2.5)
+"""How long the question waits whether the database answers: the page gives up after 3 s."""
 LONGEST_NAME: Final = 80
 SAID: Final = "pgqueue_said"
 """The cookie with what an action said, until the next page shows it."""
-KINDS: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _PREFIX: Final = re.compile(r"(/[\w.~-]+)*/?", re.ASCII)
 NAVIGATION: Final = sorted((one for one in PAGES if one.place is not None), key=lambda one: one.place or 0)
-STATIC: Final = files("pgqueue.dashboard") / "static"
 
 
 class Dashboard:
@@ -88,7 +81,6 @@ class Dashboard:
         login: Login | None = None,
         token: str | None = None,
         actions: bool = False,
-        redact: Iterable[str] = SECRETS,
         queues: Mapping[str, PgQueue] | None = None,
         hosts: Collection[str] | None = None,
         trust_proxy: bool = False,
@@ -100,7 +92,6 @@ class Dashboard:
             login: a function of a request's WSGI environment that says who the user is; None: this person is refused.
             token: in place of ``login``: what people type to log in. One of the two must be given.
             actions: whether it may change anything; without, it only reads, whatever the rights of its users are.
-            redact: regular expressions; the value of a field whose name one of them matches is hidden.
             queues: in place of ``queue``: several, by the name under which they are shown.
             hosts: the host names under which it answers; ``.example.com`` is every name under it. None: any, since the host app
                 checks it.
@@ -121,10 +112,11 @@ class Dashboard:
         self.actions = actions
         self._token = None if token is None else TokenLogin(token)
         self._login = login
-        self._redaction = Redaction(redact)
+        self._messages = Messages()
         self._hosts = hosts
         self._operations = Operations()
         self._standings = SharedStandings(self.queues)
+        self._labels = DatabaseLabels(self.queues)
         self._pages: Mapping[str, Page] = {one.name: one for one in PAGES}
         self._actions: Mapping[str, PageAction] = {one.name: one for one in ACTIONS}
         self.urls = Map([*self._rules()], strict_slashes=False)
@@ -155,6 +147,7 @@ class Dashboard:
     def _rules(self) -> Iterable[Rule]:
         yield Rule("/", endpoint="home", methods=["GET"])
         yield Rule("/static/<name>", endpoint="static", methods=["GET"])
+        yield Rule("/alive", endpoint="alive", methods=["GET"])
         yield Rule("/login", endpoint="login", methods=["POST"])
         yield Rule("/logout", endpoint="logout", methods=["POST"])
         for page in self._pages.values():
@@ -172,12 +165,12 @@ class Dashboard:
 
     def _answer(self, request: Request) -> Response:
         urls = self.urls.bind_to_environ(request.environ)
-        visit = self._visit(request, urls, "", {}, None)
+        visit = self._visit(request, urls, NOWHERE, {}, None)
         try:
+            endpoint, values = matched(urls)
+            if endpoint == "static":  # also a page that refuses the host has its style sheet
+                return static_answer(values["name"])
             check_host(request, self._hosts)
-            endpoint, values = urls.match()
-            if endpoint == "static":
-                return _static(values["name"])
             visit = self._visit(request, urls, endpoint, values, self._user(request))
             return with_headers(self._dispatch(visit))
         except RequestRedirect as error:
@@ -185,7 +178,7 @@ class Dashboard:
         except HTTPException as error:
             return with_headers(self._refused(visit, error))
         except Exception as error:  # noqa: BLE001 - a person gets a page, whatever happened
-            return with_headers(self._refused(visit, _as_answer(error)))
+            return with_headers(self._refused(visit, error_answer(error)))
 
     def _visit(
         self, request: Request, urls: MapAdapter, endpoint: str, values: Mapping[str, Any], user: User | None
@@ -197,9 +190,10 @@ class Dashboard:
             values=values,
             user=user,
             queues=self.queues,
-            redaction=self._redaction,
+            messages=self._messages,
             operations=self._operations,
             standings=self._standings,
+            labels=self._labels,
             may_act=self.actions,
         )
 
@@ -220,12 +214,16 @@ class Dashboard:
             )
         if not visit.can(Right.LOOK):
             raise Forbidden("You may not look at this.")
+        if visit.endpoint == NOWHERE:
+            raise NotFound
         if visit.endpoint == "home":
             return redirect(visit.url(NAVIGATION[0].name))
         if visit.endpoint == "logout":
             return self._log_out(visit)
         visit.check_queue()
         check_values(visit.request, visit.values.values())
+        if visit.endpoint == "alive":
+            return _alive(visit)
         if action := self._actions.get(visit.endpoint):
             try:
                 return self._act(visit, action)
@@ -237,12 +235,15 @@ class Dashboard:
 
     def _shown(self, visit: Visit, page: Page, content: Content | Download, *, as_data: bool) -> Response:
         if isinstance(content, Download):
-            return _file(content)
+            return file_answer(content)
+        content = visit.without_secrets(dict(content))
         if as_data:
             return Response(as_json(content), mimetype="application/json")
         response = self._render(
             visit, f"{page.name}.html", under=page.under or page.name, page=page, **content
         )
+        if content.get("wrong"):
+            response.status_code = HTTPStatus.BAD_REQUEST
         if visit.is_live:
             response.set_etag(hashlib.sha256(response.get_data()).hexdigest()[:32])
             return response.make_conditional(visit.request)
@@ -261,17 +262,17 @@ class Dashboard:
             return self._asked(visit, action)
         check_form(visit.request)
         try:
-            done = action.do(visit, **visit.values)
+            with because(visit.why):
+                done = action.do(visit, **visit.values)
         except InvalidOption as error:
             return self._asked(visit, action, wrong=str(error))
         response = redirect(done.to, HTTPStatus.SEE_OTHER)
-        set_cookie(
-            visit.request, response, SAID, f"{'+' if done.well else '-'}{done.said}"[:1000], seconds=60
-        )
+        said = f"{'+' if done.well else '-'}{done.said}"[:1000]
+        set_cookie(visit.request, response, SAID, said if done.said else "", seconds=60)
         return response
 
     def _asked(self, visit: Visit, action: PageAction, wrong: str | None = None) -> Response:
-        question = action.ask(visit, **visit.values)
+        question = visit.without_secrets(action.ask(visit, **visit.values))
         response = self._render(
             visit, "question.html", under=action.under, page=None, question=question, wrong=wrong
         )
@@ -304,13 +305,14 @@ class Dashboard:
         elif status == HTTPStatus.UNAUTHORIZED and self._token is not None:
             wrong = said if visit.endpoint == "login" else None
             to = visit.field("to") if wrong else visit.request.full_path.rstrip("?")
-            response = self._render(visit, "login.html", under="", page=None, wrong=wrong, to=to)
+            response = self._render(visit, "login.html", under="", page=None, asks=False, wrong=wrong, to=to)
         else:
             response = self._render(
                 visit,
                 "error.html",
                 under="",
                 page=None,
+                asks=False,
                 status=status,
                 phrase=HTTPStatus(status).phrase,
                 words=said,
@@ -328,6 +330,7 @@ class Dashboard:
         *,
         under: str,
         page: Page | None,
+        asks: bool = True,
         **content: Any,  # noqa: ANN401 - what a page shows
     ) -> Response:
         said = visit.request.cookies.get(SAID, "")
@@ -340,11 +343,13 @@ class Dashboard:
                 page=page,
                 under=under,
                 pages=NAVIGATION,
-                stamp=_STAMP,
+                counts=visit.counts if asks and not visit.is_live else {},
+                label=visit.label(ask=asks) if visit.user else "",
+                stamp=STAMP,
                 csrf=CSRF,
                 with_logout=self._token is not None,
                 said={"text": said[1:], "well": said[0] == "+"} if said else None,
-                **content,
+                **{"every": None, **content},
             )
         )
         response = Response(text.encode(errors="backslashreplace"), mimetype="text/html")
@@ -353,43 +358,11 @@ class Dashboard:
         return response
 
 
-def _as_answer(error: Exception) -> HTTPException:
-    match error:
-        case JobNotFound() | FlowNotFound() | UnknownWorker():
-            return NotFound(str(error))
-        case NotGranted():
-            return Forbidden(f"The dashboard's login to the database: {error}")
-        case DatabaseError() | psycopg.OperationalError():
-            log.error("the dashboard cannot use the database", exc_info=error)
-            return ServiceUnavailable(f"The database cannot be used: {error}", retry_after=5)
-        case PgQueueError():
-            return BadRequest(str(error))
-        case psycopg.Error():
-            log.error("the database refused what the dashboard asked", exc_info=error)
-            return BadRequest("The database refused this; the log of the dashboard has more.")
-        case _:
-            log.error("the dashboard failed", exc_info=error)
-            failed = HTTPException("This page has a mistake; the log of the dashboard has more.")
-            failed.code = HTTPStatus.INTERNAL_SERVER_ERROR
-            return failed
-
-
-def _file(download: Download) -> Response:
-    response = Response(download.text, mimetype="text/plain")
-    response.headers.set("Content-Disposition", "attachment", filename=download.name)
-    return response
-
-
-def _static(name: str) -> Response:
-    kind = KINDS.get(name.rpartition(".")[2])
-    if kind is None or "/" in name or "\\" in name or not (STATIC / name).is_file():
-        raise NotFound
-    return with_headers(Response((STATIC / name).read_bytes(), mimetype=kind), cached=True)
-
-
-_STAMP: Final = hashlib.sha256(
-    b"".join(one.read_bytes() for one in sorted(STATIC.iterdir(), key=lambda one: one.name))
-).hexdigest()[:12]
+def _alive(visit: Visit) -> Response:
+    """Say that the database answers, and what the navigation counts: pages ask for it every two seconds."""
+    with waiting_at_most(ALIVE):
+        at = visit.queue.database.run(control.clock())
+    return Response(as_json({"at": at, "counts": visit.counts}), mimetype="application/json")
 
 
 def _local(visit: Visit, address: str) -> str:

@@ -6,6 +6,7 @@ continues it.
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,7 @@ import msgspec
 from pgqueue.app.bulk import OnProgress
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
+from pgqueue.store.audit import because, reason
 from pgqueue.values.bulk.operation import BulkResult
 
 log = logging.getLogger("pgqueue.dashboard")
@@ -31,11 +33,24 @@ class OperationProgress(msgspec.Struct):
         result: what it has done; None: the first portion is not done.
         ended: whether it has ended.
         error: why it stopped before its end.
+        began: when it began, in seconds of this process's monotonic clock.
     """
 
     result: BulkResult | None = None
     ended: bool = False
     error: Exception | None = None
+    began: float = msgspec.field(default_factory=time.monotonic)
+
+    def left(self, passed: int, count: int) -> float | None:
+        """About how many seconds it takes from now on, at its speed so far; None: it has done nothing yet.
+
+        Args:
+            passed: how many jobs are behind it.
+            count: of how many.
+        """
+        if not passed:
+            return None
+        return (time.monotonic() - self.began) / passed * max(0, count - passed)
 
 
 class Operations:
@@ -43,7 +58,7 @@ class Operations:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._running: set[int] = set()
+        self._running: dict[int, OperationProgress] = {}
 
     def run(self, queue: PgQueue, do: Callable[[OnProgress], BulkResult]) -> OperationProgress:
         """Begin an operation; wait until it has ended, or goes on and has a number.
@@ -57,7 +72,7 @@ class Operations:
         """
         state = OperationProgress()
         thread = threading.Thread(
-            target=self._do, args=(queue, do, state), name="pgqueue-dashboard", daemon=True
+            target=self._do, args=(queue, do, state, reason()), name="pgqueue-dashboard", daemon=True
         )
         thread.start()
         with self._changed:
@@ -67,20 +82,26 @@ class Operations:
             raise state.error
         return state
 
-    def runs_here(self, operation: int) -> bool:
-        """Whether this process works on an operation."""
+    def running(self, operation: int) -> OperationProgress | None:
+        """How far an operation is that this process works on; None: it does not."""
         with self._changed:
-            return operation in self._running
+            return self._running.get(operation)
 
-    def _do(self, queue: PgQueue, do: Callable[[OnProgress], BulkResult], state: OperationProgress) -> None:
+    def _do(
+        self,
+        queue: PgQueue,
+        do: Callable[[OnProgress], BulkResult],
+        state: OperationProgress,
+        why: str | None,
+    ) -> None:
         def note(result: BulkResult) -> None:
             with self._changed:
                 state.result = result
-                self._running.add(result.operation)
+                self._running[result.operation] = state
                 self._changed.notify_all()
 
         try:
-            with queue._around_hook():  # noqa: SLF001 - what the framework has around code in a thread
+            with because(why), queue._around_hook():  # noqa: SLF001 - what the framework has around code in a thread
                 note(do(note))
         except ConfigurationError as refusal:  # nothing has begun; the page shows the person what is wrong
             state.error = refusal
@@ -91,5 +112,5 @@ class Operations:
             with self._changed:
                 state.ended = True
                 if state.result is not None:
-                    self._running.discard(state.result.operation)
+                    self._running.pop(state.result.operation, None)
                 self._changed.notify_all()

@@ -8,19 +8,23 @@ address. Where a dashboard shows several queues, ``db`` in it says which.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
+import psycopg
 from werkzeug.exceptions import NotFound
 from werkzeug.routing import MapAdapter
 from werkzeug.wrappers import Request
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.dashboard.access import Right, User, form_key
-from pgqueue.dashboard.redaction import Redaction
-from pgqueue.dashboard.shared_standings import SharedStandings
-from pgqueue.errors import InvalidOption
+from pgqueue.dashboard.database_label import DatabaseLabels
+from pgqueue.dashboard.messages import Messages
+from pgqueue.dashboard.shared_standings import Look, SharedStandings
+from pgqueue.errors import ConnectionFailed, InvalidOption, PgQueueError
+from pgqueue.values.jobs.options import LONGEST_REASON, check_text
 from pgqueue.values.queues.standing import QueueStanding
+from pgqueue.values.redaction import Redaction
 from pgqueue.values.shards import ReplicaStatus
 
 if TYPE_CHECKING:
@@ -34,7 +38,9 @@ LIVE: Final = "X-Pgqueue-Live"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 Content: TypeAlias = Mapping[str, Any]
-"""What a page shows, by name: values that a template and JSON can show, already without secrets."""
+"""What a page shows, by name: values that a template and JSON can show. The dashboard hides the secrets of records before that; a
+page hides those in texts that it makes itself."""
+T = TypeVar("T")
 
 
 class Download(msgspec.Struct, frozen=True):
@@ -77,19 +83,19 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: of the form's field.
         label: what it is called.
-        kind: of the form's field.
+        kind: of the form's field; what is hidden cannot be changed.
         value: what is there at first.
         hint: more about it.
-        options: what may be chosen from, beside what is typed.
+        options: what may be chosen from: of a ``select`` these values alone, each with its words; of others beside what is typed.
         required: whether it must be given.
     """
 
     name: str
     label: str
-    kind: Literal["text", "number", "checkbox", "area"] = "text"
+    kind: Literal["text", "number", "checkbox", "area", "hidden", "select"] = "text"
     value: str = ""
     hint: str = ""
-    options: Sequence[str] = ()
+    options: Sequence[str] | Sequence[tuple[str, str]] = ()
     required: bool = False
 
 
@@ -105,8 +111,10 @@ class ActionQuestion(msgspec.Struct, frozen=True, kw_only=True):
         fields: what can be given.
         facts: names and values that help to decide.
         groups: heads, and rows, of a table of what it would be done to.
+        affected: what that table is called.
         jobs: some of the jobs to which it would be done.
         possible: False: there is nothing to do it to.
+        noted: whether the audit notes it, so that a person may say why.
     """
 
     title: str
@@ -117,15 +125,30 @@ class ActionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     fields: Sequence[Field] = ()
     facts: Sequence[tuple[str, object]] = ()
     groups: tuple[Sequence[str], Sequence[Sequence[object]]] | None = None
+    affected: str = "Affected jobs"
     jobs: Sequence[Any] = ()
     possible: bool = True
+    noted: bool = True
+
+    def named_by(self, wrong: str | None) -> str | None:
+        """The field of which an error speaks, by its name or its label at the beginning; None: it speaks of none."""
+        said = (wrong or "").lower()
+        return next(
+            (
+                one.name
+                for one in self.fields
+                for word in (one.name, one.label)
+                if re.match(rf"{re.escape(word.lower())}\s*[:=]", said)
+            ),
+            None,
+        )
 
 
 class ActionResult(msgspec.Struct, frozen=True):
     """What an action did.
 
     Attributes:
-        said: a sentence for the person.
+        said: a sentence for the person; "": the next page says it.
         to: the page that is shown next.
         well: False: it was not done, or not wholly.
     """
@@ -164,7 +187,6 @@ class Visit:
         values: the placeholders of its path.
         user: who asks; None: not known yet.
         queues: the dashboard's queues, by name.
-        redaction: hides secrets; what a page returns has been through it.
         operations: what is done to many jobs, in threads.
         may_act: whether the user may change anything at all.
     """
@@ -178,9 +200,10 @@ class Visit:
         values: Mapping[str, Any],
         user: User | None,
         queues: Mapping[str, PgQueue],
-        redaction: Redaction,
+        messages: Messages,
         operations: "Operations",
         standings: SharedStandings,
+        labels: DatabaseLabels,
         may_act: bool,
     ) -> None:
         self.request = request
@@ -188,9 +211,10 @@ class Visit:
         self.values = values
         self.user = user
         self.queues = queues
-        self.redaction = redaction
+        self._messages = messages
         self.operations = operations
         self._standings = standings
+        self._labels = labels
         self._urls = urls
         self.may_act = may_act and user is not None and user.rights > {Right.LOOK}
 
@@ -215,10 +239,68 @@ class Visit:
         """The queue that is asked."""
         return self.queues[self.chosen]
 
+    @cached_property
+    def redaction(self) -> Redaction:
+        """Hides the queue's secrets."""
+        return self.queue.redaction
+
+    def without_secrets(self, found: T) -> T:
+        """What a page or a question shows, without the secrets of the records in it."""
+        return self.redaction.shown(found, message_of=self.message)
+
+    def message(self, message: str | None, job_id: int) -> str | None:
+        """The message of the error of a job, without the secrets of that job."""
+        return self._messages.hidden(self.chosen, self.queue, message, job_id)
+
     @property
     def standings(self) -> Sequence[QueueStanding]:
         """How the queues of the database stand that is asked."""
         return self._standings.of(self.chosen)
+
+    @property
+    def standing(self) -> QueueStanding:
+        """How the queue stands whose page or action this is.
+
+        Raises:
+            NotFound: there is none of the name.
+        """
+        for one in self.standings:
+            if one.queue == self.name:
+                return one
+        raise NotFound(f"There is no queue {self.name!r:.120} with jobs, settings or a state.")
+
+    @property
+    def look(self) -> Look:
+        """Whether all is right with the queue that is asked, and how its queues stood at about that time."""
+        return self._standings.look(self.chosen)
+
+    @property
+    def look_for_workers(self) -> Look:
+        """The same for the page of workers, as it was up to 60 s ago."""
+        return self._standings.look_for_workers(self.chosen)
+
+    @cached_property
+    def counts(self) -> Mapping[str, str]:
+        """What the navigation shows beside its pages; empty where the dashboard's login may not read it."""
+        try:
+            return self._standings.counts(self.chosen)
+        except ConnectionFailed:
+            raise
+        except (PgQueueError, psycopg.Error):
+            return {}
+
+    def label(self, *, ask: bool = True) -> str:
+        """What the header calls the database.
+
+        Args:
+            ask: whether the database may be asked for its name.
+        """
+        return self._labels.of(self.chosen, ask=ask)
+
+    @property
+    def recent_standings(self) -> Sequence[QueueStanding]:
+        """The same for a list of jobs: of a large table, as they were up to 15 s ago."""
+        return self._standings.for_list(self.chosen, again=self.is_live)
 
     @cached_property
     def replica(self) -> ReplicaStatus | None:
@@ -299,6 +381,16 @@ class Visit:
         if not _NUMBER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
             raise InvalidOption(f"{name}={text!r:.40}: give a whole number of 64 bits")
         return int(text)
+
+    @property
+    def why(self) -> str | None:
+        """Why a person does what they do, for the audit; None: they gave no reason.
+
+        Raises:
+            InvalidOption: it is too long, or PostgreSQL cannot hold it.
+        """
+        text = self.field("why")
+        return check_text("Why", text, longest=LONGEST_REASON) if text else None
 
     def field(self, name: str) -> str:
         """What was typed into a field of a form."""

@@ -6,6 +6,7 @@ turn the text around them, are shown as escapes.
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
@@ -14,7 +15,8 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from pgqueue.dashboard import charts
+from pgqueue.dashboard import charts, flow_picture
+from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.payloads import storable
 from pgqueue.values.version import __version__
 from pgqueue.values.workers.health import not_returned_text
@@ -80,6 +82,42 @@ def moment(at: datetime | None) -> Markup | str:
     )
 
 
+def elapsed(at: datetime | None) -> Markup | str:
+    """An instant as :func:`moment` shows it; the script shows how long it has been since, without a word."""
+    return Markup(str(moment(at)).replace("<time ", "<time data-for ", 1))  # noqa: S704 - it is a moment's own markup
+
+
+def clock(at: datetime) -> Markup:
+    """An instant as :func:`moment` shows it; the script shows it as a time of the day, or a date, in the reader's zone."""
+    return Markup(str(moment(at)).replace("<time ", "<time data-clock ", 1))  # noqa: S704 - it is a moment's own markup
+
+
+def time_of(job: Job) -> datetime | None:
+    """The instant that tells most of a job: when it ended, or was claimed, or is due."""
+    if job.ended_at is not None:
+        return job.ended_at
+    return job.started_at if job.state is JobState.RUNNING else job.run_at
+
+
+def waited(job: Job) -> float | None:
+    """For how many seconds a job waited, from when it was due to the start of its last attempt; None: none has begun."""
+    if job.started_at is None or not (job.state is JobState.RUNNING or job.state.ended):
+        return None
+    return max(0.0, (job.started_at - job.run_at).total_seconds())
+
+
+def ran(job: Job) -> float | None:
+    """For how many seconds the last attempt of a job that has ended ran; None: none did, or it has not ended."""
+    if job.started_at is None or job.ended_at is None:
+        return None
+    return max(0.0, (job.ended_at - job.started_at).total_seconds())
+
+
+def moment_text(at: datetime) -> str:
+    """The same as text alone, for titles."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def duration(seconds: float | timedelta | None) -> str:
     """A length of time in words."""
     if seconds is None:
@@ -93,6 +131,17 @@ def breakable(name: str) -> Markup:
         Markup("{}<wbr>").format(part) if part[-1] in "._/-:" else part
         for part in re.findall(r"[^._/:-]++[._/:-]?|[._/:-]", spelled_out(name))
     )
+
+
+def naming(sentence: str, names: Sequence[str]) -> list[tuple[str, str | None]]:
+    """The parts of a sentence, each with the name that it is, if it is one: names stand in the sentence in their order."""
+    parts: list[tuple[str, str | None]] = []
+    for name in names:
+        before, found, after = sentence.partition(name)
+        if found:
+            parts += [(before, None), (name, name)]
+            sentence = after
+    return [*parts, (sentence, None)]
 
 
 def number(value: float | None) -> str:
@@ -114,16 +163,26 @@ def templates() -> jinja2.Environment:
     environment.filters |= {
         "breakable": breakable,
         "brief": brief,
+        "clock": clock,
+        "elapsed": elapsed,
+        "ran": ran,
+        "time_of": time_of,
+        "waited": waited,
         "bytes": spoken_bytes,
+        "naming": naming,
         "number": number,
         "cut": cut,
         "duration": duration,
         "moment": moment,
+        "moment_text": moment_text,
         "not_returned": not_returned_text,
         "figure": charts.format_figure,
         "instant": charts.instant,
         "pretty": pretty,
         "svg": charts.svg,
+        "bar": flow_picture.bar,
+        "progress": flow_picture.progress_text,
+        "node_words": flow_picture.node_words,
     }
     environment.globals |= {"version": __version__}
     return environment

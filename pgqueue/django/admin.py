@@ -1,49 +1,46 @@
 """The admin's pages of jobs and dead jobs, with their actions; queues and workers are in ``admin_places.py``."""
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
-from django.db.models import Q, QuerySet, TextField, Value
+from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Cast, Concat, Left
+from django.db.models.functions import Cast, Concat, Left, Length
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from pgqueue.django.admin_filters import (
+    BY_QUEUE,
+    BY_REASON,
+    BY_STATE,
+    BY_TASK,
     HELP,
-    QueueFilter,
-    ReasonFilter,
-    StateFilter,
-    TaskFilter,
     UnsearchableText,
     search,
 )
 from pgqueue.django.admin_limits import LimitAdmin, ShareAdmin
 from pgqueue.django.admin_pages import (
+    NewestFirst,
     ReadOnlyAdmin,
+    action,
     address,
-    allows,
+    column,
     filter_link,
+    may,
     moment,
 )
 from pgqueue.django.admin_places import QueueAdmin, WorkerAdmin
 from pgqueue.django.admin_schedules import ScheduleAdmin
-from pgqueue.django.admin_show import (
-    SUMMARY,
-    as_ago,
-    as_errors,
-    as_json,
-    as_reason,
-    as_state,
-    shorten_text,
-)
+from pgqueue.django.admin_show import as_ago, as_errors, as_json, as_reason, as_state, shorten_text
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.django.models import DeadJob, Job, Worker
+from pgqueue.django.models import DeadJob, Job, JsonField, Worker
 from pgqueue.values.bulk.operation import BlockedRetry
-from pgqueue.values.jobs.job import ENDED, JobState
+from pgqueue.values.jobs.job import ARGS_NOT_KEPT, ENDED, JobState
 from pgqueue.values.payloads.codec import JobPart, Kind, opened_errors, opened_value
+from pgqueue.values.secret_forms import SecretForms
 
 __all__ = [
     "DeadJobAdmin",
@@ -56,27 +53,102 @@ __all__ = [
 ]  # importing the last five registers them
 
 ON_RECORD_BY_KEY = Q(state__in=sorted(set(JobState) - {JobState.SUCCEEDED, JobState.CANCELLED}))
-
 NAMED = 5
 """Jobs that a message names one by one."""
 LONG = ("args", "errors", "meta")
 """Fields that may be long, and so are read only for the page of one job."""
+UNASKED = frozenset({*LONG, "result", "unique_key"})
+"""Fields by which addresses do not filter: the answers would tell what is hidden in them."""
+LISTED_ARGS = 10_000
+"""Characters of arguments that are read for a list."""
+LISTED_ERROR = 2_000
+"""Characters of an error that are read for a list: it is cut to fewer once its secrets are hidden."""
+CANCELLED = {JobState.CANCELLED: "cancelled", JobState.RUNNING: "told to stop", None: None}
+
+
+class Shown(NamedTuple):
+    """The values of a job as people see them."""
+
+    args: object
+    meta: object
+    result: object
+    errors: object
+    unique_key: str | None
+
+
+def shown(job: Any) -> Shown:  # noqa: ANN401 - a job or a dead job
+    """The values of a job, decoded, without its secrets."""
+    if "pgqueue_shown" not in job.__dict__:
+        codec, hides = project_queue().codec, project_queue().redaction
+        args = opened_value(codec, job.args, _part("args", job))
+        result = opened_value(codec, getattr(job, "result", None), _part("result", job))
+        errors = opened_errors(codec, job.errors, _part("error", job))
+        secrets = hides.secrets_in(args, result, job.meta)
+        job.pgqueue_shown = Shown(
+            hides.value(args),
+            hides.value(job.meta),
+            hides.value(result),
+            hides.shown(errors, secrets=secrets),
+            hides.text(job.unique_key, secrets),
+        )
+    found: Shown = job.pgqueue_shown
+    return found
+
+
+def _part(kind: Kind, job: Any) -> JobPart:  # noqa: ANN401 - a job or a dead job
+    # A field may have any value, since SQL can write it.
+    return JobPart(kind, job.task, job.meta if isinstance(job.meta, dict) else None)
+
+
+def _args_summary(job: Any) -> str:  # noqa: ANN401 - a job with the beginning of its arguments
+    args = project_queue().redaction.value(job.args_start)
+    try:
+        return "(long)" if args is None else shorten_text(json.dumps(args, ensure_ascii=False))
+    except RecursionError:
+        return "nested too deeply to be shown here"
+
+
+def _last_error(job: Any) -> str:  # noqa: ANN401 - a dead job with the beginning of its last error
+    return shorten_text(project_queue().redaction.text(job.error_start, _listed_secrets(job)))
+
+
+def _listed_secrets(job: Any) -> SecretForms:  # noqa: ANN401 - a job with the beginning of its arguments
+    args = {ARGS_NOT_KEPT: 0} if job.args_start is None else job.args_start
+    return project_queue().redaction.secrets_in(args)
+
+
+def _worker(job: Job) -> SafeString | str:
+    if job.worker_id is None or job.state != JobState.RUNNING:
+        return str(job.worker_id or "-")
+    return format_html('<a href="{}">{}</a>', address(Worker, job.worker_id), job.worker_id)
 
 
 class CommonJobAdmin(ReadOnlyAdmin):
     """The common part of the lists and pages of jobs and of dead jobs."""
 
     ordering = ("-id",)
+    page = NewestFirst
     search_fields = ("id",)
     search_help_text = HELP
     keyed = Q()
+    left_out: tuple[str, ...] = LONG
     created = moment("created_at", "enqueued at")
     due = moment("run_at", "due at")
     started = moment("started_at", "last started at")
+    task_link = column("task", lambda job: filter_link("task", job.task))
+    queue_link = column("queue", lambda job: filter_link("queue", job.queue))
+    args_summary = column("arguments", _args_summary)
+    args_shown = column("arguments", lambda job: as_json(shown(job).args))
+    meta_shown = column("sent along", lambda job: as_json(shown(job).meta))
+    key_shown = column("unique key", lambda job: shown(job).unique_key or "-")
+    reason_shown = column("reason", lambda job: as_reason(job.reason))
+    tries = column("attempts", lambda job: f"{job.attempts} of {job.max_attempts}")
+    errors_shown = column("errors", lambda job: as_errors(shown(job).errors))
+    has_retry_permission = may("retry_job")
 
-    def has_retry_permission(self, request: HttpRequest) -> bool:
-        """Who may retry jobs."""
-        return allows(request, "retry_job")
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:  # noqa: ANN401 - Django's call
+        """Whether the address may filter so."""
+        return lookup.partition("__")[0] not in UNASKED and super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]  # Django gives it
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -89,48 +161,19 @@ class CommonJobAdmin(ReadOnlyAdmin):
             return queryset.none(), False
 
     def listed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Without the long fields, but with the beginning of the arguments."""
-        return rows.defer(*LONG).annotate(args_start=Left(Cast("args", TextField()), SUMMARY))
+        """Without the long fields, but with arguments that are not long."""
+        short = When(Q(pgqueue_length__lte=LISTED_ARGS), then=F("args"))
+        length = Length(Cast("args", TextField()))
+        start = Case(short, output_field=JsonField())
+        return rows.defer(*self.left_out).alias(pgqueue_length=length).annotate(args_start=start)
 
-    @admin.display(description="task")
-    def task_link(self, job: Job | DeadJob) -> SafeString:
-        """The task; a click filters the list by it."""
-        return filter_link("task", job.task)
+    def selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - as the base
+        """The rows that an action is on, without the long fields."""
+        return queryset.defer(*self.left_out)
 
-    @admin.display(description="queue")
-    def queue_link(self, job: Job | DeadJob) -> SafeString:
-        """The queue; a click filters the list by it."""
-        return filter_link("queue", job.queue)
-
-    @admin.display(description="arguments")
-    def args_summary(self, job: Any) -> str:  # noqa: ANN401 - a job with the beginning of its arguments
-        """The beginning of the arguments."""
-        return shorten_text(job.args_start)
-
-    @admin.display(description="arguments")
-    def args_shown(self, job: Job | DeadJob) -> SafeString | str:
-        """The arguments."""
-        return as_json(opened_value(project_queue().codec, job.args, _part("args", job)))
-
-    @admin.display(description="sent along")
-    def meta_shown(self, job: Job | DeadJob) -> SafeString | str:
-        """What the enqueuer sent along for other programs."""
-        return as_json(job.meta)
-
-    @admin.display(description="reason")
-    def reason_shown(self, job: Job | DeadJob) -> str:
-        """Why it is dead, and what that means."""
-        return as_reason(job.reason)
-
-    @admin.display(description="attempts")
-    def tries(self, job: Job | DeadJob) -> str:
-        """The spent and the allowed attempts."""
-        return f"{job.attempts} of {job.max_attempts}"
-
-    @admin.display(description="errors")
-    def errors_shown(self, job: Job | DeadJob) -> SafeString | str:
-        """How attempts failed."""
-        return as_errors(opened_errors(project_queue().codec, job.errors, _part("error", job)))
+    def on_dashboard(self, obj: Any) -> str:  # noqa: ANN401 - a job or a dead job
+        """The job's page."""
+        return f"jobs/{obj.pk}"
 
     @admin.action(description="Retry selected %(verbose_name_plural)s", permissions=["retry"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -142,8 +185,7 @@ class CommonJobAdmin(ReadOnlyAdmin):
             held.extend(done.held)
             return "retried" if done else None
 
-        refused = "not dead, or their unique key is taken"
-        self.act(request, queryset.defer(*LONG), retry, refused)
+        self.act(request, self.selected(request, queryset), retry, "not dead, or their unique key is taken")
         for one in held[:NAMED]:
             self.message_user(request, _why_held(one), messages.WARNING)
 
@@ -152,34 +194,36 @@ class CommonJobAdmin(ReadOnlyAdmin):
 class JobAdmin(CommonJobAdmin):
     """Every job that has a record."""
 
-    list_display = (
-        "id",
-        "task_link",
-        "args_summary",
-        "queue_link",
-        "state_shown",
-        "since",
-        "tries",
-    )
-    list_filter = (StateFilter, QueueFilter, TaskFilter)
+    list_display = ("id", "task_link", "args_summary", "queue_link", "state_shown", "since", "tries")
+    list_filter = (BY_STATE, BY_QUEUE, BY_TASK)
     actions = ("run_now", "retry", "cancel")
     keyed = ON_RECORD_BY_KEY
+    left_out = (*LONG, "result")
     ended = moment("ended_at", "ended at")
     sections = (
         (None, ("id", "task", "queue", "state_shown", "reason_shown")),
         ("Call", ("args_shown", "result_shown")),
         ("Attempts", ("tries", "errors_shown", "worker")),
         ("Times", ("created", "due", "started", "ended")),
-        ("Options", ("priority", "unique_key", "collisions", "meta_shown")),
+        ("Options", ("priority", "key_shown", "collisions", "meta_shown")),
     )
-
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        """Who may cancel jobs."""
-        return allows(request, "cancel_job")
-
-    def listed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Without the result, too."""
-        return super().listed(rows).defer(*LONG, "result")
+    state_shown = column("state", lambda job: as_state(job.state))
+    since = column("since / due", lambda job: as_ago(job.ended_at or job.started_at or job.run_at))
+    result_shown = column("result", lambda job: as_json(shown(job).result))
+    worker = column("worker", _worker)
+    has_cancel_permission = may("cancel_job")
+    run_now = action(
+        "Run selected {} now",
+        "retry",
+        lambda job, by: "ready" if project_queue().control.run_now(job.pk, by=by) else None,
+        "not scheduled",
+    )
+    cancel = action(
+        "Cancel selected {}",
+        "cancel",
+        lambda job, by: CANCELLED[project_queue().cancel(job.pk, by=by)],
+        "already ended",
+    )
 
     def buttons(self, obj: Job) -> Mapping[str, str]:
         """The actions that a job's state allows."""
@@ -190,68 +234,15 @@ class JobAdmin(CommonJobAdmin):
             **(cancel if obj.state not in ENDED else {}),
         }
 
-    @admin.display(description="state")
-    def state_shown(self, job: Job) -> SafeString:
-        """The job's state."""
-        return as_state(job.state)
-
-    @admin.display(description="since / due")
-    def since(self, job: Job) -> SafeString | str:
-        """When the job ended, started or is due."""
-        return as_ago(job.ended_at or job.started_at or job.run_at)
-
-    @admin.display(description="result")
-    def result_shown(self, job: Job) -> SafeString | str:
-        """What the task returned."""
-        return as_json(opened_value(project_queue().codec, job.result, _part("result", job)))
-
-    @admin.display(description="worker")
-    def worker(self, job: Job) -> SafeString | str:
-        """The worker of the last attempt; a running job's worker has a page."""
-        if job.worker_id is None:
-            return "-"
-        if job.state != JobState.RUNNING:
-            return str(job.worker_id)
-        return format_html('<a href="{}">{}</a>', address(Worker, job.worker_id), job.worker_id)
-
-    @admin.action(description="Run selected %(verbose_name_plural)s now", permissions=["retry"])
-    def run_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Make scheduled jobs ready before their time."""
-        control, by = project_queue().control, request.user.get_username()
-        self.act(
-            request,
-            queryset.defer(*LONG, "result"),
-            lambda job: "ready" if control.run_now(job.pk, by=by) else None,
-            "not scheduled",
-        )
-
-    @admin.action(description="Cancel selected %(verbose_name_plural)s", permissions=["cancel"])
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """End waiting jobs, and ask the workers of running jobs to stop them."""
-        outcomes = {JobState.CANCELLED: "cancelled", JobState.RUNNING: "told to stop", None: None}
-        self.act(
-            request,
-            queryset.defer(*LONG, "result"),
-            lambda job: outcomes[project_queue().cancel(job.pk)],
-            "already ended",
-        )
-
 
 @admin.register(DeadJob)
 class DeadJobAdmin(CommonJobAdmin):
     """Jobs that will not run again unless a user retries them. To delete one is to purge it."""
 
     list_display = (
-        "id",
-        "task_link",
-        "args_summary",
-        "queue_link",
-        "reason_shown",
-        "last_error",
-        "died",
-        "tries",
-    )
-    list_filter = (ReasonFilter, QueueFilter, TaskFilter)
+        "id", "task_link", "args_summary", "queue_link", "reason_shown", "last_error", "died", "tries",
+    )  # fmt: skip
+    list_filter = (BY_REASON, BY_QUEUE, BY_TASK)
     actions = ("retry",)
     ended = moment("died_at", "died at")
     sections = (
@@ -259,12 +250,13 @@ class DeadJobAdmin(CommonJobAdmin):
         ("Call", ("args_shown",)),
         ("Attempts", ("tries", "errors_shown", "worker_id")),
         ("Times", ("created", "due", "started", "ended")),
-        ("Options", ("priority", "unique_key", "collisions", "meta_shown")),
+        ("Options", ("priority", "key_shown", "collisions", "meta_shown")),
     )
+    job = column("job", lambda dead: format_html('<a href="{}">{}</a>', address(Job, dead.pk), dead))
+    last_error = column("last error", _last_error)
+    died = column("died", lambda dead: as_ago(dead.died_at))
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - Django's call
-        """Who may purge."""
-        return allows(request, "delete_deadjob")
+    has_delete_permission = may("delete_deadjob")
 
     def listed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """With the beginning of the last error."""
@@ -272,7 +264,8 @@ class DeadJobAdmin(CommonJobAdmin):
         text = Concat(
             KeyTextTransform("type", last), Value(": ", TextField()), KeyTextTransform("message", last)
         )
-        return super().listed(rows).annotate(error_start=Left(text, SUMMARY, output_field=TextField()))
+        start: Any = Left(text, LISTED_ERROR, output_field=TextField())
+        return super().listed(rows).annotate(error_start=start)
 
     def buttons(self, obj: DeadJob) -> Mapping[str, str]:  # noqa: ARG002 - the same for all
         """The actions on a dead job; to purge it there is Django's own button."""
@@ -290,34 +283,15 @@ class DeadJobAdmin(CommonJobAdmin):
             text = f"{len(selected) - purged} of them were no longer in the dead table."
             self.message_user(request, text, messages.WARNING)
 
-    @admin.display(description="job")
-    def job(self, dead: DeadJob) -> SafeString:
-        """A link to its page among all jobs, which stays when it is retried."""
-        return format_html('<a href="{}">{}</a>', address(Job, dead.pk), dead)
-
-    @admin.display(description="last error")
-    def last_error(self, dead: Any) -> str:  # noqa: ANN401 - a dead job with the beginning of its last error
-        """How the last attempt failed."""
-        return shorten_text(dead.error_start)
-
-    @admin.display(description="died")
-    def died(self, dead: DeadJob) -> SafeString | str:
-        """How long ago it died."""
-        return as_ago(dead.died_at)
-
 
 def _why_held(held: BlockedRetry) -> SafeString:
     if held.twin is None:
         return format_html(
             "Job {} stays dead: the live job with its unique key has just ended. Retry again.", held.id
         )
+    key = project_queue().redaction.message(held.unique_key, held.id, project_queue().job)
     return format_html(
         'Job {} stays dead: live <a href="{}">job {}</a> has its unique key {}. Cancel that job, or wait until it has ended, '
         "and retry again; or retry without the key: pgqueue dead retry --without-key {}",
-        held.id, address(Job, held.twin), held.twin, held.unique_key, held.id,
+        held.id, address(Job, held.twin), held.twin, key, held.id,
     )  # fmt: skip
-
-
-def _part(kind: Kind, job: Job | DeadJob) -> JobPart:
-    # A field may have any value, since SQL can write it.
-    return JobPart(kind, job.task, job.meta if isinstance(job.meta, dict) else None)

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest
 
-from pgqueue.django.admin_pages import PAGE, ReadOnlyAdmin, UncountedPaginator, allows, list_address, moment
+from pgqueue.django.admin_pages import PAGE, ReadOnlyAdmin, action, column, may, moment
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Limit, Share
 from pgqueue.errors import InvalidOption, PgQueueError
@@ -66,27 +65,34 @@ class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's classes 
         return given
 
 
+def _unset(limit: Limit, by: str) -> str:
+    project_queue().control.limits.unset(limit.name, by=by)
+    return "unset"
+
+
 @admin.register(Limit)
 class LimitAdmin(ReadOnlyAdmin):
     """The limits that tasks declare or an operator has set, whether or not a worker has stored them yet."""
 
     list_display = ("name", "says", "running", "waiting", "set_when", "set_by")
     actions = ("unset",)
+    needs_row = False
     form = LimitForm
-    page = UncountedPaginator
-    set_when = moment("set_at", "set at")
     sections = (
         (None, ("name", "says", "code_says", "running", "waiting", "lost")),
         ("Set by an operator", ("set_when", "set_by")),
     )
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Who may limit a queue as a whole."""
-        return allows(request, "add_limit")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - Django's call
-        """Who may change the numbers."""
-        return allows(request, "change_limit")
+    set_when = moment("set_at", "set at")
+    says = column("says", lambda limit: limit.status.numbers.said)
+    code_says = column("the code says", lambda limit: limit.declared or "nothing")
+    running = column("running", lambda limit: f"{limit.status.running:,}")
+    lost = column("of them held by lost workers", lambda limit: f"{limit.status.lost:,}")
+    waiting = column(
+        "waiting", lambda limit: f"{'about ' if limit.status.estimated else ''}{limit.status.waiting:,}"
+    )
+    has_add_permission = may("add_limit")
+    has_change_permission = may("change_limit")
+    unset = action("Unset selected {}", "change", _unset)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ANN401 - Django's call
         """What there is to see, and the numbers that the limit has, for those who may change them."""
@@ -97,14 +103,6 @@ class LimitAdmin(ReadOnlyAdmin):
             return shown
         return [*shown, ("New numbers", {"fields": RATE if obj.most is None else MOST})]
 
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Django's call
-        """The page; what the queue refuses is shown on the list."""
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except InvalidOption as error:
-            self.message_user(request, str(error), messages.ERROR)
-            return HttpResponseRedirect(list_address(self.model))
-
     def save_model(self, request: HttpRequest, obj: Limit, form: Any, change: Any) -> None:  # noqa: ANN401, ARG002 - Django's call
         """Store the numbers, if there are new ones."""
         if form.changed_data:
@@ -114,49 +112,9 @@ class LimitAdmin(ReadOnlyAdmin):
         """Every limit."""
         return [_row(one) for one in project_queue().insight.limits()]
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Limit | None:  # noqa: ARG002 - Django's call
-        """A limit by its name, with a row or without."""
-        return next((row for row in self.listed(Limit.objects.none()) if row.name == object_id), None)
-
     def buttons(self, obj: Limit) -> Mapping[str, str]:
         """One that an operator has set can be given back to the code."""
         return {"unset": "Unset"} if obj.set_at else {}
-
-    @admin.action(description="Unset selected %(verbose_name_plural)s", permissions=["change"])
-    def unset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a limit needs no row
-        """Have them say again what the code says; those that no code declares are removed."""
-
-        def unset(limit: Limit) -> str:
-            project_queue().control.limits.unset(limit.name, by=request.user.get_username())
-            return "unset"
-
-        chosen = [Limit(name=name) for name in request.POST.getlist(ACTION_CHECKBOX_NAME)]
-        self.act(request, chosen, unset, "")
-
-    @admin.display(description="says")
-    def says(self, limit: Limit) -> str:
-        """What holds."""
-        return limit.status.numbers.said
-
-    @admin.display(description="the code says")
-    def code_says(self, limit: Limit) -> str:
-        """What its task declares."""
-        return limit.declared or "nothing"
-
-    @admin.display(description="running")
-    def running(self, limit: Limit) -> str:
-        """How many jobs run under it."""
-        return f"{limit.status.running:,}"
-
-    @admin.display(description="of them held by lost workers")
-    def lost(self, limit: Limit) -> str:
-        """How many of those a sweep will take over."""
-        return f"{limit.status.lost:,}"
-
-    @admin.display(description="waiting")
-    def waiting(self, limit: Limit) -> str:
-        """How many jobs wait under it; of a large table, an estimate."""
-        return f"{'about ' if limit.status.estimated else ''}{limit.status.waiting:,}"
 
 
 class ShareForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's classes take no parameter at run time
@@ -189,6 +147,11 @@ class ShareForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's classes 
         return given
 
 
+def _forget(share: Share, by: str) -> str:
+    project_queue().database.run(limit_control.weigh(share.name, None, by=by))
+    return "given weight 1"
+
+
 @admin.register(Share)
 class ShareAdmin(ReadOnlyAdmin):
     """The shares that have a weight other than 1."""
@@ -196,28 +159,21 @@ class ShareAdmin(ReadOnlyAdmin):
     list_display = ("share", "weighs", "set_when", "set_by")
     actions = ("forget",)
     form = ShareForm
-    page = UncountedPaginator
-    set_when = moment("set_at", "set at")
     sections = ((None, ("share", "weighs", "set_when", "set_by")),)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Who may give a share a weight."""
-        return allows(request, "add_share")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - Django's call
-        """Who may change a weight."""
-        return allows(request, "change_share")
+    share = column("share", lambda share: project_queue().redaction.text(str(share)))
+    weighs = column("weight", lambda share: f"{share.most:,}")
+    set_when = moment("set_at", "set at")
+    has_add_permission = may("add_share")
+    has_change_permission = may("change_share")
+    forget = action("Give selected {} weight 1", "change", _forget)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ANN401 - Django's call
         """What there is to see, and the weight for those who may change it."""
         if obj is None:
             return [(None, {"fields": ("share", "weight")})]
         shown = super().get_fieldsets(request, obj)
-        return (
-            [*shown, ("New weight", {"fields": ("weight",)})]
-            if self.has_change_permission(request, obj)
-            else shown
-        )
+        changes = self.has_change_permission(request, obj)
+        return [*shown, ("New weight", {"fields": ("weight",)})] if changes else shown
 
     def save_model(self, request: HttpRequest, obj: Share, form: Any, change: Any) -> None:  # noqa: ANN401 - Django's call
         """Store the weight."""
@@ -233,6 +189,10 @@ class ShareAdmin(ReadOnlyAdmin):
         """The rows of shares; the others are limits."""
         return rows.filter(name__startswith=NAMES).order_by("name")[:PAGE]
 
+    def selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - as the base
+        """The selected shares; a limit is none."""
+        return queryset.filter(name__startswith=NAMES)
+
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:  # noqa: ANN401 - an instance of the model
         """A share by its key."""
         return super().get_object(request, object_id, from_field) if object_id.startswith(NAMES) else None
@@ -241,26 +201,9 @@ class ShareAdmin(ReadOnlyAdmin):
         """Each can have weight 1 again."""
         return {"forget": "Weight 1 again"}
 
-    @admin.action(description="Give selected %(verbose_name_plural)s weight 1", permissions=["change"])
-    def forget(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Have as many of their jobs start as of others."""
-
-        def forget(share: Share) -> str:
-            plan = limit_control.weigh(share.name, None, by=request.user.get_username())
-            project_queue().database.run(plan)
-            return "given weight 1"
-
-        self.act(request, queryset.filter(name__startswith=NAMES), forget, "")
-
-    @admin.display(description="share")
-    def share(self, share: Share) -> str:
-        """The values of its arguments; a long one or an encoded one is shown as its key."""
-        return str(share)
-
-    @admin.display(description="weight")
-    def weighs(self, share: Share) -> str:
-        """How many of its jobs start for one of a share of weight 1."""
-        return f"{share.most:,}"
+    def on_dashboard(self, obj: Share) -> str:  # noqa: ARG002 - it has no page there
+        """The page of limits."""
+        return "limits"
 
 
 def _row(status: LimitStatus) -> Limit:

@@ -2,9 +2,11 @@
 
 A list shows the newest rows and a link to older ones, which starts from the last row's id. So each page is one scan along
 the primary key, for any number of rows. For a filter that the database refuses, such as one with NUL in it, the page
-shows a message and an empty list. If an action fails for one row, it continues with the others.
+shows a message and an empty list. If an action fails for one row, it continues with the others. Where the project has the dashboard
+in its addresses, each page leads to the page of the same thing there.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -29,6 +31,7 @@ from django.utils.text import capfirst
 from pgqueue.django import conf
 from pgqueue.django.admin_show import as_moment, breakable
 from pgqueue.errors import PgQueueError
+from pgqueue.store.audit import because
 from pgqueue.store.jobs.refusals import in_one_line
 
 if TYPE_CHECKING:
@@ -39,6 +42,9 @@ else:
 OLDER_THAN = "id__lt"
 BACK = "_pgqueue_back"
 PAGE = 100
+DASHBOARD = ("overview", "alerts", "workflows")
+"""Pages of the dashboard to which each list leads."""
+LENGTH = "Such as 30 (seconds), 00:10:00 or 1 00:00:00 (a day)."
 
 
 class UncountedPaginator(ChangeList):
@@ -88,6 +94,11 @@ class NewestFirst(UncountedPaginator):
         return shown
 
 
+def _nobody(_: object, request: HttpRequest, obj: object = None) -> bool:  # noqa: ARG001 - Django's call
+    """Answer for what no user may do: jobs are enqueued, and only actions change them."""
+    return False
+
+
 class ReadOnlyAdmin(ModelAdmin):
     """A model that cannot be edited; only actions change its rows."""
 
@@ -95,8 +106,10 @@ class ReadOnlyAdmin(ModelAdmin):
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     sortable_by = ()
-    page: type[UncountedPaginator] = NewestFirst
+    page: type[UncountedPaginator] = UncountedPaginator
     asks_why = False
+    needs_row = True
+    """Whether actions are on rows of the table; else on what has the selected names."""
     sections: Sequence[tuple[str | None, Sequence[str]]] = ()
 
     class Media:
@@ -104,21 +117,16 @@ class ReadOnlyAdmin(ModelAdmin):
 
         css = {"all": ["pgqueue/admin.css"]}  # noqa: RUF012 - Django's way
 
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's call
-        """No user may add a row: jobs are enqueued."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002 - Django's call
-        """No user may edit a row."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002 - Django's call
-        """No user may delete a row."""
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = _nobody
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:  # noqa: ANN401, ARG002 - Django's call
         """The class that reads a page of the list."""
         return self.page
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:  # noqa: ANN401 - Django's call
+        """The list, with links to the dashboard."""
+        links = {"pgqueue_links": _links(request, DASHBOARD)}
+        return super().changelist_view(request, {**(extra_context or {}), **links})
 
     def listed(self, rows: QuerySet[Any]) -> Any:  # noqa: ANN401 - a query set, or a list of instances
         """The rows for a list: without the fields that only the page of one row shows."""
@@ -126,19 +134,34 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:  # noqa: ANN401 - an instance of the model
         """A row by its key; None: there is none, or no row can have such a key."""
+        if not self.needs_row:
+            rows = self.listed(self.model.objects.none())
+            return next((row for row in rows if row.pk == object_id), None)
         return None if "\x00" in object_id else super().get_object(request, object_id, from_field)
 
-    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:  # noqa: ANN401, ARG002 - Django's call
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ANN401, ARG002 - Django's call
         """The sections of the page of one row."""
         return [(title, {"fields": list(fields)}) for title, fields in self.sections]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:  # noqa: ARG002 - Django's call
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:  # noqa: ANN401, ARG002 - Django's call
         """All fields of a row; none where one is added."""
         return [] if obj is None else [field for _, fields in self.sections for field in fields]
 
     def buttons(self, obj: Any) -> Mapping[str, str]:  # noqa: ANN401, ARG002 - an instance of the model
         """The actions that apply to this row, with the labels of their buttons."""
         return {}
+
+    def on_dashboard(self, obj: Any) -> str:  # noqa: ANN401 - an instance of the model
+        """The page of the dashboard that shows this row: its path, and what follows."""
+        return f"{self.opts.model_name}?{urlencode({'name': obj.pk})}"
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Django's call
+        """The page; what the queue refuses, such as what another user did meanwhile, is told on the list."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except PgQueueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return HttpResponseRedirect(list_address(self.model))
 
     def render_change_form(  # noqa: PLR0917 - Django's call
         self,
@@ -153,6 +176,7 @@ class ReadOnlyAdmin(ModelAdmin):
         allowed = self.get_actions(request)
         wanted = {} if obj is None else self.buttons(obj)
         context["pgqueue_actions"] = [(name, label) for name, label in wanted.items() if name in allowed]
+        context["pgqueue_links"] = _links(request, [] if obj is None else [self.on_dashboard(obj)])
         context["pgqueue_back"] = BACK
         context["pgqueue_asks_why"] = self.asks_why
         return super().render_change_form(request, context, add, change, form_url, obj)
@@ -180,6 +204,12 @@ class ReadOnlyAdmin(ModelAdmin):
         except ValidationError:
             return False
         return True
+
+    def selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> Iterable[Any]:
+        """What an action is on."""
+        if self.needs_row:
+            return queryset
+        return [self.model(pk=name) for name in request.POST.getlist(ACTION_CHECKBOX_NAME)]
 
     def act(
         self,
@@ -217,9 +247,8 @@ class ReadOnlyAdmin(ModelAdmin):
         for done, count in outcomes.items():
             self.message_user(request, f"{self._counted(count)} {done}.", messages.SUCCESS)
         if not_changed:
-            self.message_user(
-                request, f"{self._counted(not_changed)} not changed: {refused}.", messages.WARNING
-            )
+            text = f"{self._counted(not_changed)} not changed: {refused}."
+            self.message_user(request, text, messages.WARNING)
         if failures:
             text = f"{self._counted(len(failures))} failed: {in_one_line(failures[-1])}"
             self.message_user(request, text, messages.ERROR)
@@ -228,14 +257,61 @@ class ReadOnlyAdmin(ModelAdmin):
         return f"{count} {self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural}"
 
 
-def moment(field: str, description: str) -> Callable[[Any, Any], SafeString | str]:
-    """A field of the page of one row that shows a moment to the second."""
+def show_refusal(form: Any, said: str) -> None:  # noqa: ANN401 - a form
+    """Show what the queue refuses at the field that it names."""
+    named = re.match(r"(\w+)=", said)
+    form.add_error(named[1] if named and named[1] in form.fields else None, ValidationError(said))
+
+
+def with_facts(rows: Iterable[Any], name: str, facts: Mapping[Any, object]) -> list[Any]:
+    """The rows of which the queue says something, each with that as an attribute of this name."""
+    found = [row for row in rows if row.pk in facts]
+    for row in found:
+        setattr(row, name, facts[row.pk])
+    return found
+
+
+def column(description: str, show: Callable[[Any], object]) -> Any:  # noqa: ANN401 - a method of an admin
+    """A column of a list, or a field of the page of one row: what ``show`` makes of the row."""
 
     @admin.display(description=description)
-    def shown(_: object, row: object) -> SafeString | str:
-        return as_moment(getattr(row, field))
+    def shown(_: object, row: object) -> object:
+        return show(row)
 
     return shown
+
+
+def moment(field: str, description: str) -> Any:  # noqa: ANN401 - a method of an admin
+    """A field of the page of one row that shows a moment to the second."""
+    return column(description, lambda row: as_moment(getattr(row, field)))
+
+
+def may(permission: str) -> Any:  # noqa: ANN401 - a method of an admin
+    """Django's question whether a user may do something: those may who have this permission."""
+
+    def allowed(_: object, request: HttpRequest, obj: object = None) -> bool:  # noqa: ARG001 - Django's call
+        return allows(request, permission)
+
+    return allowed
+
+
+def action(label: str, permission: str, do: Callable[[Any, str], str | None], refused: str = "") -> Any:  # noqa: ANN401 - a method of an admin
+    """An action on each selected row.
+
+    Args:
+        label: what it does, with a place for what the rows are called: ``Retry selected {}``.
+        permission: who may do it: those for whom ``has_..._permission`` says so.
+        do: gets the row and the user's name; returns the outcome, or None if the row was not changed.
+        refused: why a row may not be changed.
+    """
+
+    @admin.action(description=label.format("%(verbose_name_plural)s"), permissions=[permission])
+    def run(self: ReadOnlyAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        by = request.user.get_username()
+        with because(request.POST.get("why", "").strip() or None):
+            self.act(request, self.selected(request, queryset), lambda row: do(row, by), refused)
+
+    return run
 
 
 def allows(request: HttpRequest, permission: str) -> bool:
@@ -265,3 +341,14 @@ def list_address(model: type[Model]) -> str:
 def filter_link(field: str, value: str, where: str = "", text: str | None = None) -> SafeString:
     """A link to the list, filtered by a value."""
     return format_html('<a href="{}?{}">{}</a>', where, urlencode({field: value}), text or breakable(value))
+
+
+def _links(request: HttpRequest, pages: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the name and the address of pages of the dashboard; none where it has no address, or the user may not look at it."""
+    if not allows(request, "view_job"):
+        return []
+    try:
+        first = reverse("pgqueue_dashboard", kwargs={"rest": ""})
+    except NoReverseMatch:
+        return []
+    return [(page.partition("?")[0].partition("/")[0], f"{first}{page}") for page in pages]

@@ -1,43 +1,45 @@
-"""The admin's pages of queues, with a form for their settings, and of workers."""
+"""The admin's pages of queues, with a form for their settings, and of workers: both as the dashboard and the shell have them."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
-from django.core.exceptions import ValidationError
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
-from django.db.models.functions import Now
+from django.contrib.admin.helpers import ActionForm
+from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 
 from pgqueue.django.admin_filters import queue_names
 from pgqueue.django.admin_pages import (
+    LENGTH,
     ReadOnlyAdmin,
-    UncountedPaginator,
-    allows,
+    action,
+    column,
     filter_link,
     list_address,
+    may,
     moment,
+    show_refusal,
+    with_facts,
 )
 from pgqueue.django.admin_show import as_ago, as_state
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Job, Queue, Worker
 from pgqueue.errors import PgQueueError
-from pgqueue.values.jobs.job import JobState
+from pgqueue.store.audit import reason
 from pgqueue.values.queues.settings import WHEN_FULL, QueueSettings
-from pgqueue.values.workers.load import Bounds
+from pgqueue.values.queues.standing import STATES, QueueStanding
 
 SETTINGS = QueueSettings.__struct_fields__
 COMPARED: dict[str, Any] = {"required": False, "show_hidden_initial": True}
 """What was shown comes back with the form: what another operator stores meanwhile is not taken for a change."""
-LENGTH = "Such as 30 (seconds), 00:10:00 or 1 00:00:00 (a day)."
+_number = partial(forms.IntegerField, **COMPARED)
+_length = partial(forms.DurationField, **COMPARED)
 
 
 class Reason(ActionForm):
-    """Beside the list of actions: why a queue is paused or drained."""
+    """Beside the list of actions: why a queue is paused or closed."""
 
     why = forms.CharField(required=False, label="Why", max_length=1000)
 
@@ -45,24 +47,22 @@ class Reason(ActionForm):
 class SettingsForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's classes take no parameter at run time
     """What holds for the jobs of a queue where neither their enqueue nor their task says it. Empty: the queue does not say it."""
 
-    priority = forms.IntegerField(
-        **COMPARED, help_text="From -100 to 100; a job with a higher one runs sooner."
+    priority = _number(help_text="From -100 to 100; a job with a higher one runs sooner.")
+    max_attempts = _number(help_text="A job is dead after this many failed attempts.")
+    timeout = _length(help_text=f"How long an attempt may take. {LENGTH}")
+    keep_history = _length(
+        help_text=f"How long ended jobs are kept; 0: jobs that succeed leave no record. {LENGTH}"
     )
-    max_attempts = forms.IntegerField(**COMPARED, help_text="A job is dead after this many failed attempts.")
-    timeout = forms.DurationField(**COMPARED, help_text=f"How long an attempt may take. {LENGTH}")
-    keep_history = forms.NullBooleanField(**COMPARED, help_text="No: jobs that succeed leave no record.")
-    keep_dead = forms.DurationField(**COMPARED, help_text=f"How long dead jobs are kept. {LENGTH}")
-    backlog = forms.IntegerField(**COMPARED, help_text="From how many ready jobs on the queue is full.")
+    keep_dead = _length(help_text=f"How long dead jobs are kept. {LENGTH}")
+    backlog = _number(help_text="From how many ready jobs on the queue is full.")
     when_full = forms.TypedChoiceField(
         **COMPARED,
         choices=[("", "not set"), *((one, one) for one in WHEN_FULL)],
         empty_value=None,
         help_text="Refuse: an enqueue to a full queue fails. Warn, and not set: it logs a warning.",
     )
-    ageing = forms.DurationField(**COMPARED, help_text=f"The wait that is worth one priority. {LENGTH}")
-    ageing_to = forms.IntegerField(
-        **COMPARED, help_text="The highest priority that waiting jobs get so, 1 to 100; not set: 100."
-    )
+    ageing = _length(help_text=f"The wait that is worth one priority. {LENGTH}")
+    ageing_to = _number(help_text="The highest priority that waiting jobs get so, 1 to 100; not set: 100.")
 
     class Meta:
         """The settings."""
@@ -79,9 +79,7 @@ class SettingsForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
                 pairs = ("backlog", "when_full", "ageing", "ageing_to")
                 QueueSettings(**{name: given[name] for name in pairs}).require_pairs()
             except PgQueueError as error:
-                named = re.match(r"(\w+)=", str(error))
-                field = named[1] if named and named[1] in self.fields else None
-                self.add_error(field, ValidationError(str(error)))
+                show_refusal(self, str(error))
         return given
 
     def store(self, by: str) -> None:
@@ -94,35 +92,70 @@ class SettingsForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         return {name: given[name] for name in self.changed_data}
 
 
-MANY = 1000
+def _queue_row(one: QueueStanding) -> Queue:
+    hidden = project_queue().redaction.shown(one)
+    said = ("paused_at", "paused_by", "paused_why", "closed_at", "closed_by", "closed_why")
+    row = Queue(
+        name=one.queue,
+        **{name: getattr(hidden, name) for name in said},
+        **{name: getattr(one.settings, name) for name in SETTINGS},
+    )
+    row.standing = one
+    return row
+
+
+def _jobs_in(state: str) -> Any:  # noqa: ANN401 - a method of an admin
+    def count(queue: Queue) -> str:
+        one = queue.standing
+        return f"{'~' * (state in one.estimated)}{getattr(one, state):,}"
+
+    return column(state, count)
+
+
+def _pause(queue: Queue, by: str) -> str:
+    project_queue().control.pause(queue.name, why=reason(), by=by)
+    return "paused"
+
+
+def _close(queue: Queue, by: str) -> str | None:
+    return "closed" if project_queue().control.close(queue.name, why=reason(), by=by) else None
+
+
+def _resume(queue: Queue, by: str) -> str | None:
+    return "resumed" if project_queue().control.resume(queue.name, by=by) else None
 
 
 @admin.register(Queue)
 class QueueAdmin(ReadOnlyAdmin):
-    """The queues: how many jobs are ready, whether they are paused or drained, and their settings."""
+    """The queues: how many jobs are in which state (~ about), whether they are paused or closed, and their settings."""
 
-    list_display = ("name", "state_shown", "ready", "jobs")
-    actions = ("pause", "drain", "resume")
+    list_display = ("name", "state_shown", *STATES, "jobs")
+    actions = ("pause", "close", "resume")
     action_form = Reason
     asks_why = True
+    needs_row = False
     form = SettingsForm
-    page = UncountedPaginator
     paused = moment("paused_at", "paused at")
-    drained = moment("drained_at", "drained at")
+    closed = moment("closed_at", "closed at")
     sections = (
-        (None, ("name", "state_shown", "ready", "jobs")),
+        (None, ("name", "state_shown", *STATES, "jobs")),
         ("Paused", ("paused", "paused_by", "paused_why")),
-        ("Drained", ("drained", "drained_by", "drained_why")),
+        ("Closed", ("closed", "closed_by", "closed_why")),
         ("Settings", SETTINGS),
     )
-
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Who may pause, drain and resume."""
-        return allows(request, "pause_queue")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - Django's call
-        """Who may change settings."""
-        return allows(request, "change_queue")
+    blocked, scheduled, ready, running, dead = map(
+        _jobs_in, ("blocked", "scheduled", "ready", "running", "dead")
+    )
+    state_shown = column(
+        "state",
+        lambda queue: as_state("paused" if queue.paused_at else "closed" if queue.closed_at else "active"),
+    )
+    jobs = column("jobs", lambda queue: filter_link("queue", queue.name, list_address(Job), "show"))
+    has_pause_permission = may("pause_queue")
+    pause = action("Pause selected {}", "pause", _pause)
+    close = action("Close selected {}", "pause", _close, "closed already")
+    resume = action("Resume selected {}", "pause", _resume, "neither paused nor closed")
+    has_change_permission = may("change_queue")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:  # noqa: ANN401 - Django's call
         """All but the settings, for those who may change these."""
@@ -135,186 +168,79 @@ class QueueAdmin(ReadOnlyAdmin):
         """Store the settings that were changed."""
         form.store(request.user.get_username())
 
-    def listed(self, rows: QuerySet[Any]) -> list[Queue]:
-        """The queues that have a row, and those that do not need one."""
-        known = {row.name: row for row in rows}
-        return [known.get(name) or Queue(name=name) for name in sorted({*known, *queue_names()})]
+    def listed(self, rows: QuerySet[Any]) -> list[Queue]:  # noqa: ARG002 - a queue needs no row
+        """Every queue that is known."""
+        return [_queue_row(one) for one in project_queue().insight.queues()]
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
-        """A queue by its name, with a row or without."""
-        found: Queue | None = super().get_object(request, object_id, from_field)
-        return found or (Queue(name=object_id) if object_id in queue_names() else None)
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:  # noqa: ANN401 - an instance of the model
+        """A queue by its name; one of a task that has had no job yet, too."""
+        found = super().get_object(request, object_id, from_field)
+        return found or (_queue_row(QueueStanding(queue=object_id)) if object_id in queue_names() else None)
 
     def buttons(self, obj: Queue) -> Mapping[str, str]:
         """The actions that change the queue's state."""
         return {
             **({} if obj.paused_at else {"pause": "Pause"}),
-            **({} if obj.drained_at else {"drain": "Drain"}),
-            **({"resume": "Resume"} if obj.paused_at or obj.drained_at else {}),
+            **({} if obj.closed_at else {"close": "Close"}),
+            **({"resume": "Resume"} if obj.paused_at or obj.closed_at else {}),
         }
 
-    @admin.display(description="state")
-    def state_shown(self, queue: Queue) -> SafeString:
-        """Active, paused or drained."""
-        return as_state("paused" if queue.paused_at else "drained" if queue.drained_at else "active")
 
-    @admin.display(description="ready jobs")
-    def ready(self, queue: Queue) -> str:
-        """How many jobs are ready, counted up to a limit."""
-        count = Job.objects.filter(queue=queue.name, state=JobState.READY)[: MANY + 1].count()
-        return f"more than {MANY:,}" if count > MANY else f"{count:,}"
+def _slots(worker: Worker) -> str:
+    one = worker.status
+    return f"{one.slots}" if one.bounds.fixed else f"{one.slots} of {one.bounds}"
 
-    @admin.display(description="jobs")
-    def jobs(self, queue: Queue) -> SafeString:
-        """A link to the list of its jobs."""
-        return filter_link("queue", queue.name, f"{list_address(Job)}", "show")
 
-    @admin.action(description="Pause selected %(verbose_name_plural)s", permissions=["pause"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
-        """Stop workers from claiming jobs of these queues."""
-        said = _actor_and_reason(request)
+def _steer(label: str, method: str, said: str) -> Any:  # noqa: ANN401 - a method of an admin
+    def ask(worker: Worker, by: str) -> str:
+        getattr(project_queue().workers, method)(str(worker.id), by=by)
+        return said
 
-        def pause(queue: Queue) -> str:
-            project_queue().control.pause(queue.name, **said)
-            return "paused"
-
-        self.act(request, _selected_queues(request), pause, "")
-
-    @admin.action(description="Drain selected %(verbose_name_plural)s", permissions=["pause"])
-    def drain(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
-        """Refuse enqueues to these queues; their jobs run."""
-        said = _actor_and_reason(request)
-        self.act(
-            request,
-            _selected_queues(request),
-            lambda queue: "drained" if project_queue().control.drain(queue.name, **said) else None,
-            "drained already",
-        )
-
-    @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["pause"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
-        """Let workers claim jobs of these queues again, and accept enqueues."""
-        self.act(
-            request,
-            _selected_queues(request),
-            lambda queue: (
-                "resumed"
-                if project_queue().control.resume(queue.name, by=request.user.get_username())
-                else None
-            ),
-            "neither paused nor drained",
-        )
+    return action(label, "steer", ask)
 
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    """The worker processes on the list."""
+    """The workers that are known, at their last heartbeats."""
 
-    list_display = ("__str__", "state_shown", "serves", "slots_shown", "started", "lease", "version")
-    actions = ("drain", "resume", "stop", "restart")
-    page = UncountedPaginator
-    ordering = ("-started_at", "id")
-    since = moment("started_at", "started at")
-    until = moment("lease_until", "lease ends at")
+    list_display = ("__str__", "state_shown", "serves", "slots_shown", "started", "version")
+    actions = ("quiet", "resume", "stop", "restart")
     asked = moment("asked_at", "asked at")
-    blocked_from = moment("blocked_since", "blocked since")
     sections = (
-        (None, ("id", "host", "pid", "version", "state_shown")),
-        ("Work", ("serves", "slots_shown", "draining", "supervised", "idle", "not_returned")),
-        ("Asked from outside", ("asked_slots", "ask_draining", "ask_end", "asked", "asked_by", "answer")),
-        ("Blocked event loop", ("blocked_from", "blocked_task", "blocked_job", "blocked_where")),
-        ("Times", ("since", "until")),
+        (None, ("id", "host", "pid", "version", "state_shown", "since")),
+        ("Work", ("serves", "slots_shown", "not_returned", "blocked", "blocked_task", "blocked_where")),
+        ("Asked from outside", ("asked_for", "asked", "asked_by", "answer_shown")),
     )
+    since = moment("started_at", "started at")
+    blocked = moment("blocked_since", "event loop blocked since")
+    state_shown = column("state", lambda worker: as_state(worker.status.state))
+    serves = column("queues", lambda worker: ", ".join(worker.status.queues or ["all"]))
+    slots_shown = column("slots", _slots)
+    started = column("started", lambda worker: as_ago(worker.started_at))
+    asked_for = column("asked", lambda worker: worker.status.asked.verb if worker.asked_at else "-")
+    answer_shown = column("answer", lambda worker: project_queue().redaction.text(worker.answer) or "-")
+    has_steer_permission = may("steer_worker")
+    quiet = _steer("Make selected {} quiet", "quiet", "asked to be quiet")
+    resume = _steer("Resume selected {}", "resume", "asked to claim jobs again")
+    stop = _steer("Stop selected {}", "stop", "asked to stop")
+    restart = _steer("Restart selected {}", "restart", "asked to restart")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """With whether its lease holds, by the database's clock."""
-        holds = ExpressionWrapper(Q(lease_until__gt=Now()), output_field=BooleanField())
-        return super().get_queryset(request).annotate(holds=holds)
+    def listed(self, rows: Iterable[Any]) -> list[Worker]:
+        """Every worker that is known, with what the queue says of it."""
+        return with_facts(rows, "status", {one.id: one for one in project_queue().workers.list()})
 
-    @admin.display(description="state")
-    def state_shown(self, worker: Any) -> SafeString:  # noqa: ANN401 - a worker with whether its lease holds
-        """Whether it is alive, stops or drains, and whether its event loop is blocked."""
-        if not worker.holds:
-            return as_state("lost")
-        if worker.ask_end and not worker.answer:
-            return as_state("stopping")
-        if worker.blocked_since:
-            return as_state("blocked")
-        return as_state("draining" if worker.draining else "alive")
-
-    def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Who may ask workers to do something."""
-        return allows(request, "steer_worker")
+    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Worker | None:  # noqa: ANN401 - Django's call
+        """A worker by its id."""
+        row = super().get_object(request, object_id, from_field)
+        return next(iter(self.listed([row] if row else [])), None)
 
     def buttons(self, obj: Worker) -> Mapping[str, str]:
         """What can be asked of a worker that listens."""
-        if obj.minimum is None:
+        if not obj.status.listens:
             return {}
-        drain = {"resume": "Resume"} if obj.draining else {"drain": "Drain"}
-        return {**drain, "stop": "Stop", **({"restart": "Restart"} if obj.supervised else {})}
+        claiming = {"resume": "Resume"} if obj.quiet else {"quiet": "Make quiet"}
+        return {**claiming, "stop": "Stop", **({"restart": "Restart"} if obj.supervised else {})}
 
-    @admin.action(description="Drain selected %(verbose_name_plural)s", permissions=["steer"])
-    def drain(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Have them claim no more jobs."""
-        self._ask(request, queryset, "drain", "asked to drain")
-
-    @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["steer"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Have them claim jobs again."""
-        self._ask(request, queryset, "resume", "asked to claim jobs again")
-
-    @admin.action(description="Stop selected %(verbose_name_plural)s", permissions=["steer"])
-    def stop(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Stop them gracefully."""
-        self._ask(request, queryset, "stop", "asked to stop")
-
-    @admin.action(description="Restart selected %(verbose_name_plural)s", permissions=["steer"])
-    def restart(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Stop them, and have their supervisors start new processes."""
-        self._ask(request, queryset, "restart", "asked to restart")
-
-    def _ask(self, request: HttpRequest, queryset: QuerySet[Any], method: str, said: str) -> None:
-        by = f"{request.user} (admin)"
-
-        def ask(worker: Worker) -> str:
-            getattr(project_queue().workers, method)(str(worker.id), by=by)
-            return said
-
-        self.act(request, queryset, ask, "")
-
-    @admin.display(description="slots")
-    def slots_shown(self, worker: Worker) -> str:
-        """How many it has, and between which numbers it chooses."""
-        now = worker.concurrency if worker.slots is None else worker.slots
-        bounds = Bounds(worker.minimum or worker.concurrency, worker.concurrency)
-        return f"{now}" if bounds.fixed else f"{now} of {bounds}"
-
-    @admin.display(description="slots asked for")
-    def asked_slots(self, worker: Worker) -> str:
-        """The number, or the minimum and the maximum; a dash for none."""
-        if worker.ask_minimum is None or worker.ask_maximum is None:
-            return "-"
-        return str(Bounds(worker.ask_minimum, worker.ask_maximum))
-
-    @admin.display(description="queues")
-    def serves(self, worker: Worker) -> str:
-        """The queues it serves."""
-        return "all" if worker.queues is None else ", ".join(worker.queues)
-
-    @admin.display(description="started")
-    def started(self, worker: Worker) -> SafeString | str:
-        """How long ago it started."""
-        return as_ago(worker.started_at)
-
-    @admin.display(description="lease ends")
-    def lease(self, worker: Worker) -> SafeString | str:
-        """When the lease passes, unless it is renewed."""
-        return as_ago(worker.lease_until)
-
-
-def _selected_queues(request: HttpRequest) -> list[Queue]:
-    return [Queue(name=name) for name in request.POST.getlist(ACTION_CHECKBOX_NAME)]
-
-
-def _actor_and_reason(request: HttpRequest) -> dict[str, str | None]:
-    return {"by": request.user.get_username(), "why": request.POST.get("why", "").strip() or None}
+    def on_dashboard(self, obj: Worker) -> str:  # noqa: ARG002 - they are on one page
+        """The page of workers."""
+        return "workers"

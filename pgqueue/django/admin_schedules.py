@@ -4,24 +4,33 @@ Schedules that were made at run time can be added, edited and deleted. Those tha
 they cannot be edited.
 """
 
-import re
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, get_args
 
 from django import forms
 from django.conf import settings
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.widgets import AdminSplitDateTime
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.safestring import SafeString
 
 from pgqueue.app.schedules.declared_schedules import require_stored
 from pgqueue.app.task import Call
-from pgqueue.django.admin_pages import ReadOnlyAdmin, UncountedPaginator, allows, list_address, moment
+from pgqueue.django.admin_pages import (
+    LENGTH,
+    ReadOnlyAdmin,
+    action,
+    allows,
+    column,
+    may,
+    moment,
+    show_refusal,
+    with_facts,
+)
 from pgqueue.django.admin_show import as_ago, as_json, as_state
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Schedule
@@ -30,14 +39,25 @@ from pgqueue.values.payloads.storable import UNREADABLE
 from pgqueue.values.schedules.rule import Gap, Repeat
 from pgqueue.values.schedules.schedule import Missed, NewSchedule, Overlap, ScheduleChange, Timing
 from pgqueue.values.schedules.schedule import Schedule as StoredSchedule
+from pgqueue.values.secret_forms import HIDDEN
 
 TIMING = (
-    "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "grace",
+    "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "tolerance",
     "overlap",
 )  # fmt: skip
 JOB = ("queue", "priority", "max_attempts")
-LENGTH = "Such as 30 (seconds), 00:10:00 or 1 00:00:00 (a day)."
 AS_CRON = [("", "as cron does")]
+
+
+class Decoder(json.JSONDecoder):
+    """Reads JSON; what Python cannot read, because of its levels or its digits, is no JSON."""
+
+    def decode(self, s: str, *given: Any) -> Any:  # noqa: ANN401 - any JSON
+        """Read it."""
+        try:
+            return super().decode(s, *given)
+        except (ValueError, RecursionError) as error:
+            raise json.JSONDecodeError(str(error), "", 0) from error
 
 
 class ArgumentsField(forms.JSONField):
@@ -45,34 +65,10 @@ class ArgumentsField(forms.JSONField):
 
     def to_python(self, value: Any) -> Any:  # noqa: ANN401 - any text
         """The object."""
-        try:
-            read = super().to_python(value)
-        except (ValueError, RecursionError) as error:  # more digits or levels than Python reads
-            raise ValidationError(f"Enter JSON that Python can read: {error}") from error
+        read = super().to_python(value)
         if read is not None and not isinstance(read, dict):
             raise ValidationError('Enter a JSON object, such as {"region": "eu"}.')
         return read or {}
-
-    def prepare_value(self, value: Any) -> Any:  # noqa: ANN401 - an object, or what was entered
-        """As text; what cannot be read as JSON stays as it was entered."""
-        try:
-            return super().prepare_value(value)
-        except (ValueError, RecursionError):
-            return value
-
-    def bound_data(self, data: Any, initial: Any) -> Any:  # noqa: ANN401 - Django's call
-        """What is shown again after an error."""
-        try:
-            return super().bound_data(data, initial)
-        except (ValueError, RecursionError):
-            return forms.fields.InvalidJSONInput(data)
-
-    def has_changed(self, initial: Any, data: Any) -> bool:  # noqa: ANN401 - Django's call
-        """Whether they were edited."""
-        try:
-            return bool(super().has_changed(initial, data))
-        except (ValueError, RecursionError):
-            return True
 
 
 class Instant(forms.SplitDateTimeField):
@@ -91,7 +87,10 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
 
     task = forms.ChoiceField(help_text="A task of this project.")
     arguments = ArgumentsField(
-        required=False, initial=dict, help_text='A JSON object, such as {"region": "eu"}.'
+        required=False,
+        initial=dict,
+        decoder=Decoder,
+        help_text='A JSON object, such as {"region": "eu"}.',
     )
     queue = forms.CharField(required=False, help_text="Empty: the task's own.")
     priority = forms.IntegerField(
@@ -126,7 +125,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         help_text="Which missed ticks fire.",
     )
     missed_limit = forms.IntegerField(initial=100, help_text="The most missed ticks that “all” fires.")
-    grace = forms.DurationField(initial="60", help_text="A tick that is later than this is missed.")
+    tolerance = forms.DurationField(initial="60", help_text="A tick that is later than this is missed.")
     overlap = forms.ChoiceField(
         initial="allow",
         choices=[(one, one) for one in get_args(Overlap)],
@@ -145,6 +144,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         self._stored: StoredSchedule | None = None if row is None else project_queue().schedules.get(row.name)
         if self._stored is not None:
             kwargs["initial"] = {name: _initial_value(value) for name, value in _values(self._stored).items()}
+            kwargs["initial"]["arguments"] = project_queue().redaction.value(self._stored.args)
         super().__init__(*args, **kwargs)
         if "task" in self.fields:  # not on a page that only shows the schedule
             tasks = sorted(project_queue().tasks)
@@ -162,7 +162,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
             new = NewSchedule(name=given["name"], job=self._call.job, timing=self._timing)
             new.require_tick(timezone.now())
         except (PgQueueError, TypeError) as error:
-            self._show(str(error))
+            show_refusal(self, str(error))
         return given
 
     def store(self, by: str) -> ScheduleChange | None:
@@ -176,17 +176,21 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         """
         name = self.cleaned_data["name"]
         if self._stored is not None:
-            plan = project_queue().schedules.edition(name, self._call, self._timing, by=by)
+            plan = project_queue().schedules.edition(name, self._call.job, self._timing, by=by)
             return require_stored(name, project_queue().database.run(plan))
         options = {one: getattr(self._timing, one) for one in TIMING}
         project_queue().schedules.add(name, self._call, options.pop("cron"), by=by, **options)
         return None
 
     def _called(self, given: Mapping[str, Any]) -> Call[Any]:
-        arguments = given["arguments"]
+        arguments, stored = given["arguments"], self._stored
+        if stored is not None and given["task"] == stored.task:  # another task may show what this one hides
+            arguments = project_queue().redaction.restored(arguments, stored.args)
+        elif HIDDEN in as_json(arguments):
+            raise InvalidOption(f"arguments= has {HIDDEN} in place of a hidden value: write the value itself")
         if arguments.keys() == {UNREADABLE}:
             raise InvalidOption("arguments= that are stored cannot be read here: enter them again")
-        meta = None if self._stored is None else self._stored.meta
+        meta = None if stored is None else stored.meta
         task = project_queue().tasks[given["task"]].using(**self._options(JOB), meta=meta)
         return task.call(**arguments)
 
@@ -197,13 +201,9 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         entered = {name: self.cleaned_data[name] for name in names} | kept
         return {name: None if value == "" else value for name, value in entered.items()}
 
-    def _show(self, said: str) -> None:
-        named = re.match(r"(\w+)=", said)
-        field = named[1] if named and named[1] in self.fields else None
-        self.add_error(field, ValidationError(said))
-
 
 MANY = 1000
+NOW = ("state_shown", "following", "paused_by", "error_shown")
 EDITED = (
     (None, {"fields": ("name",)}),
     ("Job", {"fields": ("task", "arguments", "queue", "priority", "max_attempts")}),
@@ -212,9 +212,16 @@ EDITED = (
     ("When clocks change", {"fields": ("gap", "repeat")}),
     (
         "Late ticks, and while a job runs",
-        {"fields": ("grace", "missed", "missed_limit", "overlap", "jitter")},
+        {"fields": ("tolerance", "missed", "missed_limit", "overlap", "jitter")},
     ),
 )
+
+
+def _as_action(label: str, permission: str, method: str, said: str, refused: str) -> Any:  # noqa: ANN401 - a method of an admin
+    def do(schedule: Schedule, by: str) -> str | None:
+        return said if getattr(project_queue().schedules, method)(schedule.name, by=by) else None
+
+    return action(label, permission, do, refused)
 
 
 @admin.register(Schedule)
@@ -224,32 +231,33 @@ class ScheduleAdmin(ReadOnlyAdmin):
     list_display = ("name", "task", "rule", "state_shown", "next_tick")
     search_fields = ("name", "task")
     actions = ("pause", "resume", "fire")
-    page = UncountedPaginator
     form = ScheduleForm
     ordering = ("name",)
-    created = moment("created_at", "added at")
-    paused = moment("paused_at", "paused at")
-    failed = moment("failed_at", "set aside at")
-    following = moment("next_at", "next look")
     sections = (
         (None, ("name", "state_shown", "rule", "following", "missed", "overlap")),
         ("Job", ("task", "queue", "args_shown", "priority")),
         ("Paused", ("paused", "paused_by")),
-        ("Set aside", ("failed", "error")),
+        ("Set aside", ("failed", "error_shown")),
         ("Origin", ("origin", "created")),
     )
-
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Who may pause and resume."""
-        return allows(request, "pause_schedule")
-
-    def has_fire_permission(self, request: HttpRequest) -> bool:
-        """Who may fire."""
-        return allows(request, "fire_schedule")
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Who may add schedules."""
-        return allows(request, "add_schedule")
+    created = moment("created_at", "added at")
+    paused = moment("paused_at", "paused at")
+    failed = moment("failed_at", "set aside at")
+    following = moment("next_at", "next look")
+    rule = column("rule", lambda schedule: schedule.stored.rule)
+    state_shown = column("state", lambda schedule: as_state(schedule.stored.state))
+    next_tick = column("next tick", lambda schedule: as_ago(schedule.stored.next))
+    origin = column("made", lambda schedule: _why_not_editable(schedule) or "at run time")
+    args_shown = column(
+        "arguments", lambda schedule: as_json(project_queue().redaction.value(schedule.stored.args))
+    )
+    error_shown = column("error", lambda schedule: project_queue().redaction.text(schedule.error) or "-")
+    has_pause_permission = may("pause_schedule")
+    has_fire_permission = may("fire_schedule")
+    has_add_permission = may("add_schedule")
+    pause = _as_action("Pause selected {}", "pause", "pause", "paused", "paused already")
+    resume = _as_action("Resume selected {}", "pause", "resume", "resumed", "not paused")
+    fire = _as_action("Fire selected {} now", "fire", "fire", "fired", "a live job has its unique key")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401 - Django's call
         """Who may edit schedules; those that cannot be edited are shown."""
@@ -261,106 +269,46 @@ class ScheduleAdmin(ReadOnlyAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ANN401 - Django's call
         """The form; or what there is to see, where it cannot be edited."""
-        if self._edits(request, obj):
-            shown = (
-                ()
-                if obj is None
-                else (("Now", {"fields": ("state_shown", "following", "paused_by", "error")}),)
-            )
-            return [*EDITED, *shown]
-        return super().get_fieldsets(request, obj)
+        if not self._edits(request, obj):
+            return super().get_fieldsets(request, obj)
+        return EDITED if obj is None else [*EDITED, ("Now", {"fields": NOW})]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:  # noqa: ANN401 - Django's call
         """What is shown beside the form; or all."""
-        if self._edits(request, obj):
-            return ["state_shown", "following", "paused_by", "error"]
-        return super().get_readonly_fields(request, obj)
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Django's call
-        """The page; what another user did meanwhile is told on the list."""
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except PgQueueError as error:
-            self.message_user(request, str(error), messages.ERROR)
-            return HttpResponseRedirect(list_address(self.model))
+        return list(NOW) if self._edits(request, obj) else super().get_readonly_fields(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: Any) -> None:  # noqa: ANN401, ARG002 - Django's call
         """Store what was entered."""
-        form.store(str(request.user))
+        form.store(request.user.get_username())
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
         """Remove one."""
-        project_queue().schedules.remove(obj.name, by=str(request.user))
+        project_queue().schedules.remove(obj.name, by=request.user.get_username())
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Remove several; Django has asked for each whether it may be deleted."""
         for row in queryset:
-            project_queue().schedules.remove(row.name, by=str(request.user))
+            self.delete_model(request, row)
 
     def _edits(self, request: HttpRequest, obj: Any) -> bool:  # noqa: ANN401 - a schedule or None
         return self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
 
     def listed(self, rows: QuerySet[Any]) -> list[Schedule]:
-        """The first rows."""
-        return list(rows[:MANY])
+        """The first rows, each with what the queue says of it."""
+        stored = {one.name: one for one in project_queue().schedules.find(limit=MANY)}
+        return with_facts(rows[:MANY], "stored", stored)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:  # noqa: ANN401 - an instance of the model
+        """A schedule by its name."""
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.stored = project_queue().schedules.get(row.name)
+        return row
 
     def buttons(self, obj: Schedule) -> Mapping[str, str]:
         """The actions that change the schedule's state, and fire it."""
         paused = obj.paused_at is not None or obj.error is not None
         return ({"resume": "Resume"} if paused else {"pause": "Pause"}) | {"fire": "Fire now"}
-
-    @admin.display(description="rule")
-    def rule(self, schedule: Schedule) -> str:
-        """When its ticks are."""
-        if schedule.cron is not None:
-            return f"{schedule.cron} {schedule.timezone}"
-        return f"every {schedule.every}" if schedule.every is not None else f"once at {schedule.at}"
-
-    @admin.display(description="state")
-    def state_shown(self, schedule: Schedule) -> SafeString:
-        """Active, paused, set aside or ended."""
-        if schedule.error is not None:
-            return as_state("set aside")
-        if schedule.paused_at is not None:
-            return as_state("paused")
-        return as_state("active" if schedule.next_at is not None else "ended")
-
-    @admin.display(description="next tick")
-    def next_tick(self, schedule: Schedule) -> SafeString | str:
-        """When a worker looks at it next."""
-        active = schedule.paused_at is None and schedule.error is None
-        return as_ago(schedule.next_at) if active else ""
-
-    @admin.display(description="made")
-    def origin(self, schedule: Schedule) -> str:
-        """Who made it, and why it cannot be edited here."""
-        return _why_not_editable(schedule) or "at run time"
-
-    @admin.display(description="arguments")
-    def args_shown(self, schedule: Schedule) -> SafeString | str:
-        """The arguments of each job."""
-        return as_json(project_queue().schedules.get(schedule.name).args)
-
-    @admin.action(description="Pause selected %(verbose_name_plural)s", permissions=["pause"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Fire none of their ticks."""
-        self._ask(request, queryset, "pause", said="paused", refused="paused already")
-
-    @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["pause"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Fire their ticks again."""
-        self._ask(request, queryset, "resume", said="resumed", refused="not paused")
-
-    @admin.action(description="Fire selected %(verbose_name_plural)s now", permissions=["fire"])
-    def fire(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Enqueue a job of each now."""
-        self._ask(request, queryset, "fire", said="fired", refused="a live job has its unique key")
-
-    def _ask(
-        self, request: HttpRequest, queryset: QuerySet[Any], method: str, *, said: str, refused: str
-    ) -> None:
-        ask, by = getattr(project_queue().schedules, method), str(request.user)
-        self.act(request, queryset, lambda one: said if ask(one.name, by=by) else None, refused)
 
 
 def _why_not_editable(schedule: Schedule) -> str | None:

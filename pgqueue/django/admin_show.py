@@ -22,6 +22,7 @@ EXPLAINED: Mapping[str, str] = {
     "unknown": "no worker knew the task",
     "expired": "it was not started in time",
     "crashed": "it killed too many workers",
+    "deadline": "what it waited for did not happen in time",
 }
 """The meaning of each reason for which a job is dead."""
 

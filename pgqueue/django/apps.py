@@ -20,6 +20,7 @@ class PgQueueConfig(AppConfig):
 
         register(checks.check_settings, checks.TAG)
         register(checks.check_database, checks.TAG)
+        register(checks.check_tasks, checks.TAG)
         register(checks.check_schema, Tags.database)
         connection_created.connect(recycling.remember, dispatch_uid="pgqueue")
         autodiscover_modules("tasks")

@@ -37,7 +37,8 @@ else:
             from django_tasks.utils import normalize_json
         except ImportError as error:
             raise ImproperlyConfigured(
-                "pgqueue.django.TaskBackend needs Django's Tasks: install Django 6.0 or later, or django-tasks"
+                "pgqueue.django.TaskBackend needs Django's Tasks: install Django 6.0 or later, or the package for "
+                "earlier releases: pip install django-tasks"
             ) from error
     AnyTask, AnyResult = Task, TaskResult
 

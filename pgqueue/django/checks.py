@@ -2,8 +2,11 @@
 
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
+import django
+from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own names
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DjangoError
@@ -67,6 +70,21 @@ def check_database(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's o
             )
         ]
     return []
+
+
+def check_tasks(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's own
+    """W002: ``settings.TASKS`` names pgqueue's backend, and this Django has no Tasks."""
+    named = getattr(settings, "TASKS", {})
+    ours = isinstance(named, dict) and any(
+        isinstance(one, dict) and str(one.get("BACKEND")).startswith("pgqueue.") for one in named.values()
+    )
+    if not ours or find_spec("django.tasks") or find_spec("django_tasks"):
+        return []
+    words = (
+        f"TASKS is set, and Django {django.__version__} has no Tasks: they are a part of Django from 6.0 on."
+    )
+    hint = "Install the package for earlier releases: pip install django-tasks. Import django_tasks in place of django.tasks."
+    return [Warning(words, hint=hint, id=f"{TAG}.W002")]
 
 
 def check_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's own

@@ -40,6 +40,7 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "POOL_SIZE": int,
     "MIDDLEWARE": (list, tuple),
     "CODEC": (str, Codec),
+    "REDACT": (list, tuple),
     "HEALTH_MIN_WORKERS": int,
     "HEALTH_MAX_WAIT": timedelta,
 }
@@ -154,7 +155,11 @@ def _make_object(key: str, given: Any) -> Any:  # noqa: ANN401 - any option's va
 
 def _named_object(key: str, kind: type | tuple[type, ...]) -> str:
     if isinstance(kind, tuple):
-        lists = {"MIDDLEWARE": "a list of classes' dotted paths", "CODEC": "the dotted path of a class"}
+        lists = {
+            "MIDDLEWARE": "a list of classes' dotted paths",
+            "CODEC": "the dotted path of a class",
+            "REDACT": "a list of regular expressions",
+        }
         return lists.get(key, "a list of names")
     words = {str: "a string", int: "a whole number", bool: "True or False", timedelta: "a timedelta"}[kind]
     return f"{words}, such as timedelta(days=7)" if key == "HISTORY" else words

@@ -17,7 +17,7 @@ import django
 import psycopg
 from asgiref.sync import sync_to_async
 from django.apps import apps
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionDoesNotExist
@@ -35,6 +35,10 @@ from pgqueue.store.connections.drivers import psycopg_connection
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
 from pgqueue.store.plan import Plan
 
+IN_A_COROUTINE = (
+    "this method of the queue blocks, and a coroutine, such as an async view, runs in an event loop: write "
+    "`await task.aenqueue(...)` in place of task.enqueue(...), and for any other method the one with an a before its name"
+)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -161,12 +165,15 @@ class DjangoDatabase(Database):
         Raises:
             ConfigurationError: the settings name no PostgreSQL database.
             ConnectionFailed: no connection could be made.
+            SynchronousOnlyOperation: this is a coroutine, where Django's connection cannot be used.
         """
         with self._configuration_errors():
             wrapper = self._wrapper()
         try:
             wrapper.close_if_health_check_failed()
             wrapper.ensure_connection()
+        except SynchronousOnlyOperation as error:
+            raise SynchronousOnlyOperation(IN_A_COROUTINE) from error
         except OperationalError as error:
             raise ConnectionFailed(
                 f"cannot connect to DATABASES[{self.alias!r}]: {error}; check its settings, and that the server runs"

@@ -7,7 +7,6 @@ that holds what Python cannot is decided by the fields: one bad row never fails 
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.expressions import Col
 
@@ -20,10 +19,15 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from pgqueue.values.limits.status import LimitStatus
+    from pgqueue.values.queues.standing import QueueStanding
+    from pgqueue.values.schedules.schedule import Schedule as StoredSchedule
+    from pgqueue.values.workers.worker import WorkerStatus
 
     ReadsTime = models.DateTimeField[Any, Any]
+    ReadsTexts = models.Field[list[str] | None, list[str] | None]
 else:
     ReadsTime = models.DateTimeField
+    ReadsTexts = models.Field
 
 
 def table(name: str) -> str:
@@ -43,6 +47,15 @@ class TimeField(ReadsTime):
         del compiler
         schema = conf.raw_settings().get("SCHEMA", "pgqueue")
         return f'"{schema}".as_datetime({sql})', params
+
+
+class TextsField(ReadsTexts):
+    """An array of texts. ``ArrayField`` would have each project install ``django.contrib.postgres``: Django checks that."""
+
+    def db_type(self, connection: Any) -> str:  # noqa: ANN401 - Django's call
+        """The column's type."""
+        del connection
+        return "text[]"
 
 
 class ValueField(models.JSONField):
@@ -184,19 +197,20 @@ class Queue(ReadOnly):
     paused_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
     paused_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not paused
     paused_why: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
-    drained_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
-    drained_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not drained
-    drained_why: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
+    closed_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    closed_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not closed
+    closed_why: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
     priority: "models.SmallIntegerField[int | None, int | None]" = models.SmallIntegerField(null=True)
     max_attempts: "models.SmallIntegerField[int | None, int | None]" = models.SmallIntegerField(null=True)
     timeout: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
-    keep_history: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
+    keep_history: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
     keep_dead: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
     backlog: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
     when_full: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
     ageing: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
     ageing_to: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
     created_at: "models.DateTimeField[datetime, datetime]" = TimeField()
+    standing: "QueueStanding"
 
     class Meta:
         """Where it is, and who may do what."""
@@ -204,7 +218,7 @@ class Queue(ReadOnly):
         managed = False
         db_table = table("queues")
         default_permissions = ("view", "change")
-        permissions = (("pause_queue", "Can pause, drain and resume queue"),)
+        permissions = (("pause_queue", "Can pause, close and resume queue"),)
 
     def __str__(self) -> str:
         return str(self.name)
@@ -221,7 +235,7 @@ class Worker(ReadOnly):
     idle: "models.BooleanField[bool, bool]" = models.BooleanField()
     host: "models.TextField[str, str]" = models.TextField()
     version: "models.TextField[str, str]" = models.TextField()
-    queues: "ArrayField[list[str] | None, list[str] | None]" = ArrayField(models.TextField(), null=True)
+    queues = TextsField(null=True)
     blocked_since: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
     blocked_job: "models.BigIntegerField[int | None, int | None]" = models.BigIntegerField(null=True)
     blocked_task: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not blocked
@@ -229,15 +243,17 @@ class Worker(ReadOnly):
     not_returned: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
     minimum: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
     slots: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
-    draining: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
+    quiet: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
     supervised: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
     answer: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: it does what is asked
     ask_minimum: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
     ask_maximum: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
-    ask_draining: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
+    ask_quiet: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
     ask_end: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not asked
     asked_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
     asked_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not asked
+
+    status: "WorkerStatus"
 
     class Meta:
         """Where it is, and who may do what."""
@@ -245,7 +261,7 @@ class Worker(ReadOnly):
         managed = False
         db_table = table("workers")
         default_permissions = ("view",)
-        permissions = (("steer_worker", "Can drain, resume, stop and restart worker"),)
+        permissions = (("steer_worker", "Can make quiet, resume, stop and restart worker"),)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
@@ -271,6 +287,8 @@ class Schedule(ReadOnly):
     paused_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not paused
     failed_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
     error: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not set aside
+
+    stored: "StoredSchedule"
 
     class Meta:
         """Where it is, and who may do what."""

@@ -4,17 +4,10 @@ It needs the extra ``pgqueue-jobs[encryption]``. The files: ``keys`` says what a
 bytes with one key; ``codec`` decides which key is used for which part of a job, and what a stored text looks like.
 """
 
-from pgqueue.errors import ConfigurationError
-from pgqueue.values.hints import missing_extra
+from pgqueue.values.hints import extra_for
 
-try:
+with extra_for("encryption", "pgqueue.encryption", "cryptography"):
     from pgqueue.encryption.codec import AesGcm
     from pgqueue.encryption.keys import KeyRing, Keys
-except ModuleNotFoundError as error:
-    if not (error.name or "").startswith("cryptography"):
-        raise
-    raise ConfigurationError(
-        missing_extra("encryption", "pgqueue.encryption needs the package cryptography")
-    ) from error
 
 __all__ = ["AesGcm", "KeyRing", "Keys"]

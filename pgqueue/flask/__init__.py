@@ -7,9 +7,12 @@ this option for you.
 from typing import TYPE_CHECKING
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.flask.command import find_queue
-from pgqueue.flask.extension import PgQueueFlask
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
+from pgqueue.values.hints import extra_for
+
+with extra_for("flask", "pgqueue.flask", "flask"):
+    from pgqueue.flask.command import find_queue
+    from pgqueue.flask.extension import PgQueueFlask
 
 if TYPE_CHECKING:
     queue: PgQueue

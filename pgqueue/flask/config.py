@@ -31,6 +31,7 @@ OPTIONS = {
     "behind_pooler": OptionKind((bool,), "True or False"),
     "direct_dsn": OptionKind((str,), "a DSN, for example postgresql://user@localhost/app"),
     "pool_size": OptionKind((int,), "a whole number"),
+    "redact": OptionKind((list, tuple), "a list of regular expressions"),
     "session": OptionKind((bool, Callable), "True, False, or a function that returns the session"),  # type: ignore[arg-type]  # isinstance takes it
 }
 

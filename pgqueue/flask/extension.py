@@ -27,6 +27,7 @@ from pgqueue.flask.session import FlaskDatabase, report_lost_jobs
 from pgqueue.store.connections.database import Database
 from pgqueue.values.payloads.codec import Codec
 from pgqueue.values.queues.queue_options import QueueOptions
+from pgqueue.values.secret_names import check_secrets
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -68,6 +69,7 @@ class PgQueueFlask(PgQueue):
         session: "bool | Callable[[], Session] | None" = None,
         middleware: Iterable[Middleware] = (),
         codec: Codec | None = None,
+        redact: Iterable[str] | None = None,
     ) -> None:
         """Describe the queue. These options take precedence over the configuration of its apps.
 
@@ -88,6 +90,7 @@ class PgQueueFlask(PgQueue):
                 same database; True: ``db.session`` in any case; False: none; a function: what it returns.
             middleware: runs around each attempt of each task, within its app context; the outermost first.
             codec: encodes what is stored of jobs, and decodes it; None: all is stored in clear.
+            redact: regular expressions of the names of fields whose values people do not see; by default ``pgqueue.SECRETS``.
 
         Raises:
             ConfigurationError: an option, or a setting of the app, is wrong.
@@ -104,6 +107,7 @@ class PgQueueFlask(PgQueue):
             "direct_dsn": direct_dsn,
             "pool_size": pool_size,
             "session": session,
+            "redact": None if redact is None else check_secrets(redact),
         }
         self._places: WeakKeyDictionary[Flask, DatabaseLocation] = WeakKeyDictionary()
         self._databases: dict[DatabaseLocation, Database] = {}
@@ -124,7 +128,7 @@ class PgQueueFlask(PgQueue):
 
         Raises:
             ConfigurationError: a setting is wrong, the app has another queue already, or its ``queues``, ``history``,
-                ``dead``, ``history_args`` or ``max_payload`` differ from those of an earlier app.
+                ``dead``, ``history_args``, ``max_payload`` or ``redact`` differ from those of an earlier app.
         """
         if app.extensions.get(NAME, self) is not self:
             raise ConfigurationError(

@@ -45,14 +45,14 @@ REMEDIES = {
     "timeout_hook": HOOK,
 }
 SCHEDULE_KNOWN = ("cluster", "next_run", "schedule_type")
-RECURRING = "the stand-in schedules once only; use @queue.schedule, or queue.schedules.add(name, task.call(...), cron)"
+RECURRING = "the compatibility module schedules once only; use @queue.schedule, or queue.schedules.add(name, task.call(...), cron)"
 SCHEDULE_REMEDIES = {
     "cron": RECURRING,
     "failure_hook": HOOK,
     "hook": HOOK,
     "intended_date_kwarg": RECURRING,
     "minutes": RECURRING,
-    "name": "the stand-in has no names; use queue.schedules.add(name, task.call(...), at=...)",
+    "name": "the compatibility module has no names; use queue.schedules.add(name, task.call(...), at=...)",
     "timeout_hook": HOOK,
 }
 ONCE = "O"

@@ -20,7 +20,11 @@ FOR_EVER = 32_767
 
 
 def honoured_options(
-    system: str, given: Mapping[str, Any], known: Collection[str], remedies: Mapping[str, str]
+    system: str,
+    given: Mapping[str, Any],
+    known: Collection[str],
+    remedies: Mapping[str, str],
+    same: Collection[str] = (),
 ) -> dict[str, Any]:
     """The given options that are honoured.
 
@@ -29,6 +33,7 @@ def honoured_options(
         given: the options of the call site.
         known: the options that are honoured.
         remedies: the options that are not honoured, and what to do instead; None and False are allowed for them.
+        same: the options that need no action, whatever their value.
 
     Returns:
         The given options that are in ``known``, in a new dictionary.
@@ -37,13 +42,37 @@ def honoured_options(
         InvalidOption: an option is not honoured, or does not exist.
     """
     for name, value in given.items():
-        if name in known or (name in remedies and (value is None or value is False)):
+        if name in known or name in same or (name in remedies and (value is None or value is False)):
             continue
         if name in remedies:
             raise InvalidOption(f"{name}={value!r}: {remedies[name]}")
-        hint = did_you_mean(name, [*known, *remedies])
-        raise InvalidOption(f"{name}={value!r}: pgqueue's stand-in for {system} has no such option{hint}")
+        hint = did_you_mean(name, [*known, *remedies, *same])
+        raise InvalidOption(
+            f"{name}={value!r}: pgqueue's compatibility module for {system} has no such option{hint}"
+        )
     return {name: value for name, value in given.items() if name in known}
+
+
+def missing(what: str, name: str, remedies: Mapping[str, str], known: Collection[str] = ()) -> AttributeError:
+    """The error for an attribute that a stand-in does not have: it says what to use instead.
+
+    Args:
+        what: the stand-in.
+        name: the attribute.
+        remedies: attributes of the other system, and what to use instead.
+        known: attributes that the stand-in has.
+    """
+    if name.startswith("__"):  # Python and its libraries ask for many of these
+        return AttributeError(f"{what} has no {name!r}")
+    said = remedies.get(name)
+    hint = f": {said}" if said else f"{did_you_mean(name, [*known, *remedies])}; see docs/moving"
+    return AttributeError(f"pgqueue's compatibility module for {what} has no {name!r}{hint}")
+
+
+def missing_name(module: str, name: str, remedies: Mapping[str, str]) -> AttributeError | ImportError:
+    """As :func:`missing`, for a name of a module. ``from module import name`` shows an ImportError, and no AttributeError."""
+    found = missing(module, name, remedies)
+    return found if name.startswith("__") else ImportError(str(found), name=name)
 
 
 def require_faithful(

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import duckdb
 import msgspec
@@ -32,6 +32,7 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.records import EndedDay, Erasure, ExportBatch
 from pgqueue.spark.lake.steps import Size, WriterLock, log_step, writer_lock
 from pgqueue.spark.lake.verify import VerifyResult, verify
+from pgqueue.spark.rollup.attempts import DEFAULT
 from pgqueue.spark.rollup.in_duckdb import path_of
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
@@ -39,8 +40,10 @@ from pgqueue.spark.session import SessionOrStart
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Checksum
+from pgqueue.values.redaction import Redaction
 
 OF_KEY = "unique_key = $key"
+AT_ONCE = timedelta(0)
 POSITION = "pgqueue_position"
 
 
@@ -51,10 +54,12 @@ class EraseCondition:
     Attributes:
         text: an expression of DuckDB over the columns of ended jobs.
         values: the values of its parameters.
+        words: the texts by which a person or a thing is named, such as the key.
     """
 
     text: str
     values: Mapping[str, str] = field(default_factory=dict)
+    words: Sequence[str] = ()
 
     @property
     def digest(self) -> str:
@@ -71,11 +76,17 @@ class ErasedDay:
         day: the UTC day.
         rows: how many there were in the lake.
         database: how many of them were still in the database.
+        in_flows: how many more stay, since their chain, group or workflow has not ended.
     """
 
     day: date
     rows: int
     database: int
+    in_flows: int = 0
+
+
+def _hours(length: timedelta) -> int:
+    return -(-length // timedelta(hours=1))
 
 
 def of_tenant(tenant: str, config: Config) -> EraseCondition:
@@ -89,12 +100,12 @@ def of_tenant(tenant: str, config: Config) -> EraseCondition:
             'jobs have no tenants: write tenant = "$.customer_id", with your own path, into the file that --config names'
         )
     values = {"tenant": tenant, "path": str(path_of(config.tenant))}
-    return EraseCondition("json_extract_string(args, $path) = $tenant", values)
+    return EraseCondition("json_extract_string(args, $path) = $tenant", values, (tenant,))
 
 
 def of_key(key: str) -> EraseCondition:
     """The jobs with a unique key."""
-    return EraseCondition(OF_KEY, {"key": key})
+    return EraseCondition(OF_KEY, {"key": key}, (key,))
 
 
 def erase_everywhere(
@@ -106,6 +117,8 @@ def erase_everywhere(
     *,
     reason: str = "",
     days: Collection[date] | None = None,
+    keep_files: timedelta = AT_ONCE,
+    redaction: Redaction = DEFAULT,
     tell: Callable[[ErasedDay], object] = lambda _: None,
 ) -> tuple[list[ErasedDay], list[VerifyResult]]:
     """Erase jobs, verify the changed days, and make their roll-ups again.
@@ -118,6 +131,8 @@ def erase_everywhere(
         condition: which jobs.
         reason: recorded with each changed day.
         days: these days only.
+        keep_files: as for :func:`erase`.
+        redaction: as the roll-ups were made with.
         tell: called with each changed day.
 
     Returns:
@@ -126,7 +141,7 @@ def erase_everywhere(
     Raises:
         InvalidOption, LakeError, PipelineError: as :func:`erase`.
     """
-    found = erase(database, lake, condition, reason=reason, days=days, tell=tell)
+    found = erase(database, lake, condition, reason=reason, days=days, keep_files=keep_files, tell=tell)
     changed = {entry.day: entry for entry in lake.days() if entry.erased}
     unverified = [day for day, entry in changed.items() if entry.verified is None]
     verified = verify(spark, database, lake, days=unverified) if unverified else []
@@ -138,9 +153,9 @@ def erase_everywhere(
         if day in made and made[day].get("ended") != str(entry.generation)
     ]
     if outdated:
-        rollup(spark, database, lake, config, days=outdated)
+        rollup(spark, database, lake, config, days=outdated, redaction=redaction)
     for table in SCHEMAS:
-        lake.sweep(folder(table), kept_hours=0)
+        lake.sweep(folder(table), kept_hours=_hours(keep_files))
     return found, verified
 
 
@@ -152,6 +167,7 @@ def erase(
     reason: str = "",
     days: Collection[date] | None = None,
     dry_run: bool = False,
+    keep_files: timedelta = AT_ONCE,
     tell: Callable[[ErasedDay], object] = lambda _: None,
 ) -> list[ErasedDay]:
     """Remove chosen jobs from the lake, and from the database's history and dead jobs.
@@ -166,6 +182,8 @@ def erase(
         reason: recorded with each changed day, such as the number of a request.
         days: these days only.
         dry_run: only count them.
+        keep_files: for how long the files of earlier versions stay, which hold these jobs: readers that follow the change data
+            feed need them. They are deleted by the next erasure that does not keep them, or after a week.
         tell: called with each day that has such jobs, as soon as it is changed.
 
     Returns:
@@ -186,18 +204,20 @@ def erase(
             lake.hidden()  # a changed day is verified again, which needs the key
         eraser = _Eraser(database, lake, lock, condition, reason)
         found = []
-        with nullcontext(Size()) if dry_run else log_step(lake, "erase") as size:
+        with nullcontext(Size()) if dry_run else log_step(lake, "erase", database) as size:
             for entry in lake.days():
                 if days is not None and entry.day not in days:
                     continue
                 rows = eraser.count(entry)
                 if rows:
-                    there = 0 if dry_run else eraser.erase(entry)
-                    found.append(ErasedDay(day=entry.day, rows=rows, database=there))
-                    size.days, size.rows = size.days + 1, size.rows + rows
-                    tell(found[-1])
+                    erased = (
+                        ErasedDay(day=entry.day, rows=rows, database=0) if dry_run else eraser.erase(entry)
+                    )
+                    found.append(erased)
+                    size.days, size.rows = size.days + 1, size.rows + erased.rows
+                    tell(erased)
             if not dry_run:
-                lake.sweep(ENDED, kept_hours=0)
+                lake.sweep(ENDED, kept_hours=_hours(keep_files))
     return found
 
 
@@ -205,7 +225,12 @@ class _Eraser:
     """One run, while no other process writes to the lake."""
 
     def __init__(
-        self, database: Database, lake: Lake, lock: WriterLock, condition: EraseCondition, reason: str
+        self,
+        database: Database,
+        lake: Lake,
+        lock: WriterLock,
+        condition: EraseCondition,
+        reason: str,
     ) -> None:
         self.database = database
         self.lake = lake
@@ -217,26 +242,36 @@ class _Eraser:
         with checksum.errors():
             return len(_find_chosen(self._rows([one.path for one in entry.files]), self.condition, "1"))
 
-    def erase(self, entry: EndedDay) -> int:
-        """Erase a day's jobs; returns how many were in the database."""
+    def erase(self, entry: EndedDay) -> ErasedDay:
+        """Erase a day's jobs."""
         self._require_unchanged(entry)
-        there, written, removed = 0, [], []
+        there, in_flows, written, removed = 0, 0, [], []
         staying: list[pa.Table] = []
         for file in entry.files:
             with checksum.errors():
                 rows = self._rows([file.path]).to_table()
                 numbered = rows.append_column(POSITION, pa.array(range(rows.num_rows)))
                 chosen = _find_chosen(numbered, self.condition, f'"{POSITION}"')
-            if not chosen:
+            gone = self._without_live_flows(rows, chosen)
+            in_flows += len(chosen) - len(gone)
+            if not gone:
                 staying.append(rows.select(["outcome", "ended_in"]))
                 continue
-            kept, gone = _divide_rows(rows, chosen)
-            there += self._from_database(entry.day, gone)
+            kept, unwanted = _divide_rows(rows, gone)
+            there += self._from_database(entry.day, unwanted)
             written += self._write_kept(entry.day, kept)
             removed.append(file.path.removeprefix(f"{ENDED}/"))
             staying.append(kept.select(["outcome", "ended_in"]))
-        self._commit(entry, written, removed, pa.concat_tables(staying))
-        return there
+        stay = pa.concat_tables(staying)
+        if removed:
+            self._commit(entry, written, removed, stay)
+        return ErasedDay(day=entry.day, rows=entry.rows - stay.num_rows, database=there, in_flows=in_flows)
+
+    def _without_live_flows(self, rows: pa.Table, chosen: Sequence[int]) -> list[int]:
+        """Those of the chosen positions whose jobs belong to no flow that goes on."""
+        ids = dict(zip(chosen, rows["id"].take(pa.array(chosen, pa.int64())).to_pylist(), strict=True))
+        live = self.database.run(plans.in_live_flows(ids.values())) if ids else set()
+        return [position for position in chosen if ids[position] not in live]
 
     def _rows(self, paths: Sequence[str]) -> dataset.Dataset:
         named = [path.removeprefix(f"{ENDED}/") for path in paths]
@@ -257,7 +292,7 @@ class _Eraser:
     def _from_database(self, day: date, gone: pa.Table) -> int:
         self.lock.require_held()
         ended = zip(gone["id"].to_pylist(), gone["ended_in"].to_pylist(), strict=True)
-        there = self.database.run(plans.erase(day, list(ended)))
+        there = self.database.run(plans.erase(day, list(ended), self.condition.words))
         self.lake.passed("erased from the database")
         return there
 
@@ -289,13 +324,15 @@ class _Eraser:
             erased=(*entry.erased, erasure),
         )
         self.lock.require_held()
-        self.lake.commit(ENDED_TABLE, written, [changed], removed=removed)
+        why = f"erase: {self.reason}" if self.reason else "erase"
+        self.lake.commit(ENDED_TABLE, written, [changed], removed=removed, why=why)
 
 
 def _in_the_lake(condition: EraseCondition, lake: Lake) -> EraseCondition:
     if condition.text == OF_KEY and "unique_key" in lake.choice.hashed:
         # The lake hashes unique keys, so one is looked for by its hash.
-        return of_key(hash_of(condition.values["key"], lake.hidden().key))
+        hashed = hash_of(condition.values["key"], lake.hidden().key)
+        return EraseCondition(OF_KEY, {"key": hashed}, condition.words)
     require_shown(condition.text, lake.choice)
     return condition
 

@@ -37,6 +37,7 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.values.jobs.retry import Retry
+from pgqueue.values.redaction import Redaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +65,7 @@ class Surroundings:
         config: the contents of the pipeline's file.
         keep: how much of the history, counted back from now, the database keeps.
         session: makes or finds the Spark session.
+        redaction: hides the secrets in the messages of failures.
         check: raises if the attempt was told to stop; called between two days.
     """
 
@@ -72,6 +74,7 @@ class Surroundings:
     config: Config
     keep: timedelta
     session: "Callable[[], SparkSession]"
+    redaction: Redaction
     check: Callable[[object], None]
 
 
@@ -178,6 +181,7 @@ class _PipelineChain:
             config=self.config,
             keep=self.keep,
             session=self.session,
+            redaction=self.queue.redaction,
             check=check,
         )
 
@@ -216,16 +220,18 @@ def _verify(given: Surroundings) -> str:
 def _rollup(given: Surroundings) -> str:
     from pgqueue.spark.rollup.rollup import rollup  # noqa: PLC0415 - needs PySpark
 
-    done = rollup(given.session, given.database, given.lake, given.config)
+    done = rollup(given.session, given.database, given.lake, given.config, redaction=given.redaction)
     return f"{len(done)} days"
 
 
 def _report(given: Surroundings) -> str:
     from pgqueue.spark.lake.steps import log_step  # noqa: PLC0415 - needs PyArrow
-    from pgqueue.spark.report.report import report  # noqa: PLC0415 - needs PySpark
+    from pgqueue.spark.report.report import report  # noqa: PLC0415 - needs DuckDB
+    from pgqueue.spark.report.rollups import WEEK_DAYS  # noqa: PLC0415 - needs DuckDB
 
-    with log_step(given.lake, "report"):
-        return report(given.session(), given.lake, given.config)
+    with log_step(given.lake, "report") as size:
+        size.days = WEEK_DAYS
+        return report(given.lake, given.config)
 
 
 def _prune(given: Surroundings) -> str:

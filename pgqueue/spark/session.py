@@ -37,7 +37,6 @@ OLDEST_JAVA = 17
 RELIED_ON: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",  # days are UTC days, in every time zone of the driver
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, not a null
-    "spark.sql.python.filterPushdown.enabled": "true",  # filters go to PostgreSQL
 }
 LOCALLY: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -49,12 +48,6 @@ LOCALLY: Mapping[str, str] = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.log.level": "ERROR",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('pgqueue.spark') / 'log4j2.properties'}",
-}
-FOR_FEW_ROWS: Mapping[str, str] = {
-    # Of few rows most of the time goes into plans: Java code made for each of them is run once.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "2",
 }
 NOISE = (
     b"WARNING: Using incubator modules: jdk.incubator.vector",
@@ -96,7 +89,11 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
         SparkMissing: PySpark is not installed, or there is no Java that it runs on.
     """
     if find_spec("pyspark") is None:
-        raise SparkMissing(missing_extra("spark", "PySpark is not installed"))
+        raise SparkMissing(
+            missing_extra(
+                "spark", "Spark is needed, as for days with many jobs, and PySpark is not installed"
+            )
+        )
     found = _running_session() or _start_session(master, settings or {})
     _register(found)
     if all(found.conf.get(name, None) == value for name, value in RELIED_ON.items()):

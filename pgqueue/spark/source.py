@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pgqueue.errors import SparkMissing
+from pgqueue.errors import ConfigurationError, SparkMissing
 from pgqueue.spark.options import Options
 from pgqueue.spark.reading.options import (
     BATCH,
@@ -16,6 +16,9 @@ from pgqueue.spark.reading.options import (
     stream_options,
 )
 from pgqueue.store.connections.dsn import dsn_in_environment, replica_in_environment
+
+RESULTS = "results"
+"""The option that names a run, in place of a table."""
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -53,24 +56,44 @@ class PgQueueSource(DataSource):
         from pgqueue.spark.reading.columns import schema_of  # noqa: PLC0415 - writers need none of it
 
         options = self._options()
+        if options.get(RESULTS) is not None:
+            from pgqueue.spark.reading.result_stream import OPTIONS  # noqa: PLC0415 - writers need none of it
+            from pgqueue.spark.reading.results import (  # noqa: PLC0415 - writers need none of it
+                result_options,
+                schema_of_results,
+            )
+
+            return schema_of_results(result_options(options, OPTIONS))
         options.check_known((*BATCH, *STREAM))
         source = source_of(options)
         return schema_of(source.name, source.columns)
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         """The reader for ``spark.read``."""
-        from pgqueue.spark.reading.reader import reader_of  # noqa: PLC0415 - writers need none of it
+        options = self._options()
+        if options.get(RESULTS) is not None:
+            from pgqueue.spark.reading.results import (  # noqa: PLC0415 - writers need none of it
+                ResultReader,
+                result_options,
+            )
 
-        return reader_of(batch_options(self._options()), schema)
+            return ResultReader(result_options(options), schema)
+        from pgqueue.spark.reading.reader import TableReader  # noqa: PLC0415 - writers need none of it
+
+        return TableReader(batch_options(options), schema)
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
         """The reader for ``spark.readStream``."""
         try:
+            from pgqueue.spark.reading.result_stream import result_stream  # noqa: PLC0415 - needs PySpark 4.2
             from pgqueue.spark.reading.stream import StreamReader  # noqa: PLC0415 - needs PySpark 4.2
         except ImportError as error:
             raise SparkMissing(f"streams need PySpark 4.2 or later ({error}): upgrade it") from error
 
-        return StreamReader(stream_options(self._options()), schema)
+        options = self._options()
+        if options.get(RESULTS) is not None:
+            return result_stream(options, schema)
+        return StreamReader(stream_options(options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":  # noqa: FBT001 - Spark's signature
         """The writer that enqueues the rows of a DataFrame."""
@@ -85,8 +108,9 @@ class PgQueueSource(DataSource):
         return stream_writer(self._for_writing(), schema, overwrite)
 
     def _for_writing(self) -> MutableMapping[str, str]:
-        # With an app, the app gives the database.
-        return self.options if "app" in self.options else self._with_dsn()
+        # With an app, the app gives the database; unless it takes it from an environment that this process does not have.
+        app = self.options.get("app")
+        return self._with_dsn() if app is None or not _names_database(app) else self.options
 
     def _with_dsn(self) -> MutableMapping[str, str]:
         if self.default_dsn and "dsn" not in self.options:
@@ -98,6 +122,15 @@ class PgQueueSource(DataSource):
         if self.default_replica and "dsn" not in self.options:
             self.options["dsn"] = self.default_replica
         return Options(self._with_dsn())
+
+
+def _names_database(app: str) -> bool:
+    from pgqueue.spark.apps import find_app  # noqa: PLC0415 - readers need none of it
+
+    try:
+        return bool(find_app(app).database.dsn)
+    except ConfigurationError:
+        return False  # whatever is wrong with the app is told by the writer
 
 
 def here() -> type[PgQueueSource]:

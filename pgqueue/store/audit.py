@@ -1,13 +1,33 @@
 """Plans about what operators did: to write it down, and to list it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from pgqueue.store.plan import Plan, Statement, Steps, plan
 from pgqueue.values.bulk.operation import AuditEntry
+from pgqueue.values.jobs.options import LONGEST_REASON, check_text
 
 T = TypeVar("T")
 LAST = (1 << 63) - 1
+_reason: ContextVar[str | None] = ContextVar("pgqueue_audit_reason", default=None)
+
+
+@contextmanager
+def because(reason: str | None) -> Iterator[None]:
+    """Write down this reason with everything that an operator does in this block."""
+    before = _reason.set(reason)
+    try:
+        yield
+    finally:
+        _reason.reset(before)
+
+
+def reason() -> str | None:
+    """Why the operator does what is done here; None: nothing was said."""
+    return _reason.get()
 
 
 def audited(
@@ -72,6 +92,8 @@ def note(
         jobs: to how many jobs.
         details: what was said besides; None is left out.
     """
+    if (why := details.get("why") or reason()) is not None:
+        details["why"] = check_text("why", str(why), longest=LONGEST_REASON)
     said = {name: str(value) for name, value in details.items() if value is not None}
     params = {
         "by": by,
@@ -85,12 +107,34 @@ def note(
 
 
 @plan
-def listed(*, before: int | None = None, limit: int = 100) -> Steps[list[AuditEntry]]:
-    """What operators did, newest first.
+def listed(
+    *,
+    by: str | None = None,
+    action: str | None = None,
+    target: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    before: int | None = None,
+    limit: int = 100,
+) -> Steps[list[AuditEntry]]:
+    """What operators did that matches every filter given, newest first.
 
     Args:
+        by: only what this person did.
+        action: only what is called so.
+        target: only what was done to what has this name.
+        since: only what was done at this instant or later.
+        until: only what was done before this instant.
         before: with a lower id than this one; for the next page, the last id of the page before.
         limit: at most how many entries.
     """
-    params = {"before": LAST if before is None else max(-LAST, min(before, LAST)), "limit": limit}
+    params = {
+        "by": by,
+        "action": action,
+        "target": target,
+        "since": since,
+        "until": until,
+        "before": LAST if before is None else max(-LAST, min(before, LAST)),
+        "limit": limit,
+    }
     return [AuditEntry.of(row) for row in (yield Statement("audit/list", params))]

@@ -73,15 +73,24 @@ def _read(described: Columns, **given: str) -> str:
     )
 
 
+_LAST_LINE = (
+    "case when errors -> -1 ->> 'encoded' is null then "
+    "translate(left(split_part(errors -> -1 ->> 'message', E'\\n', 1), 500), '0123456789', '') end"
+)
+_ERROR_GROUP = rf"concat(task, E'\x1f', errors -> -1 ->> 'type', E'\x1f', reason, E'\x1f', {_LAST_LINE})"
+"""What :func:`pgqueue.values.jobs.error_group.error_group_key` hashes."""
+
 PROJECTIONS: Mapping[str, str] = {
     "shown": _shown(),
+    "error group": f"left(encode(sha256(convert_to({_ERROR_GROUP}, 'UTF8')), 'hex'), 32)",
     "jobs as read": _read(columns.JOBS),
     "history as read": _read(columns.HISTORY),
     "dead as read": _read(columns.DEAD),
     "history as ended": _read(columns.ENDED, reason="null::text", ended_at="finished_at"),
     "dead as ended": _read(columns.ENDED, outcome="'dead'::text", ended_at="died_at", result="null::text"),
 }
-"""Select lists by their name: ``shown`` for :class:`Job`, in the order of its fields; the others for Spark and the lake."""
+"""Select lists by their name: ``shown`` for :class:`Job`, in the order of its fields; ``error group``, the key of the group of errors
+that a job is in; the others for Spark and the lake."""
 
 
 def with_lists(text: str) -> str:

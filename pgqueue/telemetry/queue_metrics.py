@@ -1,11 +1,13 @@
 """Metrics of the whole queue, read from its database when Prometheus asks: one look for all who ask within some seconds.
 
-What is read is decided by ``queue.insight``; estimates of large tables are passed on as they are. While the database is
+What is read is decided by ``queue.insight``. A number that may be an estimate has a companion, ``…_estimated``, which is 1 while
+it is one: a label on the number itself would begin a new time series at each change, and break sums and alerts. While the database is
 away, ``pgqueue_up`` is 0 and there is nothing else.
 """
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
@@ -17,16 +19,22 @@ from prometheus_client.registry import Collector
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import PgQueueError
+from pgqueue.store.insight import insight
 from pgqueue.store.jobs import control
 from pgqueue.store.pipeline import lake
 from pgqueue.telemetry.worker_metrics import MOST, OTHER, label
+from pgqueue.values.insight.health import Health
 from pgqueue.values.insight.series import Figures
-from pgqueue.values.queues.standing import STATES
+from pgqueue.values.limits.status import LimitStatus
+from pgqueue.values.queues.served_queues import is_served
+from pgqueue.values.queues.standing import STATES, QueueStanding
 from pgqueue.values.workers.health import WorkerProblem
 from pgqueue.values.workers.worker import WorkerStatus
 
 KEPT_FOR: Final = 5.0
 """Seconds for which an answer is given again: several servers of Prometheus cost the database as much as one."""
+DEAD_TASKS: Final = 50
+"""Tasks whose dead jobs have a time series of their own."""
 WINDOW: Final = 300.0
 """Seconds over which times and failures are told."""
 
@@ -71,7 +79,7 @@ class QueueMetrics(Collector):
         try:
             found = [
                 metric
-                for look in (_queues, _workers, _schedules, _limits, _recent, _store, _lake)
+                for look in (_standing, _dead, _workers, _schedules, _recent, _store, _lake)
                 for metric in look(self._queue)
             ]
         except (PgQueueError, psycopg.Error) as error:
@@ -84,8 +92,25 @@ class QueueMetrics(Collector):
         return [_gauge("pgqueue_up", "1: the database answers.", (), [((), float(not self._error))]), *found]
 
 
-def _queues(queue: PgQueue) -> Iterator[Metric]:
-    standings = queue.insight.queues()[:MOST]
+def _standing(queue: PgQueue) -> Iterator[Metric]:
+    standings = queue.insight.queues()
+    health = queue.insight.health(standings)
+    yield from _queues(standings[:MOST], [one for one in queue.workers.list() if one.alive and not one.quiet])
+    yield from _problems(health)
+    yield from _limits(queue.insight.limits()[:MOST], health)
+
+
+def _problems(health: Health) -> Iterator[Metric]:
+    counts = Counter((one.kind, one.level) for one in health.problems)
+    yield _gauge(
+        "pgqueue_problems",
+        "What `pgqueue status` names, by kind and level.",
+        ("kind", "level"),
+        counts.items(),
+    )
+
+
+def _queues(standings: Sequence[QueueStanding], claiming: Sequence[WorkerStatus]) -> Iterator[Metric]:
     counts = [((one.queue, state), getattr(one, state)) for one in standings for state in STATES]
     yield _gauge("pgqueue_queue_jobs", "Jobs by state.", ("queue", "state"), counts)
     yield _gauge(
@@ -113,10 +138,30 @@ def _queues(queue: PgQueue) -> Iterator[Metric]:
         [(one.queue, one.paused_at is not None) for one in standings],
     )
     yield _of_each(
+        "pgqueue_queue_workers",
+        "Live workers that serve the queue and claim jobs.",
+        "queue",
+        [(one.queue, sum(is_served(worker.queues, one.queue) for worker in claiming)) for one in standings],
+    )
+    yield _of_each(
         "pgqueue_queue_unknown_jobs",
         "Waiting jobs of tasks that no live worker runs.",
         "queue",
         [(one.queue, one.unknown) for one in standings],
+    )
+
+
+def _dead(queue: PgQueue) -> Iterator[Metric]:
+    found = queue.database.run(insight.dead_by_task(limit=DEAD_TASKS))
+    counts = [((one.queue, one.task), one.jobs) for one in found.tasks]
+    if found.others:
+        counts.append(((OTHER, OTHER), found.others))
+    yield _gauge("pgqueue_dead_jobs", "Dead jobs by task.", ("queue", "task"), counts)
+    yield _gauge(
+        "pgqueue_dead_jobs_estimated",
+        "1: there are too many dead jobs to count them by task, and only the last ones were counted.",
+        (),
+        [((), not found.complete)],
     )
 
 
@@ -125,8 +170,8 @@ def _workers(queue: PgQueue) -> Iterator[Metric]:
     problems = queue.database.run(control.worker_problems())
     of: Sequence[tuple[str, int]] = (
         ("alive", len(alive)),
-        ("draining", sum(one.draining for one in alive)),
-        ("blocked", sum(one.blocked is not None for one in problems)),
+        ("quiet", sum(one.quiet for one in alive)),
+        ("unresponsive", sum(one.blocked is not None for one in problems)),
         ("stalled", sum(one.not_looked is not None and one.blocked is None for one in problems)),
         ("not_listening", sum(one.not_listening is not None for one in problems)),
         ("serving", _count_serving(alive, problems)),
@@ -144,12 +189,12 @@ def _workers(queue: PgQueue) -> Iterator[Metric]:
 
 
 def _count_serving(alive: Sequence[WorkerStatus], problems: Sequence[WorkerProblem]) -> int:
-    return max(0, sum(not one.draining for one in alive) - sum(not one.serves for one in problems))
+    return max(0, sum(not one.quiet for one in alive) - sum(not one.serves for one in problems))
 
 
 def _problem(one: WorkerProblem) -> Iterator[Value]:
     worker = f"{one.host}:{one.pid}"
-    yield (worker, "blocked"), None if one.blocked is None else one.blocked.seconds
+    yield (worker, "unresponsive"), None if one.blocked is None else one.blocked.seconds
     yield (worker, "stalled"), one.not_looked if one.blocked is None else None
     yield (worker, "not_listening"), one.not_listening
 
@@ -170,8 +215,14 @@ def _schedules(queue: PgQueue) -> Iterator[Metric]:
     )
 
 
-def _limits(queue: PgQueue) -> Iterator[Metric]:
-    limits = queue.insight.limits()[:MOST]
+def _limits(limits: Sequence[LimitStatus], health: Health) -> Iterator[Metric]:
+    held = {name: one.since for one in health.problems if one.kind == "limit full" for name in one.names}
+    yield _of_each(
+        "pgqueue_limit_held_back_seconds",
+        "For how long a full limit has held back the job that waits longest under it; 0: for less than 10 minutes.",
+        "limit",
+        [(one.name, (health.at - (held.get(one.name) or health.at)).total_seconds()) for one in limits],
+    )
     yield _of_each(
         "pgqueue_limit_running_jobs",
         "Jobs that run under it.",
@@ -183,6 +234,12 @@ def _limits(queue: PgQueue) -> Iterator[Metric]:
         "Jobs that wait under it.",
         "limit",
         [(one.name, one.waiting) for one in limits],
+    )
+    yield _of_each(
+        "pgqueue_limit_waiting_jobs_estimated",
+        "1: the number of jobs that wait is about right, from a sample of a large table.",
+        "limit",
+        [(one.name, one.estimated) for one in limits],
     )
     yield _of_each(
         "pgqueue_limit_most_jobs",
@@ -201,11 +258,11 @@ def _recent(queue: PgQueue) -> Iterator[Metric]:
     ):
         spreads = [(task, spread) for task, one in lines if (spread := getattr(one, name)) is not None]
         values = [
-            ((task, percent), value)
+            ((task, quantile), value)
             for task, one in spreads
-            for percent, value in (("50", one.p50), ("95", one.p95), ("99", one.p99))
+            for quantile, value in (("0.5", one.p50), ("0.95", one.p95), ("0.99", one.p99))
         ]
-        yield _gauge(f"pgqueue_recent_{name}_seconds", said, ("task", "percentile"), values)
+        yield _quantiles(f"pgqueue_recent_{name}_seconds", said, values)
     yield _of_each(
         "pgqueue_recent_failed_attempts",
         "Attempts that failed within 5 minutes.",
@@ -234,7 +291,10 @@ def _store(queue: PgQueue) -> Iterator[Metric]:
     health = queue.insight.store()
     for name, said in (
         ("bytes", "Size on disk, with indices."),
-        ("dead_rows", "Rows that vacuum has not removed yet."),
+        (
+            "dead_rows",
+            "Rows that vacuum has not removed yet, as the statistics of PostgreSQL have it: always an estimate.",
+        ),
     ):
         yield _of_each(
             f"pgqueue_table_{name}",
@@ -264,6 +324,15 @@ def _lake(queue: PgQueue) -> Iterator[Metric]:
 
 def _of_each(name: str, said: str, what: str, values: Iterable[tuple[str, float | None]]) -> Metric:
     return _gauge(name, said, (what,), [((one,), value) for one, value in values])
+
+
+def _quantiles(name: str, said: str, values: Iterable[Value]) -> Metric:
+    """Return a summary without a sum and a count: those would have to grow for ever, and the workers' histograms have them."""
+    family = Metric(name, said, "summary")
+    for (task, quantile), value in values:
+        if value is not None:
+            family.add_sample(name, {"task": label(task), "quantile": quantile}, value)
+    return family
 
 
 def _gauge(name: str, said: str, labels: Sequence[str], values: Iterable[Value]) -> Metric:

@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
-
 from pgqueue.app.hooks.observer import Observer, claimed_parts, ended_parts
+from pgqueue.values.hints import extra_for
 from pgqueue.values.jobs.job import Claim, EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.verdict import Died, Verdict
 from pgqueue.values.workers.health import Vitals, not_live, not_ready
+
+with extra_for("metrics", "pgqueue.telemetry.worker_metrics", "prometheus_client"):
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.metrics_core import Metric
+    from prometheus_client.registry import Collector
 
 V = TypeVar("V")
 

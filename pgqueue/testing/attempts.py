@@ -285,7 +285,7 @@ class Loop:
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._thread is None:
-            self._thread = threading.Thread(target=run_to_the_end, args=[self._serve()], name="pgqueue-drain")
+            self._thread = threading.Thread(target=run_to_the_end, args=[self._serve()], name="pgqueue-close")
             self._thread.start()
             self._started.wait()
         return self._loop

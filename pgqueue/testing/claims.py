@@ -3,7 +3,7 @@
 :class:`ClaimBook` answers the plans by which a worker claims a job, starts it, and records how it ended.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, assert_never
 from uuid import UUID
@@ -22,10 +22,9 @@ from pgqueue.store.workers import leases, upkeep
 from pgqueue.store.workers.leases import WorkerInfo
 from pgqueue.testing.flows import FlowBook
 from pgqueue.testing.known_queues import KnownQueues
-from pgqueue.testing.lanes import LaneBook
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import JobRow
-from pgqueue.values.jobs.job import ENDED, AttemptError, Claim, JobFlags, JobState
+from pgqueue.values.jobs.job import AttemptError, Claim, JobFlags, JobState
 from pgqueue.values.jobs.verdict import (
     Again,
     Cancelled,
@@ -39,14 +38,10 @@ from pgqueue.values.jobs.verdict import (
     expired_words,
     lost_verdict,
 )
-from pgqueue.values.limits.task_limits import TaskLimits
 from pgqueue.values.queues.served_queues import ServedQueues
 from pgqueue.values.queues.shares import Split
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.values.workers.lease import LEASE
-
-NOT_HELD = ENDED | {JobState.READY}
-"""States in which a job counts under no limit."""
 
 
 class DrainClaim(msgspec.Struct, frozen=True):
@@ -105,25 +100,22 @@ def next_claim(
 
 
 class QueueState(NamedTuple):
-    """The jobs of a queue in memory, by id, and their queues, limits, flows and signals."""
+    """The jobs of a queue in memory, by id, and their queues, flows and signals."""
 
     rows: dict[int, JobRow]
     queues: KnownQueues
-    lanes: LaneBook
     flows: FlowBook
     mailbox: Mailbox
 
 
 class ClaimBook:
-    """The claims of workers, and the leases under which they hold them."""
+    """The claims of workers, and the leases under which they hold them. No limit holds a job back: a drain runs one at a time."""
 
-    def __init__(self, around: QueueState, limiting: Callable[[], Mapping[str, TaskLimits | None]]) -> None:
+    def __init__(self, around: QueueState) -> None:
         self._rows = around.rows
         self._queues = around.queues
-        self._lanes = around.lanes
         self._flows = around.flows
         self._mailbox = around.mailbox
-        self._limiting = limiting
         self._leases: dict[UUID, datetime] = {}
         self._reclaimed: list[Verdict] = []
 
@@ -144,22 +136,13 @@ class ClaimBook:
         self._mailbox.admit_lapsed(now=now)
         for row in self._rows.values():
             if row.state is JobState.SCHEDULED and row.run_at <= now:
-                row.state, row.run_at, row.place_at = JobState.READY, row.place_at or row.run_at, None
+                row.state = JobState.READY
         ready = [
             row for row in self._rows.values() if row.state is JobState.READY and row.new.task not in left_out
         ]
-        running = self._lanes.running(row for row in self._rows.values() if row.state not in NOT_HELD)
-        plain = [row for row in ready if row.new.lane is None]
-        self._queues.age(plain, now)
-        line = self._turn({row.new.queue for row in plain}, served, split)
-        if line is not None:
-            first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place)
-            self._lanes.started(first, now)
-            return DrainClaim(first.claimed(worker.id, now), self._queues.timeouts())
-        heads = self._lanes.heads(ready, running, now)
-        line = self._turn(heads.keys(), served, split)
-        chosen = None if line is None else self._lanes.choose(line, heads[line], now).claimed(worker.id, now)
-        return DrainClaim(chosen, self._queues.timeouts())
+        line = self._turn({row.new.queue for row in ready}, served, split)
+        first = min((row for row in ready if row.new.queue == line), key=lambda row: row.place, default=None)
+        return DrainClaim(None if first is None else first.claimed(worker.id, now), self._queues.timeouts())
 
     def leave_without_jobs(self, worker: UUID) -> None:
         """Forget a worker that holds nothing."""
@@ -239,11 +222,8 @@ class ClaimBook:
                 row.reason = reason
                 row.attempts -= reason == "expired"
             case Again(delay=delay) | Returned(delay=delay) | Unknown(delay=delay):
-                place, row.run_at = row.run_at, now + delay if delay else row.run_at
+                row.run_at = now + delay if delay else row.run_at
                 row.wait(JobState.SCHEDULED if delay else JobState.READY)
-                limiting = self._limiting().get(row.new.task)
-                if row.new.lane is not None and limiting is not None and limiting.ordered:
-                    row.place_at, row.run_at = (place, row.run_at) if delay else (None, place)
                 row.attempts -= not verdict.spends
             case _:
                 assert_never(verdict)

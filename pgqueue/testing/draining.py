@@ -66,7 +66,7 @@ def drain(
             run for each of the other; patterns are as a worker's.
         order: ``shares``, or ``strict``: a job runs only while the queues before its own have none that is due.
         raises: raise the first error of a task, once it is recorded. Not raised are those by which tasks decide
-            (``Snooze``, ``RetryLater``, ``Dead``) and those of ``failing``.
+            (``Snooze``, ``RetryLater``, ``Dead``, ``Cancelled``) and those of ``failing``.
         limit: the most jobs to run, since a job that enqueues itself would never end.
         allow_real: run jobs of any database.
 
@@ -171,6 +171,7 @@ def empty(queue: PgQueue, *, allow_real: bool = False) -> None:
     if not allow_real:
         _require_for_tests(queue.database.run(control.database_name()), *EMPTY)
     queue.database.run(control.empty(), OWN_CONNECTION)
+    queue.database.close()  # while it has a connection, Django cannot drop its database for tests; the next use connects again
 
 
 def is_for_tests(database: str) -> bool:
@@ -240,6 +241,9 @@ def _drain_steps(
             verdicts = yield attempt
             if reports := state.executor.board.take():
                 yield notes.report(reports)
+            for _ in range(state.executor.logs.portions()):
+                with state.executor.logs.writing() as portion:
+                    yield notes.keep_logs(portion.stored())
             if verdicts:
                 state.note_recorded(verdicts, (yield state.finish(verdicts)))
             yield queue.hooks

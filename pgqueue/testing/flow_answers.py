@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pgqueue.store.flows.flow_queries import MOST_COUNTED, MOST_SHOWN, StoredResult
 from pgqueue.testing.flows import FlowBook, FlowRow, NodeRow
-from pgqueue.values.flows.flow import PORTION, NodeState
+from pgqueue.values.flows.flow import MAP, PORTION, NodeState
 from pgqueue.values.flows.record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explain_nodes
 from pgqueue.values.flows.results import LARGEST_RESULTS, EarlierNode, FlowPosition
 
@@ -108,7 +108,10 @@ def _record(flow: FlowRow, *, counts: bool, nodes: tuple[NodeRecord, ...] = ()) 
 
 
 def _counts(nodes: Iterable[NodeRow]) -> dict[NodeState, int]:
-    found = Counter(node.state for node in nodes)
+    # A job by which pgqueue has filled a group is left out.
+    found = Counter(
+        node.state for node in nodes if not (node.task == MAP and node.state is NodeState.SUCCEEDED)
+    )
     return {state: found[state] for state in NodeState if found[state]}
 
 

@@ -1,15 +1,14 @@
-"""What is known of queues in memory: which are paused or drained, and their settings."""
+"""What is known of queues in memory: which are paused or closed, and their settings."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partialmethod
 
 import msgspec
 
-from pgqueue.testing.row import JobRow
 from pgqueue.values.jobs.options import check_text, matching_names
 from pgqueue.values.queues.defaults import JobDefaults, QueueDefaults
 from pgqueue.values.queues.settings import (
-    AGEING_TO,
     MAX_ATTEMPTS,
     PRIORITY,
     Existing,
@@ -53,19 +52,6 @@ class KnownQueues:
             asked = [queue for queue in asked if queue not in quotas]
         return None
 
-    def age(self, ready: Sequence[JobRow], now: datetime) -> None:
-        """Raise the priority of jobs that have waited for long, where their queue has ageing."""
-        for name, one in self._known.items():
-            every, most = one.settings.ageing, one.settings.ageing_to or max(AGEING_TO)
-            line = [row for row in ready if row.new.queue == name]
-            if every is None or not line:
-                continue
-            highest = max(row.priority for row in line)
-            for row in line:
-                worth = min(most, (now - row.run_at) // every)
-                if max(row.priority, 0) < worth and row.priority < highest:
-                    row.new = msgspec.structs.replace(row.new, priority=worth)
-
     def timeouts(self) -> dict[str, timedelta]:
         """How long an attempt may take whose task names no timeout, by queue."""
         said = {name: one.settings.timeout for name, one in self._known.items()}
@@ -82,7 +68,7 @@ class KnownQueues:
                 name: JobDefaults(
                     PRIORITY if one.settings.priority is None else one.settings.priority,
                     MAX_ATTEMPTS if one.settings.max_attempts is None else one.settings.max_attempts,
-                    one.drained_at is not None,
+                    one.closed_at is not None,
                     one.settings.backlog is not None,
                 )
                 for name, one in self._known.items()
@@ -91,11 +77,12 @@ class KnownQueues:
         )
 
     def known(self) -> list[KnownQueue]:
-        """All that were paused, drained or given settings."""
+        """All that were paused, closed or given settings."""
         return [one for _, one in sorted(self._known.items())]
 
-    def pause(
+    def _mark(
         self,
+        how: str,
         queue: str,
         *,
         why: str | None,
@@ -103,33 +90,18 @@ class KnownQueues:
         also: Sequence[str],  # noqa: ARG002 - there are no shards
         now: datetime,
     ) -> list[str]:
-        """Stop queues from being claimed from."""
-        found = [name for name in self._matching(queue) if self.of(name).paused_at is None]
-        return self._change(found, paused_at=now, paused_by=by, paused_why=why)
+        found = [name for name in self._matching(queue) if getattr(self.of(name), f"{how}_at") is None]
+        return self._change(found, **{f"{how}_at": now, f"{how}_by": by, f"{how}_why": why})
 
-    def drain(
-        self,
-        queue: str,
-        *,
-        why: str | None,
-        by: str | None,
-        also: Sequence[str],  # noqa: ARG002 - there are no shards
-        now: datetime,
-    ) -> list[str]:
-        """Refuse enqueues to queues."""
-        found = [name for name in self._matching(queue) if self.of(name).drained_at is None]
-        return self._change(found, drained_at=now, drained_by=by, drained_why=why)
+    pause = partialmethod(_mark, "paused")
+    close = partialmethod(_mark, "closed")
 
     def resume(self, queue: str, *, by: str | None) -> list[str]:  # noqa: ARG002 - nothing asks who
         """Let queues be claimed from again, and take jobs."""
-        found = [
-            name for name in self._matching(queue) if self.of(name).paused_at or self.of(name).drained_at
-        ]
+        found = [name for name in self._matching(queue) if self.of(name).paused_at or self.of(name).closed_at]
         return self._change(
             found,
-            **dict.fromkeys(
-                ("paused_at", "paused_by", "paused_why", "drained_at", "drained_by", "drained_why")
-            ),
+            **dict.fromkeys(("paused_at", "paused_by", "paused_why", "closed_at", "closed_by", "closed_why")),
         )
 
     def declare(
@@ -153,6 +125,7 @@ class KnownQueues:
         *,
         unset: Sequence[str],
         by: str | None,  # noqa: ARG002 - nothing asks who
+        why: str | None,  # noqa: ARG002 - or why
         now: datetime,  # noqa: ARG002 - or when
     ) -> QueueSettings:
         """Change some settings of a queue."""

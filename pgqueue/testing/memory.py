@@ -33,11 +33,11 @@ ANSWERED: Mapping[str, Mapping[str, str]] = {
         "finish": "record",
         "leases": "start leave_without_jobs",
     },
-    "notes": {"notes": "recall recall_long keep report progress"},
+    "notes": {"notes": "recall recall_long keep report progress keep_logs logs"},
     "mailbox": {"signals": "send resolve callback look"},
     "flows": {"flows": "add", "flow_control": "begin_cancel ask cancel_portion end_root"},
     "flow_looks": {"flow_queries": "flows flow nodes state results facts"},
-    "queues": {"queues": "pause drain resume known declare change"},
+    "queues": {"queues": "pause close resume known declare change"},
     "calendar": {
         "schedules": "put apply listed dated pause resume remove",
         "ticks": "fire_due fire backfill runs",
@@ -63,14 +63,12 @@ class Memory(Database):
         """``clock``: None: a clock that stands still at the present."""
         super().__init__("", schema=queue.database.catalogue.schema)
         self.clock = Clock() if clock is None else clock
-        self._limits = lambda: queue.limits
-        self._limiting = lambda: queue.limiting
         self.clear()
         self._one_at_a_time = threading.RLock()
 
     def clear(self) -> None:
         """Forget every job, what it noted, every flow, signal and schedule."""
-        self._table = table = JobTable(self._limits, self._limiting)
+        self._table = table = JobTable()
         self.flows = table.flows
         answering: dict[str, object] = {
             "table": table,

@@ -36,7 +36,6 @@ class JobRow:
     flags: int | None = None
     expires_at: datetime | None = None
     started_fence: int | None = None
-    place_at: datetime | None = None
 
     @property
     def priority(self) -> int:
@@ -50,18 +49,13 @@ class JobRow:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it may be claimed; with a lane, as far as its limits let it."""
+        """Whether it may be claimed."""
         return self.state is JobState.READY
 
     @property
     def is_running(self) -> bool:
         """Whether an attempt holds it."""
         return self.state is JobState.RUNNING
-
-    @property
-    def keeps_place(self) -> bool:
-        """Whether it waits for its retry under an ordered limit."""
-        return self.state is JobState.SCHEDULED and self.place_at is not None
 
     @property
     def shown_state(self) -> JobState:

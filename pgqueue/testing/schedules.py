@@ -47,13 +47,17 @@ class Calendar:
         self._ticks: dict[tuple[str, datetime], ScheduleRun] = {}
 
     def put(
-        self, new: NewSchedule, *, replace: bool, keep_key: bool, same: Same | None, now: datetime
+        self, new: NewSchedule, *, replace: bool, keep_unseen: bool, same: Same | None, now: datetime
     ) -> ScheduleChange:
         """Add a schedule, or change it."""
         new.require_tick(now)
-        if keep_key and new.job.unique_key is None and (known := self._entries.get(new.name)):
-            kept = {"unique_key": known.new.job.unique_key, "unique": known.new.job.unique}
-            new = replaced(new, job=msgspec.structs.replace(new.job, **kept))
+        if keep_unseen and (known := self._entries.get(new.name)):
+            had, kept = known.new.job, new.job
+            if kept.unique_key is None:
+                kept = msgspec.structs.replace(kept, unique_key=had.unique_key, unique=had.unique)
+            if kept.expires_in is None:
+                kept = msgspec.structs.replace(kept, expires_in=had.expires_in)
+            new = replaced(new, job=kept)
         return self._put(new, replace=replace, same=same, now=now)
 
     def apply(

@@ -6,27 +6,26 @@ again: what becomes of an attempt (:mod:`pgqueue.values.jobs.verdict`) comes in 
 (:mod:`pgqueue.values.payloads.signature`) as JSON.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import msgspec
 
-from pgqueue.store.jobs.notes import NoteKey, StoredProgress, noted_of
+from pgqueue.store.jobs.notes import NotedLog, NoteKey, StoredProgress, noted_of
 from pgqueue.store.results.job_end import EndLook
 from pgqueue.testing.claims import ClaimBook, QueueState
 from pgqueue.testing.flows import FlowBook
 from pgqueue.testing.job_adder import JobAdder
 from pgqueue.testing.known_queues import KnownQueues
-from pgqueue.testing.lanes import LaneBook
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import JobRow
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import BlockedRetry, Retried
 from pgqueue.values.insight.now import SearchPage
+from pgqueue.values.jobs.attempt_log import StoredLog
 from pgqueue.values.jobs.job import Claim, Job, JobState, QueueCount
 from pgqueue.values.jobs.note import StoredReport
-from pgqueue.values.limits.limit import LimitNumbers
-from pgqueue.values.limits.task_limits import TaskLimits
+from pgqueue.values.payloads.codec import JobPart
 
 
 class JobTable:
@@ -34,26 +33,19 @@ class JobTable:
 
     Attributes:
         queues: what is known of their queues.
-        lanes: the limits under which they wait.
         adding: adds jobs.
         flows: the chains, groups and workflows that they are of.
         mailbox: the signals for which they wait.
         claims: the workers that hold them.
     """
 
-    def __init__(
-        self,
-        limits: Callable[[], Mapping[str, LimitNumbers]],
-        limiting: Callable[[], Mapping[str, TaskLimits | None]],
-    ) -> None:
+    def __init__(self) -> None:
         self._rows: dict[int, JobRow] = {}
         self.queues = KnownQueues(lambda: {row.new.queue for row in self._rows.values()})
-        self.lanes = LaneBook(limits)
         self.adding = JobAdder(self._rows, self.queues, lambda one, now: self.cancel(one, now=now))
         self.flows = FlowBook(self.adding.insert, self.adding.holder, self.adding.require_rooms)
         self.mailbox = Mailbox(self._rows, self.flows)
-        self._around = QueueState(self._rows, self.queues, self.lanes, self.flows, self.mailbox)
-        self.claims = ClaimBook(self._around, limiting)
+        self.claims = ClaimBook(QueueState(self._rows, self.queues, self.flows, self.mailbox))
 
     def clock(self, *, now: datetime) -> datetime:
         """What time it is."""
@@ -104,7 +96,7 @@ class JobTable:
         row = self._rows.get(job_id)
         if row is None or row.state is not JobState.SCHEDULED:
             return False
-        row.state, row.run_at, row.place_at = JobState.READY, row.place_at or now, None
+        row.state, row.run_at = JobState.READY, now
         return True
 
     def retry(self, job_id: int, *, without_key: bool, now: datetime) -> Retried:
@@ -154,6 +146,7 @@ class Notebook:
         self._table = table
         self._notes: dict[int, dict[NoteKey, str]] = {}
         self._reports: dict[int, tuple[str, datetime, Claim]] = {}
+        self._logs: dict[int, dict[str, NotedLog]] = {}
 
     def recall(self, job_id: int) -> dict[NoteKey, str]:
         """The steps and the checkpoint of a job."""
@@ -184,3 +177,14 @@ class Notebook:
             return None
         value, at, claim = self._reports[job_id]
         return noted_of(value, at, claim.task, claim.meta)
+
+    def keep_logs(self, logs: Sequence[StoredLog], *, now: datetime) -> None:
+        """Note the last log lines of attempts."""
+        for one in logs:
+            part = JobPart("note", one.claim.task, one.claim.meta)
+            self._logs.setdefault(one.claim.id, {})[one.name] = NotedLog(one.value, now, part)
+
+    def logs(self, job_id: int) -> list[NotedLog]:
+        """The last log lines of the attempts of a job, the oldest first."""
+        found = self._logs.get(job_id, {}).values()
+        return [] if self._table.show(job_id) is None else sorted(found, key=lambda one: one.at)

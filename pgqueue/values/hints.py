@@ -2,9 +2,12 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NoReturn, ParamSpec, TypeVar
+
+from pgqueue.errors import ConfigurationError
 
 DISTRIBUTION = "pgqueue-jobs"
 """What pip installs; the distribution ``pgqueue`` of the index is another project's."""
@@ -34,6 +37,13 @@ METHODS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Methods of other queues' tasks."""
+CALL_METHODS: Mapping[str, str] = MappingProxyType(
+    {
+        name: f"task.{name}(...), with the arguments; a call is for queue.{many}([call, ...]), chain, group and Workflow"
+        for name, many in (("enqueue", "enqueue_many"), ("aenqueue", "aenqueue_many"))
+    }
+)
+"""Methods of a task that are looked for on a call of it."""
 
 OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -76,28 +86,26 @@ def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
     return hinted
 
 
-def suggest_methods(kind: type[T]) -> type[T]:
-    """Make the errors for methods of other queues' tasks, which this class lacks, say what to write here.
+def suggest_methods(kind: type[T], methods: Mapping[str, str] = METHODS) -> type[T]:
+    """Make the errors for methods that this class lacks, such as those of other queues' tasks, say what to write here.
 
     Each method is a descriptor. A ``__getattr__`` would be called only for these names, but would make every attribute
     look-up slower: Python 3.11 specialises no look-up on a class that has one.
     """
-    for name in METHODS.keys() - vars(kind).keys():
-        setattr(kind, name, _MissingMethod(name))
+    for name in methods.keys() - vars(kind).keys():
+        setattr(kind, name, _MissingMethod(name, methods[name]))
     return kind
 
 
 class _MissingMethod:
     """A method that the class does not have: looking it up raises ``AttributeError``, as for any unknown name."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, meant: str) -> None:
+        self._name, self._meant = name, meant
 
     def __get__(self, task: object, kind: type) -> NoReturn:
         shown = (kind if task is None else type(task)).__name__
-        raise AttributeError(
-            f"{shown!r} object has no attribute {self._name!r}; did you mean {METHODS[self._name]}?"
-        )
+        raise AttributeError(f"{shown!r} object has no attribute {self._name!r}; did you mean {self._meant}?")
 
 
 def option_hint(name: str) -> str | None:
@@ -147,6 +155,28 @@ def remedy(name: str, known: Iterable[str]) -> str:
     names = list(known)
     found = nearest(name, names)
     return f"use {', '.join(names)}" if found is None else f"did you mean {found!r}?"
+
+
+@contextmanager
+def extra_for(extra: str, what: str, *packages: str) -> Iterator[None]:
+    """Say which extra to install where an import in this block does not find one of its packages.
+
+    Args:
+        extra: its name.
+        what: what needs the packages.
+        packages: the names under which they are imported.
+
+    Raises:
+        ConfigurationError: one of them is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in packages:
+            raise
+        package = missing.replace("_", "-")  # as pip calls it
+        raise ConfigurationError(missing_extra(extra, f"{what} needs the package {package}")) from error
 
 
 def missing_extra(extra: str, why: str) -> str:

@@ -9,7 +9,6 @@ import contextvars
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from enum import Enum, auto
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, coroutine
 from typing import Any, Protocol, TypeVar
@@ -19,7 +18,7 @@ from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.task import Task
 from pgqueue.errors import TimedOut
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.values.jobs.verdict import Stop, Verdict
 from pgqueue.worker.joblog import worker_log
 
 log = worker_log()
@@ -28,15 +27,8 @@ CLEAN_UP = 5.0
 """Seconds that a coroutine has to end after its timeout has cancelled it. Then it overruns, as a plain function does at once."""
 
 
-class Stop(Enum):
-    """Why an attempt was stopped by the worker."""
-
-    SHUTDOWN = auto()
-    """The worker stops and its grace is over: the job is requeued."""
-    CANCEL = auto()
-    """A caller cancelled the job."""
-    LOST = auto()
-    """The job is no longer this attempt's: the worker lost its lease, or claimed the job again."""
+def _tell(context: Context, why: Stop) -> None:
+    context._stopped, context.cancelled = why, True  # noqa: SLF001 - told by the worker alone
 
 
 class Interruptible(Protocol):
@@ -98,7 +90,7 @@ class Attempt:
         if self.stopped is why:
             return  # a second interruption would disturb its clean-up
         self.stopped = why
-        self.context.cancelled = True
+        _tell(self.context, why)
         if self.runner is not None:
             self.runner.cancel()
 
@@ -168,7 +160,7 @@ class BatchMember(Attempt):
     def stop(self, why: Stop) -> None:
         """Tell the job's part of the call to stop; a call whose jobs were all told is stopped as a whole."""
         first, self.stopped = self.stopped is None, why
-        self.context.cancelled = True
+        _tell(self.context, why)
         if first:
             self._whole.note_stopped(why)
 

@@ -20,7 +20,7 @@ import msgspec
 from pgqueue.app.context import AttemptHost
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.values.jobs.job import AttemptError, Claim
-from pgqueue.values.jobs.verdict import Succeeded, Verdict, failed_verdict
+from pgqueue.values.jobs.verdict import Stop, Succeeded, Verdict, failed_verdict
 from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.values.workers.lease import spoken_bytes
 from pgqueue.worker.attempt import Attempt, timed_out
@@ -30,7 +30,7 @@ from pgqueue.worker.memory import descendants, free_memory, resident_memory
 from pgqueue.worker.process_messages import (
     LENGTH_BYTES,
     LONGEST,
-    STOP,
+    STOPS,
     ProcessAnswer,
     ProcessOrder,
     frame_message,
@@ -90,7 +90,7 @@ async def run_alone(
         finally:
             looking.cancel()
     finally:
-        await child.end()
+        await child.end(attempt.stopped)
     if answered is None:
         how = f"its own process: {child.how()}"
         return end_as_crashed(attempt, begun, attempt.context.seconds, how, child.memory)
@@ -253,11 +253,11 @@ class AttemptProcess:
             self.memory = resident_memory(self.process.pid) or self.memory
             await asyncio.sleep(LOOK_EVERY)
 
-    async def end(self) -> None:
-        """Have it end, and everything that it has started."""
+    async def end(self, why: Stop | None = None) -> None:
+        """Have it end, and everything that it has started; ``why`` its attempt was stopped, if it was."""
         try:
             if not self.has_ended:
-                self._stop()
+                self._stop(why)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(CLEAN_UP):
                         self._last = await self._frame()
@@ -289,11 +289,11 @@ class AttemptProcess:
                 # What is left of its group keeps the id from being used again.
                 kill(pid, signal.SIGKILL)
 
-    def _stop(self) -> None:
+    def _stop(self, why: Stop | None) -> None:
         """Have it stop what runs, and end. Not by SIGTERM: a service manager may send that to all processes of a service."""
         if self._control is not None:
             with suppress(OSError):
-                os.write(self._control, STOP)
+                os.write(self._control, next((word for word, one in STOPS.items() if one is why), b"s"))
 
     async def _reap(self) -> None:
         """Wait for a killed process. A cancel meanwhile is raised afterwards: the event loop must not close before."""

@@ -32,7 +32,7 @@ class Claims:
         lock: to be held for every change of more than one step.
         size: how many slots there are; after :meth:`resize` more may be taken for a while.
         largest: how many there may be.
-        draining: whether no more claims are wanted; what runs goes on.
+        quiet: whether no more claims are wanted; what runs goes on.
         waiting: claims and batches that wait for a slot, in order.
         held: claims that may not start yet.
         running: attempts by job id. The caller that removes an attempt from this map decides its verdict.
@@ -58,7 +58,7 @@ class Claims:
         """``tasks`` is read under the lock, so looking up a task must not block. Claims of ``batch_tasks`` run in batches."""
         self.lock = threading.Lock()
         self.size = self.largest = size
-        self.draining = False
+        self.quiet = False
         self.waiting: deque[Startable] = deque()
         self.held = HeldClaims(tasks, batch_tasks, host.codec)
         self.running: dict[int, Attempt] = {}
@@ -130,10 +130,10 @@ class Claims:
             self.size = size
             self._reopen()
 
-    def drain(self, *, on: bool) -> None:
+    def set_quiet(self, *, on: bool) -> None:
         """Start nothing more, or start again."""
         with self.lock:
-            self.draining = on
+            self.quiet = on
             self._reopen()
 
     def close(self) -> None:
@@ -331,7 +331,7 @@ class Claims:
         return [attempt for attempt in list(self.running.values()) if attempt.overdue is not None]
 
     def _reopen(self) -> None:
-        self._open = 0 if self._closed or self.draining else self.size
+        self._open = 0 if self._closed or self.quiet else self.size
 
     def _put(self, ready: Sequence[Startable]) -> None:
         self.waiting += ready

@@ -91,7 +91,7 @@ class Completer:
         self._idle.set()
 
     def _claims_jobs(self) -> bool:
-        return not (self._signals.stopping.is_set() or self._claims.draining)
+        return not (self._signals.stopping.is_set() or self._claims.quiet)
 
     @property
     def backlog(self) -> int:

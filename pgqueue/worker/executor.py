@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, cast
 
+from pgqueue.app.attempt_logs import WaitingLogs
 from pgqueue.app.context import Context
 from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.hooks.observer import Observers
@@ -35,9 +36,11 @@ from pgqueue.values.jobs.verdict import (
     Cancelled,
     Died,
     Returned,
+    Stop,
     Succeeded,
     Unknown,
     Verdict,
+    as_stopped,
     failed_verdict,
     without_result,
 )
@@ -51,7 +54,6 @@ from pgqueue.values.workers.crashes import CrashCount
 from pgqueue.worker import attempt_process, joblog
 from pgqueue.worker.attempt import (
     Attempt,
-    Stop,
     awaited_value,
     never_ran,
     plain_value,
@@ -106,6 +108,7 @@ class Executor:
         self.max_payload = queue.max_payload
         self.codec = queue.codec
         self.board = Board(queue.codec)
+        self.logs = WaitingLogs(queue.codec, lambda: queue.redaction)
         self.unknown_after = unknown_after
         self._queue = queue
         self._app = app
@@ -139,7 +142,7 @@ class Executor:
             retry = self._tasks[ctx.job.task].retry
             made = judge_error(log, self.codec, ctx.job, error, retry=retry, seconds=ctx.seconds)
             judged = ctx._judged = (error, made)  # noqa: SLF001 - kept there for this method alone
-        return judged[1]
+        return as_stopped(judged[1], ctx._stopped)  # noqa: SLF001 - told by the worker alone
 
     def note(self, claim: Claim, error: BaseException) -> bool:  # noqa: ARG002 - for subclasses
         """Told of each error that ends an attempt; whether there is anything to record. Tests override this."""

@@ -136,7 +136,7 @@ class Fetcher:
         room = self._room()
         if room <= 0:
             self._signals.looked()
-            if self._idle and self._claims.draining:  # else enqueuers would notify it, at a cost, for nothing
+            if self._idle and self._claims.quiet:  # else enqueuers would notify it, at a cost, for nothing
                 await self._set_idle(idle=False)
             await self._wait(within=None)  # a head that is due is no reason to look before there is room
             return

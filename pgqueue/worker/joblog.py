@@ -80,8 +80,9 @@ class JobLog(Observer):
                     log.info("job succeeded", extra={**_fields(verdict.claim), "seconds": seconds})
                 case Cancelled(skipped=True):
                     log.info("job skipped: the condition of its node holds", extra=_fields(verdict.claim))
-                case Cancelled():
-                    log.info("job cancelled", extra=_fields(verdict.claim))
+                case Cancelled(error=error):
+                    raised = {"raised": error.type} if error is not None and error.traceback else {}
+                    log.info("job cancelled", extra={**_fields(verdict.claim), **raised})
                 case Waits(awaited=awaited):
                     log.info("job waits", extra={**_fields(verdict.claim), "waits_for": str(awaited)})
                 case Returned(delay=None):

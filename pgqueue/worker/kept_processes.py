@@ -87,7 +87,7 @@ class KeptProcesses:
 
     async def _end(self, child: AttemptProcess, host: AttemptHost, attempt: Attempt) -> None:
         """End the process of an attempt; its last answer may say that the job was completed."""
-        await child.end()
+        await child.end(attempt.stopped)
         if (last := child.last_answer(attempt)) is not None:
             note_completed(host, attempt, last)
 

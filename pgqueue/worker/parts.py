@@ -70,7 +70,7 @@ class Inspection:
     Attributes:
         worker: its id.
         concurrency: how many slots it has.
-        draining: whether it claims no jobs, as it was asked.
+        quiet: whether it claims no jobs, as it was asked.
         slots_taken: slots of attempts, and of runners that look for the next one.
         running: the claims of the attempts in progress.
         waiting: claims that have not started, in order; last those that wait for others of their batch.
@@ -88,7 +88,7 @@ class Inspection:
 
     worker: UUID
     concurrency: int
-    draining: bool
+    quiet: bool
     slots_taken: int
     running: tuple[Claim, ...]
     waiting: tuple[Claim, ...]
@@ -232,7 +232,7 @@ class WorkerParts:
         return Inspection(
             worker=self.heartbeat.id,
             concurrency=claims.size,
-            draining=claims.draining,
+            quiet=claims.quiet,
             slots_taken=claims.taken,
             running=tuple(attempt.claim for attempt in list(claims.running.values())),
             waiting=waiting,

@@ -10,15 +10,15 @@ from pgqueue.store.connections.replica import ReplicatedDatabase
 from pgqueue.store.shards.sharded import ShardMember
 from pgqueue.values.jobs import verdict as verdicts
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Verdict
+from pgqueue.values.jobs.verdict import Stop, Verdict
 from pgqueue.worker.attempt import Attempt, task_of
 from pgqueue.worker.joblog import worker_log
 
 LENGTH_BYTES: Final = 4
 LONGEST: Final = 1 << 26
 """Bytes of a message: a longer one is none of the process."""
-STOP: Final = b"s"
-"""What the worker writes on the pipe by which it stops a process."""
+STOPS: Final = {b"s": Stop.SHUTDOWN, b"c": Stop.CANCEL}
+"""What the worker writes on the pipe by which it stops a process, and why it does so."""
 
 
 class ProcessOrder(msgspec.Struct, frozen=True):

@@ -133,7 +133,7 @@ class Recorder:
     async def _fall_back(self, verdict: Verdict, refusal: psycopg.Error) -> WriteResult:
         fields = log_fields(verdict)
         log.error(
-            "verdict refused by the database; a fallback verdict is recorded", extra=fields, exc_info=refusal
+            "outcome refused by the database; a simpler one is recorded", extra=fields, exc_info=refusal
         )
         for fallback in fallbacks(verdict, refusal):
             try:
@@ -147,7 +147,7 @@ class Recorder:
                     done, refused=[verdict], fallbacks={verdict.claim.id: fallback}, certain=False
                 )
         log.error(
-            "verdict not recorded: the database refuses it in any words; the worker keeps it and tries again",
+            "outcome not recorded: the database refuses it in any words; the worker keeps it and tries again",
             extra={**fields, "seconds": REFUSED_FOR},
             exc_info=refusal,
         )

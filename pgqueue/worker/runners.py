@@ -26,9 +26,9 @@ from uuid import UUID
 
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.values.jobs.job import Claim
-from pgqueue.values.jobs.verdict import Cancelled, Returned, Verdict
+from pgqueue.values.jobs.verdict import Cancelled, Returned, Stop, Verdict
 from pgqueue.worker import batches
-from pgqueue.worker.attempt import CLEAN_UP, Attempt, BatchAttempt, Stop, differs, keeps_job, limit
+from pgqueue.worker.attempt import CLEAN_UP, Attempt, BatchAttempt, differs, keeps_job, limit
 from pgqueue.worker.claims import NO_WAITS, Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection

@@ -1,4 +1,4 @@
-"""How many slots the worker has while it runs, and what it was asked to do from outside: another number, drain, stop, restart.
+"""How many slots the worker has while it runs, and what it was asked to do from outside: another number, to be quiet, stop, restart.
 
 :func:`pgqueue.values.workers.load.next_size` decides the number. Slots are added at once, after the pools of connections have room
 for their jobs. When slots go, no attempt is cut short: a runner leaves when its attempt has ended. What is asked is in the
@@ -62,7 +62,7 @@ class Slots:
         """What the worker does now. May be called in any thread."""
         claims = self._claims
         self._unsaid = claims.unsaid = False
-        return WorkerReport(self.bounds, claims.size, claims.draining, self._supervised(), self._answer)
+        return WorkerReport(self.bounds, claims.size, claims.quiet, self._supervised(), self._answer)
 
     async def run_once(self) -> None:
         """Choose the number of slots for the next second."""
@@ -98,9 +98,9 @@ class Slots:
         if ask.bounds is not None and ask.bounds != self.bounds:
             log.info("asked to change the number of slots", extra={**asked, "concurrency": str(ask.bounds)})
             self._have(ask.bounds)
-        if ask.draining is not None and ask.draining is not self._claims.draining:
-            log.info("asked to drain" if ask.draining else "asked to claim jobs again", extra=asked)
-            self._drain(on=ask.draining)
+        if ask.quiet is not None and ask.quiet is not self._claims.quiet:
+            log.info("asked to be quiet" if ask.quiet else "asked to claim jobs again", extra=asked)
+            self._set_quiet(on=ask.quiet)
         if ask.end is not None and ask.end != self.end:
             self._end(ask.end, asked)
         self._unsaid = True
@@ -121,8 +121,8 @@ class Slots:
         if self._claims.size > bounds.maximum:
             self._claims.resize(bounds.maximum)
 
-    def _drain(self, *, on: bool) -> None:
-        self._claims.drain(on=on)
+    def _set_quiet(self, *, on: bool) -> None:
+        self._claims.set_quiet(on=on)
         if on:
             self._runners.return_waiting()
         self._signals.call_soon(lambda: self._runners.resize(self._claims.size))

@@ -15,7 +15,7 @@ import psycopg
 
 from pgqueue.app.hooks.observer import Observers
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import signals
+from pgqueue.store import retention, signals
 from pgqueue.store.drive import adrive
 from pgqueue.store.flows import flow_progress, flow_upkeep
 from pgqueue.store.insight import series
@@ -63,10 +63,11 @@ LONG_READS_FIRST = 30.0
 flows that run (1 s for a million): they do not run at the moment when many workers start."""
 
 TIDYING: Sequence[Callable[[], Plan[int]]] = (
-    upkeep.ensure_history_days,
-    upkeep.drop_history,
-    upkeep.drop_strays,
-    upkeep.drop_dead,
+    retention.ensure_history_days,
+    retention.drop_history,
+    retention.clear_history,
+    retention.drop_strays,
+    retention.drop_dead,
     upkeep.release_holds,
     upkeep.drop_ticks,
     upkeep.drop_notes,
@@ -77,7 +78,9 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
     flow_upkeep.drop_flows,
 )
 """What can wait, in this order; each step commits by itself."""
-DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
+DROPPING = frozenset(
+    {retention.drop_history, retention.clear_history, retention.drop_strays, retention.drop_dead}
+)
 """The steps that drop what is past the retention."""
 
 
@@ -129,6 +132,7 @@ class Upkeep:
         self._others = OtherWorkers(connections)
         self._expiring = Expirer()
         self._taken_days = set[str]()
+        self._writing_logs = asyncio.Lock()
         self._seldom_at = 0.0
         self._seldom = {work: asyncio.Event() for work in ("expire", "age", "alerts", "workers")}
 
@@ -140,7 +144,7 @@ class Upkeep:
             Service("look for jobs again", min(signals.look_within / 4, 5.0), self._fetcher.look_again),
             Service("return stale claims", 1.0, self.return_stale),
             Service("choose the number of slots", 1.0, self.choose_slots, first=1.0, nudge=signals.slots),
-            Service("write the progress of jobs", 1.0, self.write_progress),
+            Service("write the progress and the log lines of jobs", 1.0, self.write_progress),
             Service("ask which jobs to cancel", CANCEL_EVERY, self.stop_cancelled, nudge=signals.cancel),
             Service(
                 "make due jobs ready, look for lost workers", self._sweep_every, self.poll, nudge=signals.poll
@@ -255,13 +259,22 @@ class Upkeep:
                 self._runners.return_heavy(claim.id)
 
     async def write_progress(self) -> None:
-        """Write what jobs reported since the last time, all in one statement; most often there is nothing.
+        """Write what jobs reported and logged since the last time, in one statement each; most often there is nothing.
 
         It has a connection of its own, opened at the first report: no other service waits if the notes are locked.
         """
         with self._executor.board.writing() as reports:
             if reports:
                 await self._connections.progress.run(notes.report(reports))
+        await self.write_logs()
+
+    async def write_logs(self) -> None:
+        """Write the last log lines of attempts that have logged since the last time; another such write has ended then, too."""
+        async with self._writing_logs:
+            for _ in range(self._executor.logs.portions()):
+                with self._executor.logs.writing() as portion:
+                    logs = await asyncio.to_thread(portion.stored)
+                    await self._connections.progress.run(notes.keep_logs(logs))
 
     async def stop_cancelled(self) -> None:
         """Stop the jobs that are to be cancelled, within a second.
@@ -302,7 +315,7 @@ class Upkeep:
             await self._name_taken_days(own)
 
     async def _name_taken_days(self, own: WorkerConnection) -> None:
-        taken = await own.once(upkeep.find_taken_history_days())
+        taken = await own.once(retention.find_taken_history_days())
         for name in set(taken) - self._taken_days:
             log.warning(
                 "the history's partition of a day cannot be made: a relation that is no partition has its name. "

@@ -29,7 +29,7 @@ import psycopg
 
 from pgqueue.app import alerts
 from pgqueue.app.flows import workflow
-from pgqueue.app.named import known_tasks_of
+from pgqueue.app.late_tasks import register_late_tasks
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import schedules
 from pgqueue.app.task import TaskLoader
@@ -42,12 +42,12 @@ from pgqueue.errors import (
     as_delay,
     as_limit,
 )
-from pgqueue.store.jobs import known_tasks
+from pgqueue.store import retention
 from pgqueue.store.schema import schema
 from pgqueue.store.shards.sharded import ShardedDatabase
-from pgqueue.store.workers import upkeep
 from pgqueue.values.flows.flow import BUILTIN
 from pgqueue.values.jobs.event import WorkerEvent, WorkerEventName
+from pgqueue.values.jobs.verdict import Stop
 from pgqueue.values.queues.served_queues import Order, parse_served
 from pgqueue.values.workers.chosen_tasks import parse_chosen
 from pgqueue.values.workers.health import Vitals
@@ -55,13 +55,13 @@ from pgqueue.values.workers.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEE
 from pgqueue.values.workers.load import checked_bounds
 from pgqueue.values.workers.worker import End
 from pgqueue.worker import joblog
-from pgqueue.worker.attempt import Stop
 from pgqueue.worker.awaiting import cancel, first_of, within
 from pgqueue.worker.connection import LONG_READ
 from pgqueue.worker.executor import UNKNOWN_AFTER
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.own_end import own_end_of
 from pgqueue.worker.parts import Inspection, WorkerOptions, WorkerParts
+from pgqueue.worker.published_tasks import store_tasks
 from pgqueue.worker.recycling import recycling_of
 from pgqueue.worker.signals import listen_for_ever
 from pgqueue.worker.threads import require_threads
@@ -153,6 +153,7 @@ class Worker:
             )
         self.queue = queue
         workflow.register(queue)
+        register_late_tasks(queue)
         served = parse_served(queues, order=order, declared=queue.queues)
         self.queues = served.entries
         self._grace = as_delay("grace", grace).total_seconds()
@@ -298,11 +299,12 @@ class Worker:
         said_by = f"{socket.gethostname()} {os.getpid()}"
         claiming = self.parts.connections.claiming
         kept = await claiming.run(
-            upkeep.keep_for(queue.history, queue.dead, history_args=queue.history_args, said_by=said_by)
+            retention.keep_for(queue.history, queue.dead, history_args=queue.history_args, said_by=said_by)
         )
         if kept.changed:
-            extra = {"history": kept.history, "dead": kept.dead, "history_args": kept.history_args}
-            log.warning("retention changed", extra=extra)
+            lengths = {"history": kept.history, "dead": kept.dead or "for ever"}
+            said = {name: str(length).removesuffix(", 0:00:00") for name, length in lengths.items()}
+            log.warning("retention changed", extra={**said, "history_args": kept.history_args})
 
     async def _store_declared_soon(self) -> None:
         """Store what the app declares; if another transaction has it locked, the worker starts before that is done."""
@@ -323,12 +325,7 @@ class Worker:
             except (psycopg.Error, PgQueueError):
                 # The worker runs jobs all the same.
                 log.exception("the schedules that this app declares could not be stored")
-            try:
-                await own.run(known_tasks.say(known_tasks_of(self.queue.tasks)), bound=LONG_READ)
-            except (psycopg.Error, PgQueueError):
-                log.exception(
-                    "what the tasks of this app take could not be stored for programs that enqueue by name"
-                )
+            await store_tasks(self.queue.tasks, own)
             try:
                 alerts.log_applied(await own.run(self.queue.alerts.application(), bound=LONG_READ))
             except (psycopg.Error, PgQueueError):
@@ -353,6 +350,7 @@ class Worker:
         await self._until(grace_ends, completer.flushed())
         await within(LAST_STEP_TIMEOUT, completer.flushed())
         await self._leave(_failure_of(fetching))
+        await within(LAST_STEP_TIMEOUT, self.parts.upkeep.write_logs())
         await within(LAST_STEP_TIMEOUT, self.parts.series.write(everything=True))
         joblog.log_stop(self.id, completer.backlog)
 

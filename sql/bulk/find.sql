@@ -20,15 +20,18 @@ with looked as materialized (
                and (%(error)s::text is null or errors -> -1 ->> 'type' = %(error)s::text
                     or right(errors -> -1 ->> 'type', length(%(error)s::text) + 1) = '.' || %(error)s::text)
                and (%(message)s::text is null or strpos(errors -> -1 ->> 'message', %(message)s::text) > 0)
+               and (%(error_group)s::text is null or {error group} = %(error_group)s::text)
                and case when %(args)s::jsonb is null then true else pgqueue.as_jsonb(args) @> %(args)s::jsonb end, false) as matches
     from (select id, xmin::text as version, flags, false as dead, queue::text, task::text, status::text as state,
                  status = 'running' and cancel_requested as asked, created_at, null::timestamptz as died_at,
-                 priority::integer, meta::jsonb, errors::jsonb, args::json
+                 priority::integer, meta::jsonb, errors::jsonb, args::json, null::text as reason
           from pgqueue.jobs
           union all
-          select id, xmin::text, flags, true, queue, task, 'dead', false, created_at, died_at, priority::integer, meta, errors, args::json
+          select id, xmin::text, flags, true, queue, task, 'dead', false, created_at, died_at, priority::integer, meta, errors, args::json, reason
           from pgqueue.dead_jobs) as job
-    where dead = %(dead)s::boolean and id > %(after)s::bigint and id <= %(up_to)s::bigint
+    where dead = %(dead)s::boolean and id <= %(up_to)s::bigint
+      and id > greatest(%(after)s::bigint, lower((select pgqueue.jobs_of_run(%(run)s::text))) - 1)
+      and (%(run)s::text is null or id <@ (select pgqueue.jobs_of_run(%(run)s::text)))
       and (%(ids)s::bigint[] is null or id = any(%(ids)s::bigint[]))
     order by id limit %(looked)s::integer
 )

@@ -6,7 +6,7 @@
 with old as materialized (
     select id from pgqueue.flows as flow
     where ended_at is not null
-      and coalesce(%(now)s::timestamptz, now()) - ended_at > coalesce((select history from pgqueue.retention), '7 days')
+      and coalesce(%(now)s::timestamptz, now()) - ended_at > (select history from pgqueue.retention)
       and not (state <> 'succeeded' and exists (
           select from pgqueue.nodes as node where node.flow_id = flow.id and node.state = 'failed'
           and exists (select from pgqueue.dead_jobs where id = node.job_id)))

@@ -17,8 +17,8 @@ select page.id, page.kind, page.name, page.key, page.state, page.created_at, pag
 from page
 cross join lateral (
     select sum(nodes) as nodes, json_object_agg(state, jobs)::text as states
-    from (select state, count(*) as nodes, count(*) filter (where kind = 'job') as jobs
-          from (select state, kind from pgqueue.nodes where flow_id = page.id
+    from (select state, count(*) as nodes, count(*) filter (where kind = 'job' and not (task = 'pgqueue.map' and state = 'succeeded')) as jobs
+          from (select state, kind, task from pgqueue.nodes where flow_id = page.id
                 order by parent_id, place limit %(most)s::integer + 1) as part
           group by state) as by_state) as counted
 order by page.id desc

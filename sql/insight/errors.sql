@@ -3,8 +3,8 @@
 -- locks: none
 -- run by: Insight.errors
 -- rights: reader
--- why: digits are taken out of messages, so that 'no order 7' and 'no order 12' are one error. An error may be long, and is read
---      only of the jobs that match
+-- why: UUIDs and digits are taken out of messages, so that 'no order 7' and 'no order 12' are one error, and jobs lost by two
+--      workers, too. An error may be long, and is read only of the jobs that match
 with last_dead as (
     select id, queue, task, ended_in from pgqueue.dead_jobs order by ended_in desc limit %(looked_at)s::integer
 ),
@@ -26,6 +26,6 @@ select task, type, reason, (array_agg(line order by died_at desc, id desc))[1], 
        (array_agg(distinct queue))[1:10], min(died_at), max(died_at), (array_agg(id order by died_at desc, id desc))[1],
        (select count(*) from last_dead), (select count(*) from said)
 from said
-group by task, type, reason, translate(line, '0123456789', '')
+group by task, type, reason, regexp_replace(line, '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+', '', 'gi')
 order by count(*) desc, max(died_at) desc, task, type
 limit %(limit)s::integer

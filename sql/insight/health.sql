@@ -1,4 +1,4 @@
--- insight/health: how many workers are alive and do not drain, and for how many seconds the longest-waiting ready job has been ready.
+-- insight/health: how many workers are alive and not quiet, and for how many seconds the longest-waiting ready job has been ready.
 -- index: jobs_ready, jobs_pkey
 -- locks: none
 -- run by: health checks
@@ -29,6 +29,6 @@ oldest as (
                 where queue not in (select name from pgqueue.queues where paused_at is not null))
            end as run_at
 )
-select (select count(*) from pgqueue.workers where lease_until > clock.now and draining is not true),
+select (select count(*) from pgqueue.workers where lease_until > clock.now and quiet is not true),
        extract(epoch from clock.now - pgqueue.as_datetime(oldest.run_at))::float8
 from clock cross join oldest

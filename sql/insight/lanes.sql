@@ -5,7 +5,8 @@
 -- rights: monitor
 -- why: to count all jobs that wait reads a large table; a sample tells about how many. There may be 100,000 lanes, so
 --      they are summed up here. Every array contains the empty one: so kept places are found by their index
-select name, sum(running * places)::bigint, sum(lost * places)::bigint, sum(waiting)::bigint
+select name, sum(running * places)::bigint, sum(lost * places)::bigint, sum(waiting)::bigint,
+       count(distinct key) filter (where running > 0)
 from (select job.queue, job.lane, count(*) as running,
              count(*) filter (where ((select lease_until from pgqueue.workers where id = job.worker_id)
                                      > coalesce(%(now)s::timestamptz, now())) is not true) as lost,
@@ -19,7 +20,9 @@ from (select job.queue, job.lane, count(*) as running,
       select queue, lane, 0, 0, 1 from pgqueue.jobs tablesample system (%(percent)s::real)
       where in_lane) as counted
 cross join lateral (
-    select split_part(key, ' ', 1) as name, coalesce(substring(key from ' \*([1-9][0-9]{0,6})$')::integer, 1) as places from string_to_table(lane, E'\n') as key
+    select split_part(key, ' ', 1) as name, coalesce(substring(key from ' \*([1-9][0-9]{0,6})$')::integer, 1) as places,
+           regexp_replace(key, ' \*[1-9][0-9]{0,6}$', '') as key
+    from string_to_table(lane, E'\n') as key
     union all
-    select 'queue:' || queue, 1) as of
+    select 'queue:' || queue, 1, 'queue:' || queue) as of
 group by name

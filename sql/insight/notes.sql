@@ -5,6 +5,6 @@
 -- rights: reader
 select kind, name, at, pg_catalog.pg_column_size(value)
 from pgqueue.notes
-where job_id = %(id)s::bigint and kind <> 'progress'
+where job_id = %(id)s::bigint and kind not in ('progress', 'log')
 order by at, name
 limit %(limit)s::integer

@@ -12,14 +12,14 @@ job as (
     select * from pgqueue.all_jobs where id = %(id)s::bigint
 ),
 near as (
-    select of.*, coalesce(of.slots, of.concurrency) as room, of.draining is true as drains,
+    select of.*, coalesce(of.slots, of.concurrency) as room, of.quiet is true as is_quiet,
            coalesce(of.ask_end is not null and of.answer is null or of.look_within is not null and of.looked_at is null, false) as stops,
            pgqueue.serves(of.queues, job.queue) as serves, of.tasks is null or job.task = any(of.tasks) as has_task,
            extract(epoch from clock.now - of.looked_at) > of.look_within as late
     from clock cross join job cross join pgqueue.workers as of where of.lease_until > clock.now
 ),
 able as (
-    select near.*, serves and not drains and not stops as stays, serves and not drains and not stops and has_task as knows,
+    select near.*, serves and not is_quiet and not stops as stays, serves and not is_quiet and not stops and has_task as knows,
            blocked_since is null and late is not true and coalesce(taken, cardinality(running)) >= room as busy
     from near
 )
@@ -37,8 +37,9 @@ select job.state, job.queue, job.task, pgqueue.as_datetime(clock.now), job.attem
        pause.paused_at is not null as paused, extract(epoch from clock.now - pause.paused_at)::float8 as paused_for,
        pause.paused_by, pause.paused_why,
        worker.host, worker.pid, extract(epoch from worker.lease_until - clock.now)::float8 as lease_left,
+       extract(epoch from clock.now - worker.heard_at)::float8 as heard_for,
        coalesce(job.id = any(worker.overrunning), false) as overruns,
-       alive.workers, alive.serving, alive.slots, alive.knowing, alive.draining, alive.stopping,
+       alive.workers, alive.serving, alive.slots, alive.knowing, alive.quiet, alive.stopping,
        alive.blocked, alive.not_looking, alive.busy, alive.running,
        stuck.host, stuck.pid, extract(epoch from clock.now - pgqueue.as_datetime(stuck.blocked_since))::float8 as blocked_for,
        stuck.blocked_task, stuck.blocked_job, stuck.blocked_where,
@@ -69,8 +70,8 @@ cross join (
            count(*) filter (where stays) as serving,
            coalesce(sum(room) filter (where stays), 0)::bigint as slots,
            count(*) filter (where knows) as knowing,
-           count(*) filter (where serves and drains) as draining,
-           count(*) filter (where serves and stops and not drains) as stopping,
+           count(*) filter (where serves and is_quiet) as quiet,
+           count(*) filter (where serves and stops and not is_quiet) as stopping,
            count(*) filter (where knows and blocked_since is not null) as blocked,
            count(*) filter (where knows and blocked_since is null and late) as not_looking,
            count(*) filter (where knows and busy) as busy,

@@ -1,4 +1,4 @@
--- jobs/enqueue: add one job without a unique key, with what its queue says where the job does not; nothing: the queue is drained, or it has a bound and the enqueuer does not know that there is room.
+-- jobs/enqueue: add one job without a unique key, with what its queue says where the job does not; nothing: the queue is closed, or it has a bound and the enqueuer does not know that there is room.
 -- index: queues_pkey
 -- locks: none beyond the new row
 -- run by: Task.enqueue
@@ -13,5 +13,5 @@ select {given: %(NAME)s::TYPE}, {limited: %(NAME)s::TYPE},
 from (select clock.now, coalesce(%(run_at)s::timestamptz, clock.now + %(delay)s::interval, clock.now) as run_at
       from (select coalesce(%(now)s::timestamptz, now()) as now) clock) due
 left join pgqueue.queues as setting on setting.name = %(queue)s::text
-where setting.drained_at is null and (setting.backlog is null or %(room)s::boolean)
+where setting.closed_at is null and (setting.backlog is null or %(room)s::boolean)
 returning id, priority, max_attempts

@@ -1,4 +1,4 @@
--- jobs/enqueue_few: add some jobs without unique keys, all or none, with what their queues say where the jobs do not; the ids, in the order of the jobs; nothing: a queue is drained, or has a bound and the enqueuer does not know that there is room.
+-- jobs/enqueue_few: add some jobs without unique keys, all or none, with what their queues say where the jobs do not; the ids, in the order of the jobs; nothing: a queue is closed, or has a bound and the enqueuer does not know that there is room.
 -- index: none: reads the queues that have settings, which are few
 -- locks: none beyond the new rows
 -- run by: PgQueue.enqueue_many
@@ -10,7 +10,7 @@ with new as materialized (
            coalesce(new.priority, setting.priority, 0) as priority,
            coalesce(new.max_attempts, setting.max_attempts, 25) as max_attempts,
            coalesce(new.expires_at, due.run_at + pg_catalog.make_interval(secs => new.expires_in)) as expires_at,
-           setting.drained_at is not null or setting.backlog is not null and not %(room)s::boolean as is_refused
+           setting.closed_at is not null or setting.backlog is not null and not %(room)s::boolean as is_refused
     from (select coalesce(%(now)s::timestamptz, now()) as now) as clock
     cross join unnest({given: %(NAME)s::TYPE[]}, {limited: %(NAME)s::TYPE[]}, %(priority)s::smallint[],
                       %(max_attempts)s::smallint[], %(run_at)s::timestamptz[], %(delay)s::float8[],

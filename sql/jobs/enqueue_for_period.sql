@@ -12,7 +12,7 @@ held as (
     select %(unique_key)s::text, clock.id, clock.now + %(period)s::interval
     from clock
     left join pgqueue.queues as setting on setting.name = %(queue)s::text
-    where setting.drained_at is null and (setting.backlog is null or %(room)s::boolean) and not exists (select from pgqueue.jobs where unique_key = %(unique_key)s::text)
+    where setting.closed_at is null and (setting.backlog is null or %(room)s::boolean) and not exists (select from pgqueue.jobs where unique_key = %(unique_key)s::text)
     on conflict (unique_key) do update
     set job_id = excluded.job_id,
         held_until = case when %(trailing)s::boolean

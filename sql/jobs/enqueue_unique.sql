@@ -1,4 +1,4 @@
--- jobs/enqueue_unique: add one job unless a live job holds its unique key, or its queue is drained, or has a bound and the enqueuer does not know that there is room.
+-- jobs/enqueue_unique: add one job unless a live job holds its unique key, or its queue is closed, or has a bound and the enqueuer does not know that there is room.
 -- index: jobs_unique_key, queues_pkey
 -- locks: waits for a transaction that is adding or ending a job of the same key
 -- run by: Task.enqueue with a unique_key
@@ -14,6 +14,6 @@ select {given: %(NAME)s::TYPE}, {limited: %(NAME)s::TYPE}, {key: %(NAME)s::TYPE}
 from (select clock.now, coalesce(%(run_at)s::timestamptz, clock.now + %(delay)s::interval, clock.now) as run_at
       from (select coalesce(%(now)s::timestamptz, now()) as now) clock) due
 left join pgqueue.queues as setting on setting.name = %(queue)s::text
-where setting.drained_at is null and (setting.backlog is null or %(room)s::boolean)
+where setting.closed_at is null and (setting.backlog is null or %(room)s::boolean)
 on conflict do nothing
 returning id

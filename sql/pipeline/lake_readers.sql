@@ -3,7 +3,7 @@
 -- locks: none
 -- run by: pipeline prune
 select distinct activity.pid, activity.application_name, activity.usename::text, activity.datname::text,
-       extract(epoch from clock_timestamp() - activity.xact_start)::float8
+       extract(epoch from statement_timestamp() - activity.xact_start)::float8
 from pg_locks as held join pg_stat_activity as activity on activity.pid = held.pid
 where held.locktype = 'relation' and held.granted and held.pid <> pg_backend_pid()
   and held.database = (select oid from pg_database where datname = current_database())

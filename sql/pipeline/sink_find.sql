@@ -1,7 +1,8 @@
 -- pipeline/sink_find: the write that enqueued the jobs of a name.
--- index: sink_writes_run
+-- index: sink_writes_once
 -- locks: none
 -- run by: the sink, on the driver
-select id, run, batch, task, rows, enqueued, rejected, changed, repeats, written_at
+select id, run, batch, task, rows, enqueued, rejected, changed, repeats, written_at, refused, query
 from pgqueue.sink_writes
-where run = %(run)s::text and coalesce(batch, -1) = coalesce(%(batch)s::bigint, -1) and repeats is null
+where coalesce(query, run) = coalesce(%(query)s::text, %(run)s::text) and coalesce(batch, -1) = coalesce(%(batch)s::bigint, -1)
+  and repeats is null

@@ -2,7 +2,7 @@
 -- index: none
 -- locks: none beyond the new rows
 -- run by: the sink, on the driver
-insert into pgqueue.sink_rejected (write_id, partition, place, unique_key, job_id)
-select %(write)s::uuid, rejected.partition, rejected.place, rejected.unique_key, rejected.job_id
-from unnest(%(partitions)s::integer[], %(places)s::integer[], %(unique_keys)s::text[], %(job_ids)s::bigint[])
-     as rejected (partition, place, unique_key, job_id)
+insert into pgqueue.sink_rejected (write_id, partition, place, unique_key, job_id, key)
+select %(write)s::uuid, rejected.partition, rejected.place, rejected.unique_key, rejected.job_id, rejected.key::json
+from unnest(%(partitions)s::integer[], %(places)s::integer[], %(unique_keys)s::text[], %(job_ids)s::bigint[], %(keys)s::text[])
+     as rejected (partition, place, unique_key, job_id, key)

@@ -3,10 +3,10 @@
 -- locks: those jobs' rows, in the order of their ids
 -- run by: the sink, on the driver
 with colliding as materialized (
-    select staged.attempt_id, staged.place, staged.unique_key, job.id as job_id
+    select staged.attempt_id, staged.place, staged.unique_key, staged.meta -> 'key' as key, job.id as job_id
     from pgqueue.sink_rows as staged
     join pgqueue.jobs as job on job.unique_key = staged.unique_key
-    where staged.attempt_id = any(%(attempts)s::uuid[])
+    where staged.attempt_id = any(%(attempts)s::uuid[]) and staged.refusal is null
 ),
 locked as (
     select job.id from pgqueue.jobs as job
@@ -21,8 +21,8 @@ counted as (
     returning job.id
 ),
 kept as (
-    insert into pgqueue.sink_rejected (write_id, partition, place, unique_key, job_id)
-    select %(write)s::uuid, attempt.partition, colliding.place, colliding.unique_key, colliding.job_id
+    insert into pgqueue.sink_rejected (write_id, partition, place, unique_key, job_id, key)
+    select %(write)s::uuid, attempt.partition, colliding.place, colliding.unique_key, colliding.job_id, colliding.key::json
     from colliding
     join counted on counted.id = colliding.job_id
     join pgqueue.sink_attempts as attempt on attempt.id = colliding.attempt_id

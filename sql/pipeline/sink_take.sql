@@ -7,8 +7,9 @@ using (select waiting.attempt_id, waiting.place, attempt.partition
        from pgqueue.sink_rows as waiting
        join pgqueue.sink_attempts as attempt on attempt.id = waiting.attempt_id
        where waiting.attempt_id = any(%(attempts)s::uuid[]) and waiting.unique_key is not null
+         and waiting.refusal is null
        order by waiting.unique_key collate "C", attempt.partition, waiting.place
        limit %(limit)s::integer) as next
 where staged.attempt_id = next.attempt_id and staged.place = next.place
 returning staged.unique_key, next.partition, staged.place, staged.queue, staged.args::text, staged.priority,
-          staged.max_attempts, staged.run_at
+          staged.max_attempts, staged.run_at, staged.meta::text, staged.lane, staged.cost

@@ -2,7 +2,7 @@
 -- index: sink_writes_written_at
 -- locks: none
 -- run by: pgqueue.spark.writes
-select id, run, batch, task, rows, enqueued, rejected, changed, repeats, written_at
+select id, run, batch, task, rows, enqueued, rejected, changed, repeats, written_at, refused, query
 from pgqueue.sink_writes
 where (%(run)s::text is null or run = %(run)s::text)
   and (%(task)s::text is null or task = %(task)s::text)

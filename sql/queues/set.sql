@@ -4,7 +4,8 @@
 -- run by: QueueControl.declare, QueueControl.set
 update pgqueue.queues
 set priority = %(priority)s::smallint, max_attempts = %(max_attempts)s::smallint, timeout = %(timeout)s::interval,
-    keep_history = %(keep_history)s::boolean, keep_dead = %(keep_dead)s::interval,
+    keep_history = %(keep_history)s::interval,
+    history_cut = case when keep_history = %(keep_history)s::interval then history_cut end, keep_dead = %(keep_dead)s::interval,
     backlog = %(backlog)s::integer, when_full = %(when_full)s::text,
     ageing = %(ageing)s::interval, ageing_to = %(ageing_to)s::smallint,
     set_at = coalesce(%(now)s::timestamptz, now()), set_by = %(by)s::text

@@ -6,7 +6,7 @@ with old as (
     delete from pgqueue.schedule_ticks
     where ctid = any(array(
         select ctid from pgqueue.schedule_ticks
-        where fired_at < coalesce(%(now)s::timestamptz, now()) - interval '30 days' and state <> 'waiting'
+        where fired_at < coalesce(%(now)s::timestamptz, now()) - %(kept)s::interval and state <> 'waiting'
         limit %(limit)s::integer for update skip locked))
     returning schedule
 )

@@ -11,7 +11,7 @@ due as (
     order by next_at limit %(limit)s::integer for no key update skip locked
 )
 select clock.now, due.name, cron, every, at, timezone, anchor, start_at, end_at, gap, repeat, jitter, missed, missed_limit,
-       grace, overlap, settled,
+       tolerance, overlap, settled,
        cardinality(live_jobs) > 0 and exists (select from pgqueue.jobs where id = any(live_jobs)),
        case when overlap = 'queue' then
            array(select tick.at from pgqueue.schedule_ticks as tick

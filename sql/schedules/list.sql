@@ -4,7 +4,7 @@
 -- run by: Schedules.list, Schedules.get
 -- rights: reader
 select name, module, created_at, task, queue, pgqueue.as_jsonb(args)::text, priority, max_attempts, unique_key, meta::text,
-       cron, every, schedule.at, timezone, anchor, start_at, end_at, gap, repeat, jitter, missed, missed_limit, grace, overlap,
+       cron, every, schedule.at, timezone, anchor, start_at, end_at, gap, repeat, jitter, missed, missed_limit, tolerance, overlap,
        settled, next_at, paused_at, paused_by, failed_at, error, last.at
 from pgqueue.schedules as schedule
 left join lateral (

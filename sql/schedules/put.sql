@@ -7,12 +7,12 @@
 --      changed, schedule_changed would take another rule for one that was written by hand
 insert into pgqueue.schedules as known (name, module, created_at, task, queue, args, priority, max_attempts, unique_key,
     unique_until_started, meta, cron, every, at, timezone, anchor, start_at, end_at, gap, repeat, jitter, missed,
-    missed_limit, grace, overlap, expires_in, settled, next_at)
+    missed_limit, tolerance, overlap, expires_in, settled, next_at)
 values (%(name)s::text, %(module)s::text, coalesce(%(now)s::timestamptz, now()), %(task)s::text, %(queue)s::text,
     %(args)s::text::json, %(priority)s::smallint, %(max_attempts)s::smallint, %(unique_key)s::text,
     %(unique_until_started)s::boolean, %(meta)s::text::jsonb, %(cron)s::text, %(every)s::interval, %(at)s::timestamptz,
     %(timezone)s::text, %(anchor)s::timestamptz, %(start_at)s::timestamptz, %(end_at)s::timestamptz, %(gap)s::text,
-    %(repeat)s::text, %(jitter)s::interval, %(missed)s::text, %(missed_limit)s::integer, %(grace)s::interval,
+    %(repeat)s::text, %(jitter)s::interval, %(missed)s::text, %(missed_limit)s::integer, %(tolerance)s::interval,
     %(overlap)s::text, %(expires_in)s::interval, coalesce(%(now)s::timestamptz, now()), %(next_at)s::timestamptz)
 on conflict (name) do update
 set task = excluded.task, queue = excluded.queue, args = excluded.args, priority = excluded.priority,
@@ -20,7 +20,7 @@ set task = excluded.task, queue = excluded.queue, args = excluded.args, priority
     unique_until_started = excluded.unique_until_started, meta = excluded.meta, cron = excluded.cron,
     every = excluded.every, at = excluded.at, timezone = excluded.timezone, anchor = excluded.anchor,
     start_at = excluded.start_at, end_at = excluded.end_at, gap = excluded.gap, repeat = excluded.repeat,
-    jitter = excluded.jitter, missed = excluded.missed, missed_limit = excluded.missed_limit, grace = excluded.grace,
+    jitter = excluded.jitter, missed = excluded.missed, missed_limit = excluded.missed_limit, tolerance = excluded.tolerance,
     overlap = excluded.overlap, expires_in = excluded.expires_in,
     settled = case when (known.cron, known.every, known.at, known.timezone, known.anchor, known.start_at, known.end_at,
                          known.gap, known.repeat)
@@ -37,11 +37,11 @@ set task = excluded.task, queue = excluded.queue, args = excluded.args, priority
 where %(replace)s::boolean and known.module is not distinct from excluded.module
   and (known.task, known.queue, known.args::text, known.priority, known.max_attempts, known.unique_key,
        known.unique_until_started, known.meta, known.cron, known.every, known.at, known.timezone, known.anchor,
-       known.start_at, known.end_at, known.gap, known.repeat, known.jitter, known.missed, known.missed_limit, known.grace,
+       known.start_at, known.end_at, known.gap, known.repeat, known.jitter, known.missed, known.missed_limit, known.tolerance,
        known.overlap, known.expires_in)
       is distinct from (excluded.task, excluded.queue, excluded.args::text, excluded.priority, excluded.max_attempts,
        excluded.unique_key, excluded.unique_until_started, excluded.meta, excluded.cron, excluded.every, excluded.at,
        excluded.timezone, excluded.anchor, excluded.start_at, excluded.end_at, excluded.gap, excluded.repeat,
-       excluded.jitter, excluded.missed, excluded.missed_limit, excluded.grace, excluded.overlap,
+       excluded.jitter, excluded.missed, excluded.missed_limit, excluded.tolerance, excluded.overlap,
        excluded.expires_in)
 returning xmax = 0

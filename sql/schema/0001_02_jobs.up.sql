@@ -35,6 +35,21 @@ create table pgqueue.jobs (
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 10000
 );
 comment on table pgqueue.jobs is 'Jobs that have not ended: blocked, scheduled, ready or running.';
+comment on column pgqueue.jobs.id is 'A number that the database gives.';
+comment on column pgqueue.jobs.run_at is 'No attempt starts before it.';
+comment on column pgqueue.jobs.created_at is 'When it was enqueued: the start of that transaction.';
+comment on column pgqueue.jobs.claimed_at is 'When a worker claimed it last; null: no worker has.';
+comment on column pgqueue.jobs.worker_id is 'The worker that runs it, or ran it last.';
+comment on column pgqueue.jobs.priority is 'From -100 to 100; a job with a higher one runs sooner.';
+comment on column pgqueue.jobs.attempts is 'How many attempts were started that count.';
+comment on column pgqueue.jobs.max_attempts is 'After how many failed attempts it is dead.';
+comment on column pgqueue.jobs.unique_until_started is 'Its unique key is freed at the first claim, and not at its end.';
+comment on column pgqueue.jobs.cancel_requested is 'A caller asked to cancel it while it ran.';
+comment on column pgqueue.jobs.status is 'blocked, scheduled, ready or running.';
+comment on column pgqueue.jobs.queue is 'The queue in which it waits.';
+comment on column pgqueue.jobs.task is 'The name of the task that runs it.';
+comment on column pgqueue.jobs.unique_key is 'At most one job has it; null: any number of jobs.';
+comment on column pgqueue.jobs.args is 'The arguments by parameter name. A json, as it was sent: jsonb would make 1e16 a whole number.';
 comment on column pgqueue.jobs.errors is 'One object per failed attempt: attempt, at, type, message, traceback.';
 comment on column pgqueue.jobs.fence is
     'The number of the claim that took it. No worker uses a number twice: with the worker, it says which attempt holds the job.';

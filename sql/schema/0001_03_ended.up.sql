@@ -25,6 +25,10 @@ create table pgqueue.job_history (
     meta         jsonb
 ) partition by range (finished_at);
 comment on table pgqueue.job_history is 'Jobs that succeeded or were cancelled, one partition per UTC day.';
+comment on column pgqueue.job_history.started_at is 'When the last attempt began; null: none did.';
+comment on column pgqueue.job_history.finished_at is 'When it ended.';
+comment on column pgqueue.job_history.outcome is 'succeeded or cancelled.';
+comment on column pgqueue.job_history.result is 'What the task returned. SQL null: nothing; JSON null: the result was not kept.';
 comment on column pgqueue.job_history.ended_in is 'The number of the transaction in which it ended.';
 comment on column pgqueue.job_history.meta is 'As in jobs.';
 create index job_history_id on pgqueue.job_history (id);
@@ -46,7 +50,7 @@ create table pgqueue.dead_jobs (
     attempts     smallint    not null,
     max_attempts smallint    not null,
     reason       text        not null check (
-        reason in ('exhausted', 'refused', 'undecodable', 'asked', 'unknown', 'expired', 'crashed')),
+        reason in ('exhausted', 'refused', 'undecodable', 'asked', 'unknown', 'expired', 'crashed', 'deadline')),
     queue        text        not null,
     task         text        not null,
     unique_key   text,
@@ -59,11 +63,13 @@ create table pgqueue.dead_jobs (
     cost         integer
 );
 comment on table pgqueue.dead_jobs is 'Jobs that will not run again unless someone retries them.';
+comment on column pgqueue.dead_jobs.started_at is 'When the last attempt began; null: none did.';
+comment on column pgqueue.dead_jobs.died_at is 'When it died.';
 comment on column pgqueue.dead_jobs.reason is
     'exhausted: out of attempts; refused: the retry policy does not retry this error; '
     'undecodable: the arguments do not fit the task, or the database refused the row; asked: the task raised Dead; '
     'unknown: no worker has known the task for as long as unknown_after; expired: not started by expires_at; '
-    'crashed: it killed too many workers.';
+    'crashed: it killed too many workers; deadline: what the task waits for did not happen in time.';
 comment on column pgqueue.dead_jobs.ended_in is 'The number of the transaction in which it died.';
 comment on column pgqueue.dead_jobs.meta is 'As in jobs.';
 comment on column pgqueue.dead_jobs.flags is 'As in jobs.';

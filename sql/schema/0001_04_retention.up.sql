@@ -4,39 +4,49 @@
 
 create table pgqueue.retention (
     only_row     boolean     primary key default true check (only_row),
-    history      interval,
-    dead         interval,
-    history_args integer,
+    history      interval    not null default '7 days' check (history >= '0'),
+    dead         interval    check (dead >= '0'),
+    history_args integer     not null default 8000,
+    history_cut  date,
     set_at       timestamptz,
     set_by       text
 );
 comment on table pgqueue.retention is 'One row: for how long ended and dead jobs are kept. Workers that are told a value store it.';
-comment on column pgqueue.retention.history is 'Null: nobody has said; 7 days.';
-comment on column pgqueue.retention.dead is 'Null: nobody has said; for ever.';
+comment on column pgqueue.retention.only_row is 'True: there is no other row.';
+comment on column pgqueue.retention.history is 'Of queues that have no length of their own; 0: succeeded jobs are dropped with their day.';
+comment on column pgqueue.retention.dead is 'Of queues that have no length of their own; null: for ever.';
 comment on column pgqueue.retention.history_args is
-    'Bytes, as stored: longer arguments of a succeeded job are not copied to the history. Null: no value is stored; 8,000.';
-comment on column pgqueue.retention.set_by is 'The worker that stored a new value last: its host and process.';
+    'Bytes, as stored: longer arguments of a succeeded job are not copied to the history.';
+comment on column pgqueue.retention.history_cut is
+    'Days before this one have been cleared of jobs of queues without a length of their own; null: no day has. Days that no queue keeps are dropped whole.';
+comment on column pgqueue.retention.set_at is 'When a value was changed last; null: the values are pgqueue''s own.';
+comment on column pgqueue.retention.set_by is 'Who changed a value last: an operator, or the host and process of a worker whose program gives a value.';
 insert into pgqueue.retention default values;
 
--- Stores the values that are given, and returns what holds now and what held before.
--- callers: worker
+-- Stores the values that are given, notes a change in the audit, and returns what holds now and whether it is new. Dead jobs
+-- that are kept for 100,000 days or longer are kept for ever.
+-- callers: worker, operator
 create function pgqueue.keep_for(
-    history interval, dead interval, history_args integer, said_by text,
-    out history_now interval, out dead_now interval, out history_args_now integer,
-    out history_before interval, out dead_before interval, out history_args_before integer
+    history interval, dead interval, history_args integer, said_by text, why text default null,
+    out history_now interval, out dead_now interval, out history_args_now integer, out changed boolean
 ) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    held pgqueue.retention;
 begin
-    select kept.history, kept.dead, kept.history_args into history_before, dead_before, history_args_before
-    from pgqueue.retention as kept;
-    history_now := coalesce(keep_for.history, history_before);
-    dead_now := coalesce(keep_for.dead, dead_before);
-    history_args_now := coalesce(keep_for.history_args, history_args_before);
-    if (history_now, dead_now, history_args_now) is distinct from (history_before, dead_before, history_args_before) then
-        insert into pgqueue.retention as kept (history, dead, history_args, set_at, set_by)
-        values (history_now, dead_now, history_args_now, now(), said_by)
-        on conflict (only_row) do update
-        set history = excluded.history, dead = excluded.dead, history_args = excluded.history_args,
-            set_at = excluded.set_at, set_by = excluded.set_by;
+    insert into pgqueue.retention default values on conflict do nothing;
+    select * into held from pgqueue.retention for update;
+    history_now := coalesce(keep_for.history, held.history);
+    dead_now := nullif(least(coalesce(keep_for.dead, held.dead, '100000 days'), '100000 days'), '100000 days');
+    history_args_now := coalesce(keep_for.history_args, held.history_args);
+    changed := (history_now, dead_now, history_args_now) is distinct from (held.history, held.dead, held.history_args);
+    if changed then
+        update pgqueue.retention as kept
+        set history = history_now, dead = dead_now, history_args = history_args_now, set_at = now(), set_by = said_by;
+        insert into pgqueue.audit (said_by, action, target, details)
+        values (keep_for.said_by, 'keep', '*', jsonb_strip_nulls(jsonb_build_object(
+            'history', history_now, 'dead', coalesce(dead_now::text, 'for ever'), 'history_args', history_args_now, 'why', keep_for.why,
+            'before', jsonb_build_object(
+                'history', held.history, 'dead', coalesce(held.dead::text, 'for ever'), 'history_args', held.history_args))));
     end if;
 end $$;
 
@@ -45,17 +55,19 @@ end $$;
 -- callers: worker, operator
 create function pgqueue.history_args() returns integer
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select coalesce((select history_args from pgqueue.retention), 8000)
+    select history_args from pgqueue.retention
 $$;
 
--- The first day of the history to keep; null: all of it. A timestamp cannot be 300 years before now for every "now" and
--- every interval that Python has, so what is longer counts as for ever.
+-- The first day of the history that any queue keeps; null: all of it. A timestamp cannot be 300 years before now for every
+-- "now" and every interval that Python has, so what is longer counts as for ever.
 -- callers: owner
 create function pgqueue.first_day_kept(at timestamptz) returns date
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select case when span < interval '100000 days' then ((at - span) at time zone 'UTC')::date end
-    from (select coalesce((select history from pgqueue.retention), interval '7 days') as span) as kept
-$$;
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    longest constant interval := greatest((select history from pgqueue.retention), (select max(keep_history) from pgqueue.queues));
+begin
+    return case when longest < interval '100000 days' then ((at - longest) at time zone 'UTC')::date end;
+end $$;
 
 -- The partition of a day of the history.
 -- callers: worker, pipeline

@@ -6,6 +6,9 @@ create table pgqueue.unique_holds (
     held_until timestamptz not null
 );
 comment on table pgqueue.unique_holds is 'Unique keys kept for a period, whether or not their job has ended.';
+comment on column pgqueue.unique_holds.unique_key is 'A key that is kept for a period.';
+comment on column pgqueue.unique_holds.job_id is 'The job that took it.';
+comment on column pgqueue.unique_holds.held_until is 'No other job takes the key before this instant.';
 
 -- The key of Unique(by=...), for triggers and other languages; pgqueue/values/jobs/unique.py makes the same, and a test compares.
 

@@ -1,17 +1,18 @@
--- Queues: their settings, who paused or drained them and why.
+-- Queues: their settings, who paused or closed them and why.
 
 create table pgqueue.queues (
     name         text              primary key,
     paused_at    timestamptz,
     paused_by    text,
     paused_why   text,
-    drained_at   timestamptz,
-    drained_by   text,
-    drained_why  text,
+    closed_at   timestamptz,
+    closed_by   text,
+    closed_why  text,
     priority     pgqueue.priority,
     max_attempts pgqueue.allowance,
     timeout      interval          check (timeout > '0'),
-    keep_history boolean,
+    keep_history interval          check (keep_history = '0' or keep_history >= '1 day'),
+    history_cut  date,
     keep_dead    interval          check (keep_dead >= '0'),
     backlog      integer           check (backlog between 1 and 1000000),
     when_full    text              check (when_full in ('warn', 'refuse')),
@@ -22,15 +23,19 @@ create table pgqueue.queues (
     set_by       text
 );
 comment on table pgqueue.queues is 'What is known of a queue beside its jobs. A queue needs no row to be used.';
+comment on column pgqueue.queues.name is 'A queue that was paused, closed or given settings. Other queues need no row.';
+comment on column pgqueue.queues.paused_at is 'Since when no worker claims its jobs; null: workers do.';
+comment on column pgqueue.queues.created_at is 'When the row was made.';
 comment on column pgqueue.queues.paused_by is 'Who paused it, for people to read.';
 comment on column pgqueue.queues.paused_why is 'Why, for people to read.';
-comment on column pgqueue.queues.drained_at is 'Since when enqueues to it are refused; null: they are not. Its jobs run.';
-comment on column pgqueue.queues.drained_by is 'Who drained it, for people to read.';
-comment on column pgqueue.queues.drained_why is 'Why, for people to read.';
+comment on column pgqueue.queues.closed_at is 'Since when enqueues to it are refused; null: they are not. Its jobs run.';
+comment on column pgqueue.queues.closed_by is 'Who closed it, for people to read.';
+comment on column pgqueue.queues.closed_why is 'Why, for people to read.';
 comment on column pgqueue.queues.priority is 'Of jobs whose enqueue and task name none; null: 0.';
 comment on column pgqueue.queues.max_attempts is 'Of jobs whose enqueue and task name none; null: 25.';
 comment on column pgqueue.queues.timeout is 'How long an attempt may take whose task names no timeout; null: as long as it likes.';
-comment on column pgqueue.queues.keep_history is 'False: jobs that succeed are not kept; null or true: as pgqueue.retention says.';
+comment on column pgqueue.queues.keep_history is 'For how long its ended jobs are kept; 0: jobs that succeed are not kept, others as pgqueue.retention says; null: as pgqueue.retention says.';
+comment on column pgqueue.queues.history_cut is 'Days before this one have been cleared of its jobs; null: no day has.';
 comment on column pgqueue.queues.keep_dead is 'For how long its dead jobs are kept; null: as pgqueue.retention says.';
 comment on column pgqueue.queues.backlog is 'From how many ready jobs on it is full; null: never.';
 comment on column pgqueue.queues.when_full is 'What an enqueue to a full queue does: refuse, it fails; warn or null, it logs a warning.';
@@ -49,14 +54,14 @@ begin
         new.paused_why := null;
         perform pg_notify(tg_table_schema || '.wake', '') where exists (select from pgqueue.workers where idle);
     end if;
-    if new.drained_at is null then
-        new.drained_by := null;
-        new.drained_why := null;
+    if new.closed_at is null then
+        new.closed_by := null;
+        new.closed_why := null;
     end if;
     return new;
 end $$;
-create trigger queues_resumed before update of paused_at, drained_at on pgqueue.queues
-    for each row when (old.paused_at is not null or old.drained_at is not null) execute function pgqueue.queue_resumed();
+create trigger queues_resumed before update of paused_at, closed_at on pgqueue.queues
+    for each row when (old.paused_at is not null or old.closed_at is not null) execute function pgqueue.queue_resumed();
 
 -- Workers read timeouts with each poll; an idle one polls every few seconds, so it is told to.
 -- callers: trigger
@@ -106,15 +111,15 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     changed boolean;
 begin
-    update pgqueue.queues set paused_at = null, drained_at = null
-    where name = resume_queue.queue and (paused_at is not null or drained_at is not null);
+    update pgqueue.queues set paused_at = null, closed_at = null
+    where name = resume_queue.queue and (paused_at is not null or closed_at is not null);
     changed := found;
     if changed then
         insert into pgqueue.audit (said_by, action, target) values (resume_queue.said_by, 'resume', resume_queue.queue);
     end if;
     return changed;
 end $$;
-comment on function pgqueue.resume_queue is 'Workers claim its jobs again, and it takes new ones; false: it was neither paused nor drained.';
+comment on function pgqueue.resume_queue is 'Workers claim its jobs again, and it takes new ones; false: it was neither paused nor closed.';
 
 -- Whether a queue would have more ready jobs than its bound with this many more; null: it has no bound. It reads as many entries of
 -- ready jobs as the bound says, at most: 10,000 in 1 ms. With the owner's rights, so that an enqueuer need not read jobs.
@@ -135,10 +140,10 @@ end $$;
 
 -- The queues of which the history keeps no job that succeeded. With the owner's rights, as history_args. Each batch of ends
 -- asks: plpgsql keeps the plan for the session, and the index has no entries where every queue keeps its history.
-create index queues_not_kept on pgqueue.queues (name) where not keep_history;
+create index queues_not_kept on pgqueue.queues (name) where keep_history = '0';
 -- callers: worker, operator
 create function pgqueue.unkept_queues() returns text[]
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    return array(select name from pgqueue.queues where not keep_history);
+    return array(select name from pgqueue.queues where keep_history = '0');
 end $$;

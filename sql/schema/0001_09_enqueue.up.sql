@@ -67,10 +67,10 @@ begin
             hint = 'Store what is larger elsewhere and send a reference along.';
     end if;
     select * into setting from pgqueue.queues where name = enqueue.queue;
-    if setting.drained_at is not null then
+    if setting.closed_at is not null then
         raise check_violation using
-            message = format('queue => %L: this queue is drained, it takes no new jobs', enqueue.queue),
-            hint = 'pgqueue.queues says who drained it and why; pgqueue.resume_queue ends it.';
+            message = format('queue => %L: this queue is closed, it takes no new jobs', enqueue.queue),
+            hint = 'pgqueue.queues says who closed it and why; pgqueue.resume_queue ends it.';
     elsif setting.backlog is not null and pgqueue.is_full(enqueue.queue, 1) then
         if setting.when_full = 'refuse' then
             raise check_violation using
@@ -108,10 +108,35 @@ create table pgqueue.known_tasks (
     said_at      timestamptz not null default now()
 );
 comment on table pgqueue.known_tasks is 'The tasks of the workers that have started: their queues and the types of their arguments.';
+comment on column pgqueue.known_tasks.task is 'The name of a task, or a former name.';
+comment on column pgqueue.known_tasks.queue is 'The queue of its jobs, where the enqueue does not name one.';
+comment on column pgqueue.known_tasks.said_at is 'When this was stored.';
 comment on column pgqueue.known_tasks.priority is 'What their jobs have, where the enqueue does not say; null: what the queue says.';
 comment on column pgqueue.known_tasks.max_attempts is 'The same.';
 comment on column pgqueue.known_tasks.arguments is 'A JSON schema of the object that has the arguments by name.';
 comment on column pgqueue.known_tasks.result is 'A JSON schema of what it returns; null: not said.';
+
+-- Each form that a task's arguments and result have had, for readers of its jobs: workers of two releases may run at the same time, and
+-- jobs of an earlier one are in the history. Of json, since jsonb does not keep the order of the parameters.
+create table pgqueue.task_contracts (
+    task       text        not null,
+    hash       text        not null,
+    arguments  json        not null,
+    result     json,
+    version    text,
+    first_seen timestamptz not null,
+    last_seen  timestamptz not null,
+    primary key (task, hash)
+);
+comment on table pgqueue.task_contracts is 'The types of arguments and results of the tasks of the workers that have started: each form, up to 20 of a task.';
+comment on column pgqueue.task_contracts.task is 'The name of a task, or a former name.';
+comment on column pgqueue.task_contracts.hash is 'Of both schemas: the same types have the same hash.';
+comment on column pgqueue.task_contracts.arguments is 'A JSON schema of the object that has the arguments by name.';
+comment on column pgqueue.task_contracts.result is 'A JSON schema of what it returns; null: not said.';
+comment on column pgqueue.task_contracts.version is 'The last deploy in `deploys` when a worker first said this; null: there was none.';
+comment on column pgqueue.task_contracts.first_seen is 'When a worker first said this.';
+comment on column pgqueue.task_contracts.last_seen is
+    'When a worker last said this, to the hour. The contract of a task is the one with the latest time.';
 
 -- With the owner's rights: a producer reads neither of the two tables.
 -- callers: worker, operator, producer

@@ -8,6 +8,7 @@ create table pgqueue.waits (
     primary key (waits_for, job_id)
 );
 comment on table pgqueue.waits is 'What each blocked job waits for; a job is ready, or scheduled, when the last of its rows is removed.';
+comment on column pgqueue.waits.job_id is 'A blocked job. It is ready, or scheduled, when the last of its rows is removed.';
 comment on column pgqueue.waits.waits_for is 'The name of what has to happen first. The feature that blocks the job gives it and knows it.';
 comment on column pgqueue.waits.until is 'When the job is admitted though this has not happened; null: it waits as long as it takes.';
 create index waits_job_id on pgqueue.waits (job_id);
@@ -22,6 +23,9 @@ create table pgqueue.deadlines (
 );
 comment on table pgqueue.deadlines is
     'Until when a job waits, for a signal or for a time: the deadline of its first attempt that waited holds for all later ones.';
+comment on column pgqueue.deadlines.job_id is 'A job that waits for a signal or for a time.';
+comment on column pgqueue.deadlines.waits_for is 'What it waits for, as in waits.';
+comment on column pgqueue.deadlines.until is 'Until when. The first wait for this sets it.';
 comment on column pgqueue.deadlines.passed is 'It was decided that the wait is over: a signal that arrives later does not change this.';
 
 -- Makes blocked jobs ready, or scheduled, that wait for nothing any more. The caller has locked their rows in a statement

@@ -10,6 +10,10 @@ create table pgqueue.signals (
     primary key (target, name)
 );
 comment on table pgqueue.signals is 'Signals that were sent: the first of each name to each target is kept, also if nothing waits for it yet.';
+comment on column pgqueue.signals.name is 'The name of the signal. The first one of a name to a target counts.';
+comment on column pgqueue.signals.payload is 'What was sent along; null: nothing.';
+comment on column pgqueue.signals.sent_at is 'When it was sent.';
+comment on column pgqueue.signals.sent_by is 'By which role.';
 comment on column pgqueue.signals.target is 'What it was sent to: job:ID, flow:ID, or key:TEXT.';
 comment on column pgqueue.signals.settled is
     'Whether a worker has admitted the jobs that began to wait for it while it was being sent; the sender admits the others.';
@@ -117,6 +121,9 @@ create table pgqueue.callback_key (
     outer_block bytea   not null
 );
 comment on table pgqueue.callback_key is 'The secret behind the tokens of callbacks. Do not grant anyone the right to read it.';
+comment on column pgqueue.callback_key.only_one is 'True: there is no other row.';
+comment on column pgqueue.callback_key.inner_block is 'The key, as the first of the two blocks that HMAC-SHA256 makes of it.';
+comment on column pgqueue.callback_key.outer_block is 'The second of these blocks.';
 
 -- callers: owner
 create function pgqueue.renew_callback_key() returns void language plpgsql set search_path = pg_catalog, pg_temp as $$

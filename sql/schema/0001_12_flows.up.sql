@@ -12,6 +12,11 @@ create table pgqueue.flows (
     ended_at   timestamptz
 ) with (fillfactor = 70);
 comment on table pgqueue.flows is 'Chains, groups and workflows.';
+comment on column pgqueue.flows.id is 'A number; later flows have higher ones.';
+comment on column pgqueue.flows.kind is 'chain, group or workflow.';
+comment on column pgqueue.flows.name is 'What it is called.';
+comment on column pgqueue.flows.created_at is 'When it was enqueued.';
+comment on column pgqueue.flows.ended_at is 'When it ended; null: it has not.';
 comment on column pgqueue.flows.key is 'At most one flow of a key runs at a time. Null: no limit.';
 comment on column pgqueue.flows.state is 'waiting: another flow of its key runs.';
 create index flows_key on pgqueue.flows (key, id) where key is not null and ended_at is null;
@@ -37,6 +42,14 @@ create table pgqueue.nodes (
     spec      jsonb
 ) with (fillfactor = 50);
 comment on table pgqueue.nodes is 'The parts of a flow: each is a job, or a group of nodes. A flow''s root is a group without a parent.';
+comment on column pgqueue.nodes.id is 'A number.';
+comment on column pgqueue.nodes.flow_id is 'The flow in which it is.';
+comment on column pgqueue.nodes.name is 'What it is called; null: it is a member of a group.';
+comment on column pgqueue.nodes.kind is 'job, group or workflow.';
+comment on column pgqueue.nodes.job_id is 'Its job; null: it is a group or a workflow, or its job was not added yet.';
+comment on column pgqueue.nodes.result is 'What its job returned.';
+comment on column pgqueue.nodes.spec is
+    'What else is known of it: the condition of its job, whether its job adds the members of its group, and the meta with which a codec reads its result.';
 comment on column pgqueue.nodes.parent_id is 'The group that it is in; null: it is the root.';
 comment on column pgqueue.nodes.task is 'The task of its job.';
 comment on column pgqueue.nodes.place is 'Which one in its group, from 0.';
@@ -54,6 +67,9 @@ create table pgqueue.edges (
     primary key (from_id, to_id)
 ) with (fillfactor = 70);
 comment on table pgqueue.edges is 'Which node waits for which.';
+comment on column pgqueue.edges.from_id is 'The node that has to end first.';
+comment on column pgqueue.edges.to_id is 'The node that waits for it.';
+comment on column pgqueue.edges.met is 'True: to_id waits for it no longer.';
 comment on column pgqueue.edges.rule is
     'If from_id fails, to_id is cancelled, continues, or waits for a retry; failure: it runs only then, at the first failure.';
 create index edges_to on pgqueue.edges (to_id);
@@ -68,6 +84,10 @@ create table pgqueue.node_counts (
     primary key (node_id, portion)
 ) with (fillfactor = 50);
 comment on table pgqueue.node_counts is 'How many members of a group have not ended, and how many failed, for each 512 places.';
+comment on column pgqueue.node_counts.node_id is 'A group.';
+comment on column pgqueue.node_counts.portion is 'Which 512 of its members.';
+comment on column pgqueue.node_counts.open is 'How many of them have not ended.';
+comment on column pgqueue.node_counts.failed is 'How many of them failed.';
 
 -- What is left to do in a flow after a transaction that would otherwise have taken too long.
 create table pgqueue.flow_work (
@@ -77,3 +97,7 @@ create table pgqueue.flow_work (
     portion integer not null default 0
 );
 comment on table pgqueue.flow_work is 'What is left for workers to do in flows: release the members of a large group, follow edges, cancel nodes.';
+comment on column pgqueue.flow_work.id is 'A number.';
+comment on column pgqueue.flow_work.node_id is 'The node with which a worker goes on.';
+comment on column pgqueue.flow_work.task is 'What is left to do: enter a large group, follow edges, or cancel nodes (doom).';
+comment on column pgqueue.flow_work.portion is 'Which 512 members of the group.';

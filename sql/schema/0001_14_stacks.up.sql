@@ -10,6 +10,9 @@ create table pgqueue.stacks (
     stack       text        check (length(stack) <= 50000)
 );
 comment on table pgqueue.stacks is 'For which running jobs a worker is asked where they are in their code, and its answers of the last minutes.';
+comment on column pgqueue.stacks.job_id is 'Of which job.';
+comment on column pgqueue.stacks.asked_at is 'When a caller asked.';
+comment on column pgqueue.stacks.answered_at is 'When the worker answered; null: it has not.';
 comment on column pgqueue.stacks.worker_id is 'The worker that held the job when it was asked.';
 comment on column pgqueue.stacks.asked_by is 'Who asked, for people to read.';
 comment on column pgqueue.stacks.stack is 'A line for each call, the innermost last, and its source; or why there is none.';

@@ -27,7 +27,7 @@ create table pgqueue.schedules (
     jitter               interval          not null default '0' check (jitter between '0' and '1 day'),
     missed               text              not null default 'latest',
     missed_limit         integer           not null default 100,
-    grace                interval          not null default '60 seconds' check (grace between '0' and '1 hour'),
+    tolerance                interval          not null default '60 seconds' check (tolerance between '0' and '1 hour'),
     overlap              text              not null default 'allow',
     settled              timestamptz       not null default now()
                                            check (settled between '1900-01-01 00:00+00' and '9000-01-01 00:00+00'),
@@ -41,6 +41,26 @@ create table pgqueue.schedules (
     check (num_nonnulls(cron, every, at) = 1)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 comment on table pgqueue.schedules is 'Schedules: when jobs are to be enqueued, and which.';
+comment on column pgqueue.schedules.name is 'What it is called.';
+comment on column pgqueue.schedules.created_at is 'When it was added.';
+comment on column pgqueue.schedules.cron is 'A cron expression. Exactly one of cron, every and at is not null.';
+comment on column pgqueue.schedules.every is 'The time between two ticks.';
+comment on column pgqueue.schedules.at is 'The instant of the only tick.';
+comment on column pgqueue.schedules.timezone is 'The time zone of cron.';
+comment on column pgqueue.schedules.anchor is 'An instant at which every has a tick.';
+comment on column pgqueue.schedules.start_at is 'No tick is earlier.';
+comment on column pgqueue.schedules.end_at is 'No tick is later.';
+comment on column pgqueue.schedules.gap is 'What becomes of a tick at a time that a clock change leaves out: skip or shift.';
+comment on column pgqueue.schedules.repeat is 'How often a tick fires at a time that a clock change repeats: once or twice.';
+comment on column pgqueue.schedules.jitter is 'Each job waits for up to this long after its tick.';
+comment on column pgqueue.schedules.missed is 'Which missed ticks fire: latest, skip or all.';
+comment on column pgqueue.schedules.missed_limit is 'How many missed ticks fire at most.';
+comment on column pgqueue.schedules.tolerance is 'How late a tick may fire and not count as missed.';
+comment on column pgqueue.schedules.overlap is 'What becomes of a tick while an earlier job has not ended: allow, skip or queue.';
+comment on column pgqueue.schedules.paused_at is 'Since when it is paused; null: it is not.';
+comment on column pgqueue.schedules.paused_by is 'By whom.';
+comment on column pgqueue.schedules.failed_at is
+    'When it was set aside, because its rule does not parse or the database refused its jobs; null: it was not.';
 comment on column pgqueue.schedules.module is 'The module that declares it; null: it was made at run time.';
 comment on column pgqueue.schedules.priority is 'Of its jobs; null: as their queue says.';
 comment on column pgqueue.schedules.max_attempts is 'Of its jobs; null: as their queue says.';
@@ -65,6 +85,11 @@ create table pgqueue.schedule_ticks (
     primary key (schedule, at)
 );
 comment on table pgqueue.schedule_ticks is 'Ticks of schedules that were decided on: each at most once. Kept for 30 days.';
+comment on column pgqueue.schedule_ticks.schedule is 'The name of the schedule.';
+comment on column pgqueue.schedule_ticks.at is 'The tick.';
+comment on column pgqueue.schedule_ticks.fired_at is 'When it was decided on.';
+comment on column pgqueue.schedule_ticks.job_id is 'Its job; null: there is none.';
+comment on column pgqueue.schedule_ticks.kind is 'tick; manual: a caller fired it; backfill.';
 comment on column pgqueue.schedule_ticks.state is
     'fired: job_id was enqueued; waiting: until the job before it ends; skipped: an earlier job had not ended.';
 create index schedule_ticks_fired_at on pgqueue.schedule_ticks (fired_at);
@@ -90,7 +115,7 @@ begin
     return new;
 end $$;
 create trigger schedules_changed before update of cron, every, at, timezone, anchor, start_at, end_at, gap, repeat, missed,
-    missed_limit, grace, overlap, jitter, task, queue, args, priority, max_attempts, unique_key, meta on pgqueue.schedules
+    missed_limit, tolerance, overlap, jitter, task, queue, args, priority, max_attempts, unique_key, meta on pgqueue.schedules
     for each row execute function pgqueue.schedule_changed();
 
 -- While overlap is allow, nothing asks which jobs of a schedule are live. When it is changed, those of its latest ticks are
@@ -112,7 +137,7 @@ create trigger schedules_added before insert on pgqueue.schedules  -- one of thi
     for each row when (new.overlap <> 'allow') execute function pgqueue.find_live_jobs();
 
 -- Notes ticks and adds their jobs. A tick that was noted before does nothing, unless it waits and is to fire now; backfilling
--- fires one that was skipped. Ticks fire in drained queues, too: to stop them, pause the schedule.
+-- fires one that was skipped. Ticks fire in closed queues, too: to stop them, pause the schedule.
 -- callers: worker, operator
 create function pgqueue.note_ticks(
     names text[], ats timestamptz[], run_ats timestamptz[], states text[], kinds text[], at_time timestamptz

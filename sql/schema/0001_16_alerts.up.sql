@@ -33,6 +33,24 @@ create table pgqueue.alerts (
     error          text
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 comment on table pgqueue.alerts is 'Alerts that code declares: conditions, and the tasks that are told when one holds.';
+comment on column pgqueue.alerts.name is 'What the alert is called.';
+comment on column pgqueue.alerts.created_at is 'When it was added.';
+comment on column pgqueue.alerts.repeat_every is 'After which time the task is told again while the alert is firing; null: it is not.';
+comment on column pgqueue.alerts.resolved is 'The task is told when the alert is over, too.';
+comment on column pgqueue.alerts.task is 'The task that is told.';
+comment on column pgqueue.alerts.argument is 'The name of the task''s parameter for the alert.';
+comment on column pgqueue.alerts.queue is 'The queue of the jobs by which it is told.';
+comment on column pgqueue.alerts.priority is 'The priority of these jobs.';
+comment on column pgqueue.alerts.max_attempts is 'After how many failed attempts such a job is dead.';
+comment on column pgqueue.alerts.expires_in is 'For how long such a job may wait to be started; null: for as long as it takes.';
+comment on column pgqueue.alerts.looked_at is 'When a worker looked at it last.';
+comment on column pgqueue.alerts.value is 'What the last look found: seconds, or a number.';
+comment on column pgqueue.alerts.threshold is 'What the value was compared with.';
+comment on column pgqueue.alerts.summary is 'The value in words.';
+comment on column pgqueue.alerts.job_id is 'The last job by which the task was told.';
+comment on column pgqueue.alerts.silenced_until is 'Until when the task is told nothing.';
+comment on column pgqueue.alerts.silenced_by is 'Who said so.';
+comment on column pgqueue.alerts.failed_at is 'Since when looks fail or the task cannot be told; null: they do not.';
 comment on column pgqueue.alerts.module is 'The module that declares it.';
 comment on column pgqueue.alerts.rule is 'The condition, as JSON.';
 comment on column pgqueue.alerts.after is 'For how long the condition must hold before the task is told.';

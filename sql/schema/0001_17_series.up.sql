@@ -22,6 +22,19 @@ create table pgqueue.series_written (
     run_counts  bigint[]    not null default '{}'
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 comment on table pgqueue.series_written is 'What workers measured in the last minutes: a row for each worker, minute, queue and task.';
+comment on column pgqueue.series_written.at is 'When the minute began, on the database''s clock.';
+comment on column pgqueue.series_written.task is 'As queue.';
+comment on column pgqueue.series_written.enqueued is 'Jobs that were added.';
+comment on column pgqueue.series_written.started is 'Attempts that began.';
+comment on column pgqueue.series_written.succeeded is 'Jobs that succeeded.';
+comment on column pgqueue.series_written.failed is 'Attempts that failed.';
+comment on column pgqueue.series_written.retried is 'Failed attempts whose job runs again.';
+comment on column pgqueue.series_written.dead is 'Jobs that died.';
+comment on column pgqueue.series_written.cancelled is 'Jobs that were cancelled.';
+comment on column pgqueue.series_written.expired is 'Jobs that died because they were not started in time.';
+comment on column pgqueue.series_written.reclaimed is 'Jobs taken over from lost workers.';
+comment on column pgqueue.series_written.wait_counts is 'How many waits each of the wait_bins has.';
+comment on column pgqueue.series_written.run_counts is 'How many attempts each of the run_bins has.';
 comment on column pgqueue.series_written.queue is 'Null, as the task: those beyond the bound on pairs of queue and task.';
 comment on column pgqueue.series_written.wait_bins is
     'Times from due to claim, as a sketch: bin n has those up to 0.0001 s * (1.045 / 0.955) ^ n, and wait_counts how many.';
@@ -32,6 +45,7 @@ create table pgqueue.series_minutes (
     whole boolean not null default false
 );
 comment on table pgqueue.series_minutes is 'What happened in each minute, by queue and task; whole: in all of them together.';
+comment on column pgqueue.series_minutes.whole is 'True: the row is of all queues and tasks together.';
 create index series_minutes_at on pgqueue.series_minutes (whole, at);
 
 create table pgqueue.series_hours (like pgqueue.series_minutes including defaults including comments);
@@ -50,6 +64,11 @@ create table pgqueue.series_state (
     single       boolean     primary key default true check (single)
 );
 comment on table pgqueue.series_state is 'One row: hours before hours_until are in series_hours, days before days_until in series_days; for how long they are kept.';
+comment on column pgqueue.series_state.single is 'True: there is no other row.';
+comment on column pgqueue.series_state.hours_until is 'The hours before this instant are in series_hours.';
+comment on column pgqueue.series_state.days_until is 'The days before this instant are in series_days.';
+comment on column pgqueue.series_state.keep_minutes is 'For how long minutes are kept; queue.control.keep_series sets it.';
+comment on column pgqueue.series_state.keep_hours is 'For how long hours and days are kept.';
 insert into pgqueue.series_state default values;
 
 -- The sketches of a group, one after the other. It reads no table; the views call it with the rights of the role that reads them.
@@ -144,6 +163,12 @@ create table pgqueue.series_depths (
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_insert_threshold = 20000);
 comment on table pgqueue.series_depths is
     'How many jobs each queue had in each minute, by state. A queue without a row in a minute had none, or was beyond the bound.';
+comment on column pgqueue.series_depths.at is 'The minute, or the hour.';
+comment on column pgqueue.series_depths.blocked is 'Jobs that wait for something else than time and a worker.';
+comment on column pgqueue.series_depths.scheduled is 'Jobs that are not due.';
+comment on column pgqueue.series_depths.ready is 'Jobs that a worker may start.';
+comment on column pgqueue.series_depths.running is 'Jobs that run.';
+comment on column pgqueue.series_depths.dead is 'Dead jobs.';
 comment on column pgqueue.series_depths.queue is 'Null: all queues together.';
 comment on column pgqueue.series_depths.oldest_ready is 'For how many seconds the job that waited longest had been ready; null: none was.';
 comment on column pgqueue.series_depths.estimated is 'Whether the numbers are scaled from a sample of the tables.';

@@ -6,6 +6,8 @@ create table pgqueue.rollup_made (
     made_at   timestamptz not null default now()
 );
 comment on table pgqueue.rollup_made is 'The days that are in the roll-ups; each is replaced as a whole.';
+comment on column pgqueue.rollup_made.day is 'The UTC day.';
+comment on column pgqueue.rollup_made.made_at is 'Since when it is in the roll-ups.';
 comment on column pgqueue.rollup_made.made_from is 'Which state of the lake and of pipeline.toml the figures are of.';
 
 create table pgqueue.rollup_days (
@@ -37,6 +39,23 @@ create table pgqueue.rollup_days (
     primary key (day, queue, task)
 );
 comment on table pgqueue.rollup_days is 'Ended jobs per day (UTC), queue and task, merged from the hours. Times are in seconds.';
+comment on column pgqueue.rollup_days.day is 'The day on which the jobs ended.';
+comment on column pgqueue.rollup_days.queue is 'Their queue.';
+comment on column pgqueue.rollup_days.task is 'Their task.';
+comment on column pgqueue.rollup_days.jobs is 'How many jobs ended.';
+comment on column pgqueue.rollup_days.succeeded is 'How many of them succeeded.';
+comment on column pgqueue.rollup_days.cancelled is 'How many were cancelled.';
+comment on column pgqueue.rollup_days.dead is 'How many died.';
+comment on column pgqueue.rollup_days.attempts is 'The attempts of these jobs.';
+comment on column pgqueue.rollup_days.wait_p50 is 'Half of the waits were at most this long.';
+comment on column pgqueue.rollup_days.wait_p90 is '90 % of them.';
+comment on column pgqueue.rollup_days.wait_p99 is '99 % of them.';
+comment on column pgqueue.rollup_days.run_p50 is 'Half of the last attempts ran at most this long.';
+comment on column pgqueue.rollup_days.run_p90 is '90 % of them.';
+comment on column pgqueue.rollup_days.run_p99 is '99 % of them.';
+comment on column pgqueue.rollup_days.run_sketch is 'A KLL sketch of how long last attempts ran, as wait_sketch.';
+comment on column pgqueue.rollup_days.slo_objective is 'The promised share; null: no promise.';
+comment on column pgqueue.rollup_days.slo_attained is 'The share of jobs that kept the promise.';
 comment on column pgqueue.rollup_days.retries is 'Attempts after the first one.';
 comment on column pgqueue.rollup_days.run_seconds is 'The last attempts of the jobs that ended then.';
 comment on column pgqueue.rollup_days.wait_seconds is 'From when they were due to the start of their last attempts.';
@@ -71,12 +90,18 @@ create table pgqueue.rollup_failures (
     primary key (day, hour, queue, task, error_type, reason)
 );
 comment on table pgqueue.rollup_failures is 'Why attempts failed, those of jobs that succeeded later among them.';
+comment on column pgqueue.rollup_failures.day is 'The day on which the jobs ended.';
+comment on column pgqueue.rollup_failures.queue is 'Their queue.';
+comment on column pgqueue.rollup_failures.task is 'Their task.';
+comment on column pgqueue.rollup_failures.error_type is 'The exception.';
+comment on column pgqueue.rollup_failures.first_at is 'The first of these failures.';
+comment on column pgqueue.rollup_failures.last_at is 'The last of them.';
 comment on column pgqueue.rollup_failures.hour is 'The hour in which their jobs ended.';
 comment on column pgqueue.rollup_failures.reason is 'The message, with what varies (numbers, ids, paths, quoted text) taken out.';
 comment on column pgqueue.rollup_failures.failures is 'Attempts that failed so.';
 comment on column pgqueue.rollup_failures.jobs is 'Jobs that did at least once.';
 comment on column pgqueue.rollup_failures.dead is 'Jobs that died of it: it was their last failure.';
-comment on column pgqueue.rollup_failures.sample is 'The beginning of one such message as it was.';
+comment on column pgqueue.rollup_failures.sample is 'The beginning of one such message, without secrets and addresses of e-mail.';
 
 create table pgqueue.rollup_tenants (
     day          date             not null,
@@ -91,6 +116,13 @@ create table pgqueue.rollup_tenants (
     unique nulls not distinct (day, hour, queue, tenant)
 );
 comment on table pgqueue.rollup_tenants is 'Ended jobs per tenant, and what running them cost.';
+comment on column pgqueue.rollup_tenants.day is 'The day on which the jobs ended.';
+comment on column pgqueue.rollup_tenants.hour is 'The hour in which they ended.';
+comment on column pgqueue.rollup_tenants.queue is 'Their queue.';
+comment on column pgqueue.rollup_tenants.jobs is 'How many jobs ended.';
+comment on column pgqueue.rollup_tenants.run_seconds is 'As in rollup_hours.';
+comment on column pgqueue.rollup_tenants.wait_seconds is 'As in rollup_hours.';
+comment on column pgqueue.rollup_tenants.wait_p90 is 'As in rollup_hours.';
 comment on column pgqueue.rollup_tenants.tenant is 'From the arguments, as pipeline.toml says; null: they name none.';
 comment on column pgqueue.rollup_tenants.cost is 'run_seconds at the price of pipeline.toml; null: it names none.';
 
@@ -106,6 +138,13 @@ create table pgqueue.rollup_workers (
     primary key (day, hour, worker_id)
 );
 comment on table pgqueue.rollup_workers is 'How busy each worker was. Without a host: jobs name a worker that nothing is known of.';
+comment on column pgqueue.rollup_workers.day is 'The day of the hour.';
+comment on column pgqueue.rollup_workers.hour is 'An hour in which the worker was alive, or its jobs ran.';
+comment on column pgqueue.rollup_workers.worker_id is 'The id of the worker.';
+comment on column pgqueue.rollup_workers.host is 'As in workers.';
+comment on column pgqueue.rollup_workers.concurrency is 'As in workers.';
+comment on column pgqueue.rollup_workers.alive_seconds is 'For how long it was alive in that hour.';
+comment on column pgqueue.rollup_workers.busy_seconds is 'The sum of its attempts'' durations in that hour.';
 comment on column pgqueue.rollup_workers.utilisation is 'busy_seconds / (concurrency * alive_seconds).';
 
 create view pgqueue.rollup_rates as

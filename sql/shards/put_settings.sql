@@ -7,7 +7,7 @@ with queues as (
     insert into pgqueue.queues select * from jsonb_populate_recordset(null::pgqueue.queues, %(queues)s::jsonb)
     on conflict (name) do update set
         paused_at = excluded.paused_at, paused_by = excluded.paused_by, paused_why = excluded.paused_why,
-        drained_at = excluded.drained_at, drained_by = excluded.drained_by, drained_why = excluded.drained_why,
+        closed_at = excluded.closed_at, closed_by = excluded.closed_by, closed_why = excluded.closed_why,
         priority = excluded.priority, max_attempts = excluded.max_attempts, timeout = excluded.timeout,
         keep_history = excluded.keep_history, keep_dead = excluded.keep_dead, backlog = excluded.backlog,
         when_full = excluded.when_full, ageing = excluded.ageing, ageing_to = excluded.ageing_to,

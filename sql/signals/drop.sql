@@ -11,7 +11,7 @@ with signals as (
                    and not exists (select from pgqueue.dead_jobs where id = substring(target from '[0-9]{1,18}')::bigint)
                    when left(target, 5) = 'flow:' then not exists (
                        select from pgqueue.flows where id = substring(target from '[0-9]{1,18}')::bigint and ended_at is null)
-                   else sent_at < coalesce(%(now)s::timestamptz, now()) - interval '30 days' end
+                   else sent_at < coalesce(%(now)s::timestamptz, now()) - %(kept)s::interval end
         limit %(limit)s::integer for update skip locked))
     returning target
 ),

@@ -9,7 +9,7 @@ with asked as (
 )
 update pgqueue.workers as worker
 set ask_minimum = coalesce(%(minimum)s::integer, worker.ask_minimum), ask_maximum = coalesce(%(maximum)s::integer, worker.ask_maximum),
-    ask_draining = coalesce(%(draining)s::boolean, worker.ask_draining), ask_end = coalesce(%(end)s::text, worker.ask_end),
+    ask_quiet = coalesce(%(quiet)s::boolean, worker.ask_quiet), ask_end = coalesce(%(end)s::text, worker.ask_end),
     asked_at = coalesce(%(now)s::timestamptz, clock_timestamp()), asked_by = %(by)s::text
 from asked where worker.id = asked.id
 returning worker.id

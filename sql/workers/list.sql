@@ -4,9 +4,9 @@
 -- run by: PgQueue.workers
 -- rights: monitor
 select worker.id, host, pid, version, queues, chosen_tasks, started_at, lease_until > clock.now, concurrency, minimum, slots,
-       coalesce(draining, false), coalesce(supervised, false), answer, blocked_since,
+       coalesce(quiet, false), coalesce(supervised, false), answer, blocked_since,
        case when lease_until > clock.now and extract(epoch from clock.now - pgqueue.as_datetime(looked_at)) > look_within
             then extract(epoch from clock.now - pgqueue.as_datetime(looked_at))::float8 end, coalesce(not_returned, 0),
-       ask_minimum, ask_maximum, ask_draining, ask_end, asked_at, asked_by
+       ask_minimum, ask_maximum, ask_quiet, ask_end, asked_at, asked_by
 from pgqueue.workers as worker, (select coalesce(%(now)s::timestamptz, now()) as now) as clock
 order by host, pid, started_at, worker.id

@@ -3,7 +3,7 @@
 -- locks: the rows of those tasks, in the order of their names, if none was noted in the last 10 seconds
 -- run by: worker completer, before it returns the jobs
 -- why: for a task that no worker met for an hour the time begins anew. A name that is too long for an index is not noted. A worker
---      that is drained runs nothing
+--      that is quiet runs nothing
 with met as (
     select queue, task, coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now
     from unnest(%(queues)s::text[], %(tasks)s::text[]) as met (queue, task)
@@ -21,7 +21,7 @@ where not exists (
       where noted.queue = met.queue and noted.task = met.task and noted.met_at > met.now - interval '10 seconds')
   and not exists (
       select from pgqueue.workers as other
-      where other.id <> %(worker)s::uuid and other.lease_until > met.now and other.draining is not true
+      where other.id <> %(worker)s::uuid and other.lease_until > met.now and other.quiet is not true
         and (other.tasks is null or met.task = any(other.tasks)) and pgqueue.serves(other.queues, met.queue))
 order by 1, 2
 on conflict (queue, task) do update

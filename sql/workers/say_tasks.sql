@@ -7,6 +7,11 @@ insert into pgqueue.known_tasks as known (task, queue, priority, max_attempts, a
 select task, queue, priority, max_attempts, arguments::jsonb, result::jsonb
 from unnest(%(tasks)s::text[], %(queues)s::text[], %(priorities)s::smallint[], %(attempts)s::integer[], %(arguments)s::text[],
             %(results)s::text[]) as said (task, queue, priority, max_attempts, arguments, result)
+where not exists (  -- a conflict locks the row, also where nothing differs
+    select from pgqueue.known_tasks as known
+    where known.task = said.task
+      and (known.queue, known.priority, known.max_attempts, known.arguments, known.result)
+          is not distinct from (said.queue, said.priority, said.max_attempts, said.arguments::jsonb, said.result::jsonb))
 order by task  -- two workers that start at once lock the rows in one order
 on conflict (task) do update
 set queue = excluded.queue, priority = excluded.priority, max_attempts = excluded.max_attempts, arguments = excluded.arguments,

@@ -232,14 +232,14 @@ def test_an_alert_that_goes_on_over_midnight_is_one(
     assert [(one.since, one.at) for one in seen] == [(NOON + 705 * MINUTE, NOON + 735 * MINUTE)]
 
 
-def test_a_drained_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
+def test_a_closed_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
     queue: PgQueue, page: Page, mail: Task[[], None], look: Look, seen: list[Alert]
 ) -> None:
     queue.alert("busy mail", Backlog(queue="mail", over=0), resolved=True, clear_for=MINUTE)(page)
     queue.alert("any dead", DeadJobs(), clear_for=MINUTE)(page)
     queue.alerts.apply()
     job = mail.enqueue()
-    queue.control.drain("ops")
+    queue.control.close("ops")
     look(0 * MINUTE)
     (dead, busy) = queue.alerts.list()
     assert (dead.error, busy.state, busy.told) == (None, "firing", 0)
@@ -252,7 +252,7 @@ def test_a_drained_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
     assert queue.alerts.list()[1].error is None
     job.cancel()
     look(2 * MINUTE)
-    queue.control.drain("ops")
+    queue.control.close("ops")
     look(3 * MINUTE)
     assert queue.alerts.list()[1].state == "clearing"
     queue.control.resume("ops")
@@ -390,7 +390,7 @@ def test_what_cannot_be_an_alert_is_refused(queue: PgQueue, page: Page) -> None:
     with pytest.raises(InvalidOption, match="no condition"):  # workers could not read it
         queue.alert("x", OneOfTheApp())(page)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="no task"):
-        queue.alert("x", DeadJobs())(print)  # type: ignore[arg-type]
+        queue.alert("x", DeadJobs())(print)  # type: ignore[type-var]
     for name in ("", " x", "x" * 201, "\0", None):
         with pytest.raises(InvalidOption, match="name"):
             queue.alert(name, DeadJobs())  # type: ignore[arg-type]
@@ -426,7 +426,7 @@ def test_a_task_that_cannot_be_told_is_refused_before_a_worker_starts(queue: PgQ
     @queue.task(name="none")
     def none() -> None: ...
 
-    queue.alert("x", DeadJobs())(wrong)  # type: ignore[arg-type]
+    queue.alert("x", DeadJobs())(wrong)  # type: ignore[type-var]
     with pytest.raises(InvalidOption, match=r"one argument, a pgqueue\.Alert"):
         queue.alerts.declared()
     app = PgQueue("", queues=["mail"])

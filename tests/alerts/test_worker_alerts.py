@@ -242,7 +242,7 @@ async def test_an_alert_that_cannot_be_told_is_logged_once_and_told_when_its_que
     seen: list[Alert] = []
     queue.alert("busy mail", Backlog(queue="mail", over=0))(page_of(queue, seen.append))
     waiting(queue)
-    queue.control.drain("ops")
+    queue.control.close("ops")
     async with running(queue, queues=["ops"]):
         for _ in range(2):
             await until(lambda: ask(queue, "select 1 from pgqueue.alerts where error is not null"))

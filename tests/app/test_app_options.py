@@ -92,6 +92,10 @@ def test_a_declared_queue_is_used_and_without_a_declaration_any(dsn: str, queue:
         {"queues": ["two words"]},
         {"queues": "mail"},
         {"pool_size": 0},
+        {"redact": "pin"},
+        {"redact": ["pin", 7]},
+        {"redact": ["pin", "("]},
+        {"redact": ["(?P<a>x)", "(?P<a>y)"]},
     ],
     ids=str,
 )

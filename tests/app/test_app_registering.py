@@ -5,6 +5,7 @@ Renamed tasks: what was enqueued under a former name goes on, and what is named 
 
 import asyncio
 import functools
+import inspect
 import logging
 import subprocess
 import sys
@@ -292,6 +293,21 @@ def test_a_method_of_another_queue_is_answered_with_ours(
     with pytest.raises(AttributeError) as refused:
         getattr(task, name)
     assert "did you mean " + words in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["enqueue", "aenqueue"])
+def test_a_call_says_what_enqueues_it(memory_queue: PgQueue, name: str) -> None:
+    call = memory_queue.tasks["plain"].call(1)
+    assert not hasattr(call, name)
+    with pytest.raises(AttributeError, match=rf"task\.{name}\(\.\.\.\).*queue\.{name}_many\(\[call"):
+        getattr(call, name)
+
+
+def test_the_signature_of_a_task_is_its_functions(memory_queue: PgQueue) -> None:
+    def send(order_id: int, *, note: str = "") -> str:
+        return f"{order_id}{note}"
+
+    assert inspect.signature(memory_queue.task(send)) == inspect.signature(send)
 
 
 def test_any_other_missing_attribute_is_as_ever(memory_queue: PgQueue) -> None:

@@ -14,7 +14,7 @@ from looking import ask, until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import Batch, Dead, JobHandle, JobState, PgQueue, Workflow, result
+from pgqueue import Batch, Dead, JobHandle, JobState, PgQueue, Workflow, result_of
 from pgqueue.errors import InvalidOption, JobError
 from pgqueue.values.flows.record import FlowState
 
@@ -287,7 +287,7 @@ async def test_a_conditions_job_is_skipped_and_the_others_run(queue: PgQueue, ru
 
     flow = Workflow()
     flow.add("first", source.call())
-    flow.add("skipped", index.call(1), after="first", skip_if=result("first") == 1)
+    flow.add("skipped", index.call(1), after="first", skip_if=result_of("first") == 1)
     flow.add("runs", index.call(2), after="first")
     handle = flow.enqueue()
     async with running(queue):

@@ -138,6 +138,10 @@ WORKERS: LiteralString = """
                  ('media-1', 4715, 8, '{media}', interval '0'), ('partners-1', 4718, 8, '{partners}', interval '1 day'),
                  ('exports-1', 4720, 4, '{exports}', interval '1 day')) as one (host, pid, slots, queues, started)
 """
+HELD: LiteralString = """
+    update pgqueue.jobs set run_at = %(now)s - interval '45 minutes' * random(), created_at = %(now)s - interval '45 minutes'
+    where queue = 'partners' and in_lane returning id
+"""
 EXPORTS: LiteralString = """
     insert into pgqueue.jobs (queue, task, run_at, created_at, max_attempts, args)
     select 'exports', 'shop.exports.build', at, at, 5, json_build_object('shop', n)
@@ -260,6 +264,7 @@ def _live(queue: PgQueue, connection: psycopg.Connection, now: datetime, jobs: i
     many = max(20, jobs // 600)
     handles = list(queue.enqueue_many(sync.call(n) for n in range(2 * many)))
     held = _run(connection, HOLDING, now=now)
+    _run(connection, HELD, now=now)
     exports = _run(connection, EXPORTS, now=now, stalled=STALLED, exports=many)
     for name, cron in (
         ("reports.nightly", "30 2 * * *"),

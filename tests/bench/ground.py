@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from pgqueue.bench.stage import BenchStage
-from pgqueue.cli.app import CommandOptions
 from pgqueue.cli.bench import open_stage
+from pgqueue.cli.verbs import CommandOptions
 from pgqueue.embedded import embedded_server
 from pgqueue.store.connections.dsn import dsn_in_environment
 

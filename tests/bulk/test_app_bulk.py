@@ -150,9 +150,9 @@ def test_operations_that_make_no_sense_are_refused_and_change_nothing(queue: PgQ
         jobs.move("two words")
     with pytest.raises(InvalidOption, match="from -100 to 100"):
         jobs.reprioritise(101)
-    with pytest.raises(InvalidOption, match="purge leaves running jobs alone"):
-        queue.control.jobs(state="running").purge()
-    with pytest.raises(InvalidOption, match="use one of cancel, purge, move, reprioritise"):
+    with pytest.raises(InvalidOption, match="move leaves running jobs alone"):
+        queue.control.jobs(state="running").move("b")
+    with pytest.raises(InvalidOption, match="use one of cancel, move, reprioritise"):
         jobs.preview("retry_dead")
     with pytest.raises(InvalidOption, match="dead jobs have one state"):
         queue.control.dead(state="ready")  # type: ignore[call-arg]  # no criterion of dead jobs
@@ -389,7 +389,7 @@ async def test_awaited_twins_do_the_same(queue: PgQueue, send: Any) -> None:
     assert (await jobs.amove("b", by="ann", progress=lambda result: told.append(result.done))).done == 3
     assert told == [3, 3]
     assert (await queue.control.jobs(queue="b", task="x").acancel()).done == 0
-    assert (await queue.control.jobs(queue="b").apurge()).done == 3
+    assert (await queue.control.jobs(queue="b", state="waiting").acancel()).done == 3
     assert (await queue.control.dead(everything=True).apreview()).count == 0
     assert (await queue.control.dead(everything=True).aretry()).done == 0
     assert (await queue.control.dead(everything=True).apurge()).done == 0

@@ -78,14 +78,14 @@ def test_each_operation_does_what_its_name_says(queue: PgQueue, clock: Clock) ->
     assert queue.control.jobs(queue="mail*").move("slow", by="ann").done == 3
     assert queue.control.jobs(queue="*").move("slow", by="ann").done == 3
     assert {job.queue for job in queue.insight.search().jobs} == {"slow"}
-    assert queue.control.jobs(state="scheduled").purge(by="bob").done == 2
+    assert queue.control.jobs(state="scheduled").cancel(by="bob").done == 2
     assert queue.control.jobs(everything=True).cancel(by="bob").done == 4
     assert {job.state for job in queue.insight.search().jobs} == {JobState.CANCELLED}
     assert queue.control.jobs(everything=True).preview().count == 0
     said = [(one.by, one.action, one.jobs, one.unfinished) for one in queue.insight.audit(limit=4)]
     assert said == [
         ("bob", "cancel", 4, False),
-        ("bob", "purge", 2, False),
+        ("bob", "cancel", 2, False),
         ("ann", "move", 3, False),
         ("ann", "move", 3, False),
     ]
@@ -99,8 +99,15 @@ def test_running_jobs_are_asked_by_a_cancel_and_left_alone_by_the_others(queue: 
     @queue.task(name="operate", max_attempts=1)
     def operate() -> None:
         jobs = queue.control.jobs(task="operate")
-        seen.extend((jobs.move("b").done, jobs.purge().done, jobs.reprioritise(9).done))
-        seen.append((jobs.preview("purge").count, jobs.preview("purge").left_alone, jobs.preview().count))
+        waiting = queue.control.jobs(task="operate", state="waiting")
+        seen.extend((jobs.move("b").done, waiting.cancel().done, jobs.reprioritise(9).done))
+        seen.append(
+            (
+                jobs.preview("reprioritise", priority=1).count,
+                jobs.preview("reprioritise", priority=1).left_alone,
+                jobs.preview().count,
+            )
+        )
         done = jobs.cancel()
         seen.extend(((done.done, done.asked), jobs.preview().count, jobs.cancel().asked))
         raise ValueError("stopped")

@@ -83,14 +83,15 @@ def test_a_preview_tells_how_many_by_queue_task_and_state_and_some_of_them(
 
 
 def test_what_is_not_confirmed_is_not_done(queue: PgQueue, jobs: list[int], dsn: str) -> None:
-    for answer in ("n\n", ""):
-        asked = pgqueue("jobs", "purge", "--queue", "mail", dsn=dsn, answer=answer)
+    for answer, said in (("n\n", "Aborted!"), ("", "nobody answered. Give --yes")):
+        asked = pgqueue("jobs", "cancel", "--state", "waiting", "--queue", "mail", dsn=dsn, answer=answer)
         assert asked.exit_code == 1
-        assert "this will cancel 3 waiting jobs" in asked.stderr
+        assert said in asked.stderr
+        assert "this will cancel 3 jobs" in asked.stderr
         assert "2 ready in mail: send" in asked.stderr
     assert left(queue) == jobs
-    done = pgqueue("jobs", "purge", "--queue", "mail", dsn=dsn, answer="y\n")
-    assert done.stdout == "3 cancelled: the waiting jobs of queue mail\n"
+    done = pgqueue("jobs", "cancel", "--state", "waiting", "--queue", "mail", dsn=dsn, answer="y\n")
+    assert done.stdout == "3 cancelled: the live jobs of queue mail that are waiting\n"
 
 
 def test_move_and_reprioritise_say_what_they_did(queue: PgQueue, jobs: list[int], dsn: str) -> None:
@@ -108,8 +109,8 @@ def test_move_and_reprioritise_say_what_they_did(queue: PgQueue, jobs: list[int]
         (["cancel", "--all", "--queue", "mail"], "give it without criteria"),
         (["cancel", "1", "--queue", "mail"], "not both: --queue"),
         (["cancel", "1", "--all"], "not both: --all"),
-        (["purge", "--state", "dead"], "'dead' is not one of"),
-        (["purge", "--state", "running"], "purge leaves running jobs alone"),
+        (["cancel", "--state", "dead"], "'dead' is not one of"),
+        (["reprioritise", "--priority", "1", "--state", "running"], "reprioritise leaves running jobs alone"),
         (["move", "--queue", "mail"], "Missing option '--to'"),
         (["move", "--queue", "mail", "--to", "mail"], "the jobs are in this queue"),
         (["move", "--queue", "mail", "--to", "two words"], "no white space"),

@@ -20,7 +20,7 @@ from rich.console import Console
 from pgqueue import JobState, PgQueue
 from pgqueue.cli import bulk as bulk_command
 from pgqueue.cli import jobs as verbs
-from pgqueue.cli.output import zone
+from pgqueue.cli.times import zone
 from pgqueue.store.bulk import bulk
 from pgqueue.store.insight import searching
 from pgqueue.store.workers import stacks
@@ -66,8 +66,18 @@ def test_list_as_json_is_one_array_of_whole_jobs_with_iso_times(shelf: PgQueue, 
     assert [job["id"] for job in jobs] == [4, 3, 2, 1]
     assert jobs[3]["args"] == {"book": "waits"}
     assert jobs[1]["errors"][0]["message"] == "no \x1b[31mstock\nat all"
+    assert not any("result" in job for job in jobs)  # a search does not read them
     for job, told in zip(jobs, shelf.insight.search().jobs, strict=True):
         assert datetime.fromisoformat(job["run_at"]) == told.run_at
+
+
+@pytest.mark.parametrize(
+    "words", [["why", "abc"], ["jobs", "show", "0"], ["jobs", "cancel", "9" * 30]], ids=str
+)
+def test_what_is_no_id_is_answered_in_words(dsn: str, words: list[str]) -> None:
+    said = pgqueue(*words, dsn=dsn)
+    assert said.exit_code == 2
+    assert f"'{words[-1]}' is not an id: give the number that a list shows" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -564,3 +574,27 @@ def test_show_writes_a_test_of_a_dead_job(dsn: str) -> None:
     assert "no stock" in written
     both = pgqueue("jobs", "show", "2", "--pytest", "--json", dsn=dsn)
     assert (both.exit_code, "not both" in both.output) == (2, True)
+
+
+def test_reschedule_gives_jobs_another_time_and_the_audit_says_so(shelf: PgQueue, dsn: str) -> None:
+    done = pgqueue(
+        "jobs", "reschedule", "2099-01-01T00:00Z", "1", "2", "4", "--by", "ann", "--why", "late", dsn=dsn
+    )
+    assert done.exit_code == 1
+    assert "due 2099-01-01" in done.stdout or "due 2098-12-31" in done.stdout
+    assert {shelf.job(one).run_at.year for one in (1, 2)} <= {2098, 2099}
+    assert [(one.by, one.action, one.target) for one in shelf.insight.audit()] == [
+        ("ann", "reschedule", "job 2"),
+        ("ann", "reschedule", "job 1"),
+    ]
+    assert pgqueue("jobs", "reschedule", "2099-01-01", "1", dsn=dsn).exit_code == 2
+
+
+def test_copy_enqueues_jobs_like_former_ones(shelf: PgQueue, dsn: str) -> None:
+    done = pgqueue("jobs", "copy", "3", "1", "99", "--by", "ann", dsn=dsn)
+    assert done.exit_code == 1
+    first, second = sorted(shelf.insight.search(state="ready").jobs, key=lambda one: one.id)[-2:]
+    assert f"copied: job {first.id}" in done.stdout
+    assert (first.args, first.priority, first.meta) == ({"book": "is dead"}, 5, {"pgqueue_copy_of": 3})
+    assert (second.queue, second.unique_key) == ("quick", None)
+    assert [one.by for one in shelf.insight.audit()] == ["ann", "ann"]

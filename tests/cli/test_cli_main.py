@@ -18,10 +18,11 @@ from click.testing import CliRunner
 
 from pgqueue import PgQueue, __version__
 from pgqueue.cli import app as cli_app
-from pgqueue.cli.app import CommandOptions
+from pgqueue.cli.app import app_queue_of, queue_of
 from pgqueue.cli.main import VERBS, command_of
 from pgqueue.cli.signals import no_interrupt_lost
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, names
+from pgqueue.cli.verbs import CommandOptions
 
 HEAVY = ["alembic", "rich", "sqlalchemy", "pgqueue.embedded"]
 
@@ -155,7 +156,7 @@ def test_the_app_may_stand_behind_the_command(dsn: str, shop: Path) -> None:
 @pytest.mark.parametrize("name", VERBS)
 def test_every_command_says_that_it_takes_them_and_lists_only_its_own(name: str) -> None:
     shown = " ".join(pgqueue(name, "--help").stdout.split())
-    assert "--behind-pooler, --direct-dsn, --replica-dsn, --embedded can stand here, too" in shown
+    assert "--behind-pooler, --direct-dsn, --replica-dsn, --embedded, --reveal can stand here, too" in shown
     assert shown.count("--dsn") == 1
 
 
@@ -249,11 +250,11 @@ def own(monkeypatch: pytest.MonkeyPatch) -> PgQueue:
 
 def test_without_options_the_apps_database_is_left_alone(own: PgQueue) -> None:
     before = own.database
-    assert CommandOptions(app="shop:queue").queue().database is before
+    assert queue_of(CommandOptions(app="shop:queue")).database is before
 
 
 def test_another_dsn_leaves_the_direct_way_of_the_old_one_behind(own: PgQueue) -> None:
-    database = CommandOptions(app="shop:queue", dsn="postgresql://other/shop").queue().database
+    database = queue_of(CommandOptions(app="shop:queue", dsn="postgresql://other/shop")).database
     assert own.database is database
     assert database.dsn == "postgresql://other/shop"
     assert database.catalogue.schema == "shop"
@@ -262,7 +263,7 @@ def test_another_dsn_leaves_the_direct_way_of_the_old_one_behind(own: PgQueue) -
 
 
 def test_another_schema_leaves_the_rest_as_the_app_has_it(own: PgQueue) -> None:
-    database = CommandOptions(app="shop:queue", schema="other").queue().database
+    database = queue_of(CommandOptions(app="shop:queue", schema="other")).database
     assert own.database is database
     assert database.catalogue.schema == "other"
     assert (database.dsn, database.listen_dsn) == (OWN, "postgresql://direct/shop")
@@ -270,13 +271,13 @@ def test_another_schema_leaves_the_rest_as_the_app_has_it(own: PgQueue) -> None:
 
 def test_the_options_for_a_pooler_reach_a_queue_made_from_a_dsn() -> None:
     settings = CommandOptions(dsn=OWN, behind_pooler=True, direct_dsn="postgresql://direct/shop")
-    database = settings.queue().database
+    database = queue_of(settings).database
     assert database.behind_pooler
     assert database.listen_dsn == "postgresql://direct/shop"
 
 
 def test_the_app_is_found_in_the_current_directory(shop: Path) -> None:
-    assert "shop.send" in CommandOptions(app="shop:queue").app_queue().tasks
+    assert "shop.send" in app_queue_of(CommandOptions(app="shop:queue")).tasks
     assert (shop / "shop.py").exists()
 
 
@@ -363,3 +364,14 @@ def test_other_errors_of_such_callbacks_are_printed_as_ever(monkeypatch: pytest.
         del held
     assert seen() is None
     assert len(printed) == 1
+
+
+def test_a_missing_extra_of_the_dashboard_is_named(monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
+    monkeypatch.delitem(sys.modules, "pgqueue.dashboard", raising=False)
+    monkeypatch.setitem(sys.modules, "itsdangerous", None)
+    for name in [one for one in sys.modules if one.startswith("pgqueue.dashboard.")]:
+        monkeypatch.delitem(sys.modules, name)
+    said = pgqueue("dashboard", dsn=dsn)
+    assert said.exit_code == 2
+    assert "pgqueue.dashboard needs the package itsdangerous" in said.stderr
+    assert "pip install 'pgqueue-jobs[dashboard]'" in said.stderr

@@ -1,6 +1,6 @@
 """``pgqueue schedules``, from adding a schedule to removing it."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cli.commands import pgqueue, printed
@@ -106,8 +106,35 @@ def test_backfill_fires_the_past_once(dsn: str, queue: PgQueue) -> None:
     schedules(dsn, "add", *NIGHTLY)
     week = ("2026-05-01T00:00:00Z", "2026-05-08T00:00:00Z")
     assert schedules(dsn, "backfill", "nightly", *week).stdout == "nightly: 7 ticks\n"
-    assert schedules(dsn, "backfill", "nightly", *week).stdout == "nightly: 0 ticks\n"
+    assert schedules(dsn, "backfill", "nightly", *week).stdout == "nightly: 0 ticks: all have fired already\n"
     assert queue.schedules.runs("nightly")[-1].at == datetime(2026, 5, 1, 0, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("options", "stretch", "words"),
+    [
+        (
+            ["--start", "2027-01-01T00:00:00Z"],
+            ("2026-05-01", "2026-05-08"),
+            "its first tick is not before its start, ",
+        ),
+        ([], ("2026-05-01", "2026-05-01"), "it has no tick in this time"),
+    ],
+    ids=["before", "between"],
+)
+def test_a_backfill_that_fires_nothing_says_why(
+    dsn: str, options: list[str], stretch: tuple[str, str], words: str
+) -> None:
+    schedules(dsn, "add", *NIGHTLY, *options)
+    said = schedules(dsn, "backfill", "nightly", *(f"{day}T06:00:00Z" for day in stretch)).stdout
+    assert said.startswith(f"nightly: 0 ticks: {words}")
+
+
+def test_the_tolerance_of_a_schedule_is_set(dsn: str, queue: PgQueue) -> None:
+    schedules(dsn, "add", *NIGHTLY, "--tolerance", "5m")
+    timing = queue.schedules.get("nightly").timing
+    assert timing is not None
+    assert timing.tolerance == timedelta(minutes=5)
 
 
 def test_a_schedule_that_is_set_aside_is_said_without_control_codes(dsn: str) -> None:

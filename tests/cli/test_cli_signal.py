@@ -36,6 +36,14 @@ def test_a_signal_is_sent_to_a_job_or_a_key_without_an_app(dsn: str, queue: PgQu
     assert (key, name, nothing) == ("key:order:42", "paid", None)
 
 
+def test_the_audit_names_the_sender_that_the_command_names(dsn: str, queue: PgQueue) -> None:
+    signal(dsn, "key:order:42", "paid")
+    signal(dsn, "key:order:43", "paid", "--by", "ann")
+    assert [(one.action, one.target, one.by) for one in queue.insight.audit()] == [
+        ("signal", "key order:43", "ann")
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [

@@ -48,7 +48,7 @@ def asked(dsn: str) -> list[tuple[object, ...]]:
     """What the workers are asked to do."""
     return ask(
         dsn,
-        "select host, ask_minimum, ask_maximum, ask_draining, ask_end from pgqueue.workers where asked_at is not null "
+        "select host, ask_minimum, ask_maximum, ask_quiet, ask_end from pgqueue.workers where asked_at is not null "
         "order by host",
     )
 
@@ -76,11 +76,11 @@ def test_workers_that_end_while_they_are_asked_are_not_asked(dsn: str, crew: lis
 
 
 def test_list_shows_slots_and_state(dsn: str, crew: list[str]) -> None:
-    ask(dsn, "update pgqueue.workers set draining = true where host = 'web-2'")
+    ask(dsn, "update pgqueue.workers set quiet = true where host = 'web-2'")
     shown = {row[1]: row[2:5] for row in cells(pgqueue("workers", "list", dsn=dsn))}
     assert shown == {
         "web-1:42": ["alive", "5", "5-50"],
-        "web-2:42": ["draining", "20", "all"],
+        "web-2:42": ["quiet", "20", "all"],
         "old:42": ["alive", "20", "all"],
     }
     listed = printed(pgqueue("workers", "list", "--json", dsn=dsn))
@@ -100,7 +100,7 @@ def test_show_tells_what_was_asked_and_by_whom(dsn: str, crew: list[str]) -> Non
     [
         (["set", "--concurrency", "50"], ("web-2", 50, 50, None, None)),
         (["set", "--concurrency", "5-50"], ("web-2", 5, 50, None, None)),
-        (["drain"], ("web-2", None, None, True, None)),
+        (["quiet"], ("web-2", None, None, True, None)),
         (["resume"], ("web-2", None, None, False, None)),
         (["stop"], ("web-2", None, None, None, "stop")),
         (["restart"], ("web-2", None, None, None, "restart")),
@@ -131,17 +131,17 @@ def test_all_are_asked_and_those_that_cannot_are_named(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
-        (["drain"], "name one worker, or give --all"),
-        (["drain", "web-1:42", "--all"], "name one worker, or give --all"),
-        (["drain", "web-9:42"], "there is no worker 'web-9:42'; there are old:42"),
-        (["drain", "old:42"], "it is a take"),
+        (["quiet"], "name one worker, or give --all"),
+        (["quiet", "web-1:42", "--all"], "name one worker, or give --all"),
+        (["quiet", "web-9:42"], "there is no worker 'web-9:42'; there are old:42"),
+        (["quiet", "old:42"], "it is a take"),
         (["restart", "web-1:42"], "no supervisor"),
         (["set", "web-1:42"], "Missing option '--concurrency'"),
         (["set", "web-1:42", "--concurrency", "0"], "concurrency=0"),
         (["set", "web-1:42", "--concurrency", "-3"], "concurrency=-3"),
         (["set", "web-1:42", "--concurrency", "50-5"], "concurrency=50-5"),
         (["set", "web-1:42", "--concurrency", "many"], "concurrency=many"),
-        (["drain", "web-1:42", "--by", "a\0b"], "by='a\\x00b'"),
+        (["quiet", "web-1:42", "--by", "a\0b"], "by='a\\x00b'"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_asked(dsn: str, words: list[str], refusal: str) -> None:
@@ -152,7 +152,7 @@ def test_bad_input_is_refused_and_nothing_is_asked(dsn: str, words: list[str], r
 
 
 def test_without_a_live_worker_all_means_none(dsn: str) -> None:
-    done = pgqueue("workers", "drain", "--all", dsn=dsn)
+    done = pgqueue("workers", "quiet", "--all", dsn=dsn)
     assert (done.exit_code, done.stderr) == (1, "no live worker\n")
 
 
@@ -238,11 +238,11 @@ def test_a_signal_still_restarts_a_child(dsn: str, shop: Path) -> None:
 @pytest.mark.usefixtures("crew")
 def test_what_workers_are_asked_is_in_the_audit(dsn: str) -> None:
     pgqueue("workers", "set", "web-1:42", "--concurrency", "7", "--by", "ann", dsn=dsn)
-    pgqueue("workers", "drain", "--all", "--by", "bob", dsn=dsn)
+    pgqueue("workers", "quiet", "--all", "--by", "bob", dsn=dsn)
     pgqueue("workers", "stop", "nobody:1", dsn=dsn)
     entries = printed(pgqueue("audit", "list", "--json", dsn=dsn))
     assert [(one["by"], one["action"], one["target"]) for one in entries] == [
-        ("bob", "worker drain", "all"),
+        ("bob", "worker quiet", "all"),
         ("ann", "worker set", "web-1:42"),
     ]
     assert entries[1]["details"]["slots"] == "7"

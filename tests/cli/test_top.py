@@ -17,8 +17,8 @@ from textual.widgets import DataTable, Static
 
 from pgqueue import PgQueue
 from pgqueue.cli import top, top_snapshot
-from pgqueue.cli.output import short_duration
-from pgqueue.cli.top_screen import ConfirmScreen, Top
+from pgqueue.cli.times import short_duration
+from pgqueue.cli.top_screen import ConfirmScreen, FittedTable, JobScreen, Top
 from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.store.jobs import claim
 
@@ -31,7 +31,7 @@ def screen(queue: PgQueue, *, read_only: bool = False) -> Top:
 
 def shown(app: Top, table: str) -> list[list[str]]:
     found = app.screen_stack[0].query_one(f"#{table}", DataTable)
-    return [[str(cell) for cell in found.get_row_at(row)] for row in range(found.row_count)]
+    return [[str(cell).strip() for cell in found.get_row_at(row)] for row in range(found.row_count)]
 
 
 async def until(pilot: Pilot[None], is_so: Callable[[], object]) -> None:
@@ -76,7 +76,7 @@ async def test_queues_workers_and_running_jobs_are_shown_and_hostile_names_send_
     queue: PgQueue, job: int
 ) -> None:
     app = screen(queue)
-    async with app.run_test(size=(160, 44)) as pilot:
+    async with app.run_test(size=(200, 44)) as pilot:
         await until(pilot, lambda: shown(app, "jobs"))
         queues = {row[0]: row[1:7] for row in shown(app, "queues")}
         assert queues["mail"] == ["open", "1", "1", "0", "0", "0"]
@@ -99,11 +99,11 @@ async def test_a_key_asks_first_and_pauses_or_resumes_the_selected_queue(queue: 
         assert ask(queue, paused) == [("mail",)]
         assert await answer(pilot, "p", "y") == "Resume queue mail?"
         await until(pilot, lambda: not ask(queue, paused))
-        assert "Drain queue mail?" in await answer(pilot, "d", "y")
-        await until(pilot, lambda: ["mail", "drained"] in [row[:2] for row in shown(app, "queues")])
+        assert "Close queue mail?" in await answer(pilot, "x", "y")
+        await until(pilot, lambda: ["mail", "closed"] in [row[:2] for row in shown(app, "queues")])
 
 
-async def test_workers_are_drained_running_jobs_cancelled_and_dead_ones_retried(
+async def test_workers_are_made_quiet_running_jobs_cancelled_and_dead_ones_retried(
     queue: PgQueue, job: int
 ) -> None:
     app = screen(queue)
@@ -113,8 +113,8 @@ async def test_workers_are_drained_running_jobs_cancelled_and_dead_ones_retried(
         assert await answer(pilot, "c", "y") == f"Cancel job {job}?"
         await until(pilot, lambda: ask(queue, "select 1 from pgqueue.jobs where cancel_requested"))
         app.query_one("#workers").focus()
-        assert "Drain worker" in await answer(pilot, "d", "y")
-        await until(pilot, lambda: ask(queue, "select 1 from pgqueue.workers where ask_draining"))
+        assert "Make worker" in await answer(pilot, "x", "y")
+        await until(pilot, lambda: ask(queue, "select 1 from pgqueue.workers where ask_quiet"))
         table = app.query_one("#queues", DataTable)
         table.focus()
         table.move_cursor(row=[row[0] for row in shown(app, "queues")].index("[bold]\\x1b[31m\\u202e"))
@@ -204,6 +204,85 @@ def test_without_textual_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
         top.screen()
 
 
+async def test_a_job_is_opened_with_enter_and_closed_with_escape(queue: PgQueue, job: int) -> None:
+    ask(
+        queue,
+        "update pgqueue.jobs set attempts = 2, errors = %s::jsonb",
+        """[{"attempt": 1, "type": "ValueError", "message": "no [red]stamp", "traceback": "Traceback:\\n  line 3"}]""",
+    )
+    app = screen(queue)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: shown(app, "jobs"))
+        app.query_one("#jobs").focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        record = str(app.screen.query_one(Static).content)
+        assert record.startswith("task: send\nqueue: mail\nstate: running\nnow: attempt ")
+        assert "\nargs: " in record
+        assert "ValueError: no [red]stamp\nTraceback:\n  line 3\n" in record
+        assert f"\nid: {job}\n" in record
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, JobScreen))
+        assert app.is_running
+
+
+async def test_a_narrow_screen_has_the_tables_below_each_other_and_names_the_columns_that_are_left_out(
+    queue: PgQueue, job: int
+) -> None:
+    assert job
+    app = screen(queue)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: shown(app, "jobs"))
+        tables = [app.query_one(f"#{name}", FittedTable) for name in ("queues", "tasks", "workers", "jobs")]
+        assert [one.region.x for one in tables] == [0, 0, 0, 0]
+        assert [one.region.width for one in tables] == [80, 80, 80, 80]
+        assert [one.region.y for one in tables] == sorted({one.region.y for one in tables})
+        assert all(one.virtual_size.width <= one.scrollable_content_region.width for one in tables)
+        await until(pilot, lambda: str(tables[0].border_title) == "Queues (left out: scheduled)")
+        await pilot.resize_terminal(200, 44)
+        await until(pilot, lambda: {one.region.x for one in tables} == {0, 100})
+        await until(pilot, lambda: str(tables[0].border_title) == "Queues")
+
+
+async def test_what_asks_for_a_look_is_coloured_and_numbers_stand_at_the_right(
+    queue: PgQueue, job: int
+) -> None:
+    assert job
+    queue.control.pause("mail")
+    ask(
+        queue,
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)"
+        " values (gen_random_uuid(), 'infinity', 'web-1', 7, 5, '0', true, now() - interval '90 s', 36)",
+    )
+    app = screen(queue)
+    async with app.run_test(size=(200, 44)) as pilot:
+        await until(pilot, lambda: ["mail", "paused"] in [row[:2] for row in shown(app, "queues")])
+        table = app.query_one("#queues", DataTable)
+        rows = [table.get_row_at(row) for row in range(table.row_count)]
+        mail, dead = ([*row] for row in sorted(rows, key=lambda row: str(row[0]).startswith("[bold]")))
+        assert (mail[1].style, mail[6].style) == ("yellow", "")
+        assert dead[6].style == "bold red"
+        assert str(dead[6]) == "   1"
+        stalled = app.query_one("#workers", DataTable).get_row_at(0)
+        assert (str(stalled[2]), stalled[2].style) == ("stalled", "bold red")
+
+
+async def test_the_first_line_says_whether_all_is_right(queue: PgQueue) -> None:
+    @queue.task(queue="mail")
+    def send() -> None: ...
+
+    listed(queue, LEASE)
+    app = screen(queue)
+    async with app.run_test(size=(80, 24)) as pilot:
+        verdict = app.query_one("#verdict", Static)
+        await until(pilot, lambda: str(verdict.content).startswith("All right: 1 worker serves"))
+        assert verdict.region.y == 0
+        ask(queue, "delete from pgqueue.workers")
+        send.enqueue()
+        await until(pilot, lambda: str(verdict.content).startswith("No worker is alive: 1 job waits"))
+        assert str(verdict.content).endswith("(pgqueue worker)")
+
+
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Commands of a tmux server of its own."""
@@ -241,7 +320,7 @@ def test_in_a_terminal_it_shows_the_queues_pauses_one_and_ends(
 ) -> None:
     assert job
     words = [sys.executable, "-m", "pgqueue", "--dsn", dsn, "top", "--interval", "0.5"]
-    terminal("new-session", "-d", "-x", "150", "-y", "40", *words)
+    terminal("new-session", "-d", "-x", "150", "-y", "40", "env", "-u", "COLUMNS", "-u", "LINES", *words)
 
     def sees(text: str) -> Callable[[], bool]:
         return lambda: text in terminal("capture-pane", "-p")
@@ -254,6 +333,41 @@ def test_in_a_terminal_it_shows_the_queues_pauses_one_and_ends(
     assert ask(queue, "select name from pgqueue.queues where paused_at is not null") == [("mail",)]
     terminal("send-keys", "q")
     wait_until(lambda: not terminal("list-sessions"))
+
+
+def test_in_80_columns_nothing_is_cut_without_a_word_and_a_job_is_opened(
+    dsn: str, job: int, terminal: Callable[..., str]
+) -> None:
+    words = [sys.executable, "-m", "pgqueue", "--dsn", dsn, "top", "--interval", "0.5"]
+    terminal("new-session", "-d", "-x", "80", "-y", "24", "env", "-u", "COLUMNS", "-u", "LINES", *words)
+
+    def sees(text: str) -> Callable[[], bool]:
+        return lambda: text in terminal("capture-pane", "-p")
+
+    wait_until(sees(f"{job}  send"))
+    said = terminal("capture-pane", "-p")
+    assert " ".join(said.split()).index("1 worker, 1 slots") < said.index("Queues")  # the summary is whole
+    for head in (
+        "queue",
+        "ready",
+        "running",
+        "dead",
+        "oldest",
+        "task",
+        "failed",
+        "run p95",
+        "slots",
+        "claims",
+        "attempt",
+    ):
+        assert head in said, head
+    terminal("send-keys", "BTab")
+    wait_until(sees("details"))
+    terminal("send-keys", "Enter")
+    wait_until(sees(f"Job {job}"))
+    wait_until(sees("state: running"))
+    terminal("send-keys", "Escape")
+    wait_until(lambda: "state: running" not in terminal("capture-pane", "-p"))
 
 
 def test_lengths_of_time_are_short() -> None:

@@ -23,6 +23,7 @@ from worker.helping import ended
 from pgqueue import JobHandle, JobState, PgQueue, Task
 from pgqueue.store.jobs import claim
 from pgqueue.store.workers import leases, upkeep
+from pgqueue.values.jobs.verdict import Stop
 from pgqueue.worker import attempt_process
 from pgqueue.worker.attempt_process import AttemptProcess
 from pgqueue.worker.process_messages import ProcessAnswer, frame_message
@@ -314,8 +315,8 @@ async def test_a_worker_that_stops_while_it_ends_a_process_kills_it(
     asked = asyncio.Event()
     stop = AttemptProcess._stop  # noqa: SLF001 - the moment that no one sees from outside
 
-    def stopping(process: AttemptProcess) -> None:
-        stop(process)
+    def stopping(process: AttemptProcess, why: Stop | None) -> None:
+        stop(process, why)
         asked.set()
 
     monkeypatch.setattr(AttemptProcess, "_stop", stopping)

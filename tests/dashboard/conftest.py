@@ -14,6 +14,8 @@ from pgqueue.dashboard import Dashboard, Right, User, shared_standings
 def each_look_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a look takes long, and its answer would be shown although the test has changed something."""
     monkeypatch.setattr(shared_standings, "LONGEST", 0.0)
+    monkeypatch.setattr(shared_standings, "RECENT", 0.0)
+    monkeypatch.setattr(shared_standings, "SHARE_FOR_LISTS", 0)
 
 
 @pytest.fixture

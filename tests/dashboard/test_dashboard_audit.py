@@ -10,8 +10,10 @@ from dashboard.world import stored_alert, worker_row
 from looking import ask
 
 from pgqueue import Limit, PgQueue, chain
+from pgqueue.app.named import known_tasks_of
 from pgqueue.dashboard.pages import ACTIONS
 from pgqueue.store.bulk import bulk
+from pgqueue.store.jobs import known_tasks
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import BulkAction, Operation
 
@@ -45,7 +47,7 @@ class Shop:
         """Each action, by its name."""
         return {
             "queue-pause": lambda: act(f"/queue/pause?{self.known()}", "pause"),
-            "queue-drain": lambda: act(f"/queue/drain?{self.known()}", "drain"),
+            "queue-close": lambda: act(f"/queue/close?{self.known()}", "close"),
             "queue-resume": lambda: act(f"/queue/resume?{self.paused()}", "resume"),
             "queue-set": lambda: act(f"/queue/set?{self.known()}", "set", priority="3"),
             "job-enqueue": lambda: act("/jobs/enqueue?task=step", "enqueue"),
@@ -54,14 +56,26 @@ class Shop:
             "jobs-reprioritise": lambda: act(
                 f"/jobs/reprioritise?{self.filter()}", "reprioritise", priority="9"
             ),
+            "jobs-run": lambda: act(f"/jobs/run?id={self.job(delay=3600)}", "run now"),
             "job-run": lambda: act(f"/jobs/{self.job(delay=3600)}/run", "run now"),
             "job-stack": lambda: act(f"/jobs/{self.running()}/stack", "stack"),
             "job-cancel": lambda: act(f"/jobs/{self.job()}/cancel", "cancel"),
             "job-retry": lambda: act(f"/jobs/{self.dead()}/retry", "retry_dead"),
+            "job-signal": lambda: act(
+                f"/jobs/{self.waiting()}/signal", "signal", name="approved", payload="1"
+            ),
+            "job-change": lambda: act(
+                f"/jobs/{self.job(delay=3600)}/change",
+                "reschedule",
+                priority="0",
+                queue="default",
+                run_at="2099-01-01T00:00Z",
+            ),
+            "job-copy": lambda: act(f"/jobs/{self.job()}/copy", "enqueue", queue="slow", priority="3"),
             "job-purge": lambda: act(f"/jobs/{self.dead()}/purge", "purge_dead"),
             "dead-retry": lambda: act(f"/dead/retry?{self.dead_filter()}", "retry_dead"),
             "dead-purge": lambda: act(f"/dead/purge?{self.dead_filter()}", "purge_dead"),
-            "worker-drain": lambda: act(f"/workers/{self.worker()}/drain", "worker drain"),
+            "worker-quiet": lambda: act(f"/workers/{self.worker()}/quiet", "worker quiet"),
             "worker-resume": lambda: act(f"/workers/{self.worker()}/resume", "worker resume"),
             "worker-set": lambda: act(f"/workers/{self.worker()}/set", "worker set", slots="3"),
             "worker-stop": lambda: act(f"/workers/{self.worker()}/stop", "worker stop"),
@@ -77,9 +91,25 @@ class Shop:
                 start="2026-01-03",
                 end="2026-01-05T12:00Z",
             ),
+            "schedule-add": lambda: act(
+                "/schedules/add",
+                "schedule add",
+                name=self.known_task(),
+                task="step",
+                rule="@daily",
+                timezone="UTC",
+            ),
+            "schedule-edit": lambda: act(
+                f"/schedule/edit?{self.schedule()}",
+                "schedule put",
+                task=self.known_task(),
+                rule="2d",
+                timezone="UTC",
+            ),
             "schedule-remove": lambda: act(f"/schedule/remove?{self.schedule()}", "schedule remove"),
             "workflow-cancel": lambda: act(f"/workflows/{self.flow()}/cancel", "workflow cancel"),
             "workflow-retry": lambda: act(f"/workflows/{self.cancelled()}/retry", "workflow retry"),
+            "run-cancel": lambda: act(f"/run/cancel?{self.run()}", "cancel"),
             "limit-set": lambda: act("/limit/set?name=name:api", "limit set", most="4"),
             "limit-unset": lambda: act(f"/limit/unset?{self.set_limit()}", "limit unset"),
             "alert-silence": lambda: act(f"/alert/silence?{self.alert()}", "alert silence", length="2h"),
@@ -88,6 +118,16 @@ class Shop:
             ),
             "operation-continue": lambda: act(f"/operations/{self.operation()}/continue", "continue"),
         }
+
+    def run(self) -> str:
+        job_id = self.job()
+        ask(
+            self._queue,
+            "insert into pgqueue.sink_writes (id, run, task, rows, enqueued, rejected, changed, jobs) values "
+            "(gen_random_uuid(), 'run ' || %(id)s, 'step', 1, 1, 0, 0, int8multirange(int8range(%(id)s, %(id)s, '[]')))",
+            id=job_id,
+        )
+        return f"name=run+{job_id}"
 
     def known(self) -> str:
         self._queue.control.declare("mail")
@@ -113,6 +153,17 @@ class Shop:
         )
         return job_id
 
+    def waiting(self) -> int:
+        job_id = self.job()
+        ask(self._queue, "update pgqueue.jobs set status = 'blocked' where id = %s", job_id)
+        ask(
+            self._queue,
+            "insert into pgqueue.waits (job_id, waits_for) values (%s, %s)",
+            job_id,
+            f"signal:job:{job_id}:approved",
+        )
+        return job_id
+
     def dead(self) -> int:
         self._queue.control.jobs(everything=True).cancel()  # a take would take them, too
         return die(self._queue, "die", {"number": 1}, error=ValueError("no"))[0]
@@ -123,6 +174,11 @@ class Shop:
     def worker(self) -> str:
         worker_row(self._queue)
         return str(self._queue.workers.list()[-1].id)
+
+    def known_task(self) -> str:
+        """A worker has said that it runs the task."""
+        self._queue.database.run(known_tasks.say(known_tasks_of({"step": self._step})))
+        return "step"
 
     def schedule(self, *, paused: bool = False) -> str:
         schedules = self._queue.schedules

@@ -5,7 +5,8 @@ What pages ask of a large table: ``python tests/bench/day.py DSN --waiting 10000
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from threading import current_thread
@@ -17,12 +18,14 @@ from bench import day
 from cli.commands import pgqueue
 from dashboard.people import Person
 from databases import Copies, dsn_of
+from insight.planted import MINUTE, enqueue, measured, whole, worker
+from looking import ask
 
-from pgqueue import PgQueue
+from pgqueue import Limit, PgQueue
 from pgqueue.dashboard import Dashboard, User
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.insight import insight, over_time, searching, why
-from pgqueue.store.limits import limit_control
+from pgqueue.store.limits import lanes, limit_control
 from pgqueue.store.plan import Row, Statement, Step
 from pgqueue.store.queues import queues
 
@@ -92,7 +95,10 @@ def test_the_overview_says_what_goes_wrong_now(shop: Shop) -> None:
         r"Worker exports-1:4720 has claimed no job, and asked for none, for 4\d(\.\d)? min", said
     )
     assert re.search(r"Schedule reports.hourly is late: its next tick has been due for [\d.]+ (min|h)", said)
-    assert re.search(r"Limit name:partner-api: 4 at once, 4 running, \d+ waiting", said)
+    assert re.search(
+        r"Limit name:partner-api holds back \d+ jobs, the oldest for 4\d(\.\d)? min: 4 at once, 4 running",
+        said,
+    )
     assert "nightly" not in said
 
 
@@ -118,6 +124,84 @@ def test_the_page_of_a_task_shows_since_when_it_is_slow_and_fails(shop: Shop) ->
     (retried,) = (one["values"] for one in ended["curves"] if one["name"] == "Retried")
     assert sum(one > 20 for one in retried) in {1, 2}
     assert failing["errors"][0]["type"].endswith("ConnectionError")
+
+
+def _plant_no_worker(queue: PgQueue) -> None:
+    ask(queue, "delete from pgqueue.workers returning id")
+
+
+def _plant_stalled_worker(queue: PgQueue) -> None:
+    worker(queue, "mail", host="mail-2", pid=7, looked_at=datetime.now(UTC) - 40 * MINUTE, look_within=35.0)
+
+
+def _plant_full_limit(queue: PgQueue) -> None:
+    task = queue.task(name="sync", queue="mail", limit=Limit(1, name="api"))(lambda: None)
+    queue.database.run(lanes.declare(queue.limits))
+    queue.enqueue_many(task.using(run_at=datetime.now(UTC) - 30 * MINUTE).call() for _ in range(3))
+    ask(
+        queue,
+        """update pgqueue.jobs set status = 'running', in_lane = null, attempts = 1, claimed_at = now(),
+                  worker_id = (select id from pgqueue.workers limit 1)
+           where id = (select min(id) from pgqueue.jobs where task = 'sync') returning id""",
+    )
+
+
+def _plant_failing_task(queue: PgQueue) -> None:
+    for minutes in (30, 40, 50):
+        measured(queue, "charge", minutes, succeeded=99, failed=1)
+    ask(
+        queue,
+        "insert into pgqueue.deploys (deployed_at, version) values (now() - interval '20 min', 'v42') returning 1",
+    )
+    measured(queue, "charge", 5, succeeded=5, failed=45)
+
+
+def _plant_unserved_queue(queue: PgQueue) -> None:
+    enqueue(queue, "sms", "sms", minutes=10)
+
+
+TROUBLES: Final[dict[str, tuple[Callable[[PgQueue], None], str, str, str]]] = {
+    "no worker": (_plant_no_worker, "No worker is alive: 2 jobs wait", "mail", "/queue?name=mail"),
+    "a stalled worker": (_plant_stalled_worker, "has claimed no job", "mail-2:7", "/workers"),
+    "a full limit": (
+        _plant_full_limit,
+        "holds back 2 jobs, the oldest for 30 min",
+        "name:api",
+        "/limit?name=name:api",
+    ),
+    "a failing task": (_plant_failing_task, "fails since the deploy of v42", "charge", "/task?name=charge"),
+    "a queue that nobody serves": (
+        _plant_unserved_queue,
+        "No worker serves sms: 2 jobs wait",
+        "sms",
+        "/queue?name=sms",
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", [*TROUBLES, None])
+def test_the_first_page_alone_names_a_planted_trouble_with_its_link_and_none_where_all_is_right(
+    queue: PgQueue, planted: str | None
+) -> None:
+    """Without a click; on the wide page the lines stand above everything else."""
+    worker(queue, "mail")
+    enqueue(queue, "mail", "mail", minutes=3)
+    ask(queue, "update pgqueue.workers set looked_at = now() returning id")
+    if planted:
+        TROUBLES[planted][0](queue)
+    page = (
+        Person(Dashboard(queue, login=lambda _: User("ann"), actions=True))
+        .get("/", follow_redirects=True)
+        .text
+    )
+    above = unescape(page[page.index('<section class="health"') : page.index("</section>")])
+    text = whole(re.sub(r"<[^>]*>", "", above))
+    assert ("All right: 1 worker serves 1 queue, the oldest ready job waits 3 min." in text) is (
+        planted is None
+    )
+    for name, (_, said, of, href) in TROUBLES.items():
+        assert (said in text) is (name == planted), text
+        assert (f'<a href="{href}">{of}</a>' in above) is (name == planted), above
 
 
 WAITING: Final = 80_000

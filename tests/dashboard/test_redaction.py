@@ -1,4 +1,4 @@
-"""What the dashboard hides: a secret in every form in which an error quotes it, in time that grows as the text does."""
+"""What people do not see: a secret in every form in which an error quotes it, in time that grows as the text does."""
 
 import base64
 import html
@@ -11,10 +11,10 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from pgqueue.dashboard.redaction import LONGEST_NAME, Redaction
-from pgqueue.dashboard.secret_forms import HIDDEN, MOST_CHARACTERS, MOST_SECRETS, SecretForms
 from pgqueue.values.jobs.error_text import describe
 from pgqueue.values.jobs.job import AttemptError, Job
+from pgqueue.values.redaction import LONGEST_NAME, Redaction
+from pgqueue.values.secret_forms import HIDDEN, MOST_CHARACTERS, MOST_SECRETS, SecretForms
 
 SECRETS = (
     "correct-horse-battery",
@@ -188,3 +188,33 @@ def test_a_job_of_a_megabyte_is_hidden_whatever_it_holds() -> None:
         hidden = Redaction().job(job)
         assert hidden.args["password"] == HIDDEN, kind
         assert "correct" not in hidden.errors[0].message, kind
+
+
+@pytest.mark.parametrize(
+    ("entered", "kept"),
+    [
+        ({"user": "ann", "password": HIDDEN}, {"user": "ann", "password": "abcdef"}),
+        ({"user": "bob", "password": HIDDEN, "more": 1}, {"user": "bob", "password": "abcdef", "more": 1}),
+        ({"password": "new"}, {"password": "new"}),
+        ({"token": HIDDEN}, {"token": HIDDEN}),
+    ],
+)
+def test_what_a_person_left_hidden_is_as_it_was(entered: Any, kept: Any) -> None:
+    assert Redaction().restored(entered, {"user": "ann", "password": "abcdef"}) == kept
+
+
+def test_what_is_hidden_in_a_list_or_a_text_is_restored_where_it_stands() -> None:
+    stored = {"all": [{"token": 1}, {"token": 2}], "said": "token=abc x"}
+    shown = Redaction().value(stored)
+    assert shown == {"all": [{"token": HIDDEN}, {"token": HIDDEN}], "said": f"token={HIDDEN} x"}
+    assert Redaction().restored(shown | {"new": 1}, stored) == stored | {"new": 1}
+    two = {"all": [{"token": 5}, {"token": HIDDEN}], "said": "no"}
+    assert Redaction().restored(two, stored) == {"all": [{"token": 5}, {"token": 2}], "said": "no"}
+
+
+def test_a_job_whose_arguments_were_left_out_shows_no_error() -> None:
+    given: Any = dict.fromkeys(Job.__struct_fields__)
+    given["args"], given["errors"] = {"$not_kept": 20_000}, (AttemptError(1, "E", "said hunter22", "trace"),)
+    hidden = Redaction().job(Job(**given))
+    assert (hidden.errors[0].message, hidden.errors[0].traceback) == (HIDDEN, HIDDEN)
+    assert Redaction(()).job(Job(**given)).errors[0].message == "said hunter22"

@@ -53,6 +53,31 @@ def test_of_a_small_table_each_look_is_new() -> None:
     assert look() == [2]
 
 
+def test_a_list_of_jobs_shows_an_older_answer_while_nobody_has_changed_anything() -> None:
+    queue = Slow(0.2)
+    shared: Any = SharedStandings({"": cast("PgQueue", queue)}, lambda: queue.now)
+    assert shared.for_list("", again=False) == [1]
+    queue.now += 9.0
+    assert shared.for_list("", again=False) == [1]
+    assert shared.of("") == [2], "the page of queues has a new one"
+    queue.now += 11.0
+    assert shared.for_list("", again=True) == [2], "a list that is refreshed asks for it each 15 s"
+    assert shared.for_list("", again=False) == [3]
+    shared.forget()
+    assert shared.for_list("", again=True) == [4]
+    queue.now += 16.0
+    assert shared.for_list("", again=True) == [5]
+
+
+def test_a_list_of_few_jobs_shows_a_new_answer_at_each_look() -> None:
+    queue = Slow(0.001)
+    shared: Any = SharedStandings({"": cast("PgQueue", queue)}, lambda: queue.now)
+    shared.for_list("", again=False)
+    queue.now += 0.1
+    assert shared.for_list("", again=False) == [2]
+    assert shared.for_list("", again=True) == [2]
+
+
 def test_what_somebody_has_changed_is_seen_at_once() -> None:
     queue = Slow(0.5)
     shared = SharedStandings({"": cast("PgQueue", queue)}, lambda: queue.now)

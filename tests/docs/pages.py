@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 _COMMENT = re.compile(
-    r"^<!-- (?P<word>file|worker|output|errors|floors|states|setup|trace)(?:: (?P<rest>.*))? -->$"
+    r"^<!-- (?P<word>file|example|worker|output|floors|states|setup|trace)(?:: (?P<rest>.*))? -->$"
 )
 _FENCE = re.compile(r"^```(?P<language>\w*)$")
 

@@ -4,9 +4,12 @@ import ast
 import asyncio
 import importlib
 import inspect
+import re
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -14,12 +17,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from docs.pages import DOCS, Block, blocks, page_id, pages
+from docs.pages import DOCS, ROOT, Block, blocks, page_id, pages
 from running import Running
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from pgqueue import PgQueue
+from pgqueue import PgQueue, Worker
 
 RUNNABLE = {"python", "sql", "setup"}
 PIPELINE = DOCS / "pipeline"
@@ -30,9 +33,14 @@ RUN = [
     for page in pages()
     if page not in SCHEDULERS and any(block.language in RUNNABLE for block in blocks(page))
 ]
+START = [
+    ROOT / "README.md",
+    *(DOCS / link for link in re.findall(r"\]\((start/[\w-]+\.md)\)", (DOCS / "README.md").read_text())),
+]
+"""The pages that a newcomer follows, in the order of the index."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Example:
     """What the blocks of a page share.
 
@@ -54,6 +62,15 @@ class Example:
         """The modules that were imported from the folder, and the blocks' own."""
         return [self.module, *(one for one in list(sys.modules.values()) if _lies_in(one, self.folder))]
 
+    def begin(self) -> None:
+        """Begin as a new process does: with no names, and without the modules of the folder."""
+        self.forget()
+        self.module = sys.modules["example"] = ModuleType("example")
+
+    def forget(self) -> None:
+        for name in [one.__name__ for one in self.modules()]:
+            sys.modules.pop(name, None)
+
 
 @pytest.fixture
 def place() -> Iterator[Path]:
@@ -74,10 +91,9 @@ def example(dsn: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     monkeypatch.chdir(place)
     shared = Example(ModuleType("example"), place, dsn)
-    sys.modules["example"] = shared.module
+    shared.begin()
     yield shared
-    for name in [one.__name__ for one in shared.modules()]:
-        del sys.modules[name]
+    shared.forget()
 
 
 @pytest.mark.parametrize("page", [page for page in RUN if PIPELINE not in page.parents], ids=page_id)
@@ -87,7 +103,21 @@ async def test_the_blocks_of_a_page_run_in_order_and_print_what_it_says(
     await _run_page(page, example, running, capsys)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
+async def test_the_start_pages_can_be_followed_in_order_on_one_database_and_in_one_folder(
+    example: Example, running: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before: dict[Path, set[str]] = {}
+    for page in START:
+        example.begin()
+        await _run_page(page, example, running, capsys)
+        after = _defined(example.folder)
+        lost = {path: names - after[path] for path, names in before.items() if names - after[path]}
+        assert lost == {}, f"{page_id(page)} saves a file without what the pages before put there"
+        before = after
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("page", [page for page in RUN if PIPELINE in page.parents], ids=page_id)
 async def test_the_blocks_of_a_page_about_the_pipeline_do_so_in_the_suites_spark_session(
@@ -115,6 +145,9 @@ async def _run(block: Block, example: Example, running: Running) -> None:
         await asyncio.to_thread(_run_sql, block.code, example.dsn)
     elif block.word == "file":
         _save(block, example.folder)
+    elif block.word == "worker" and PIPELINE in block.page.parents:
+        with _working(_named(example, block.argument)):
+            await _run_python(block, example)
     elif block.word == "worker":
         async with running(example.names[block.argument]):
             await _run_python(block, example)
@@ -150,6 +183,37 @@ async def _run_python(block: Block, example: Example) -> None:
         await asyncio.to_thread(eval, code, example.names)
 
 
+@contextmanager
+def _working(queue: PgQueue) -> Iterator[None]:
+    """A worker in a thread of its own: blocks of Spark's pages hold up this one."""
+    started: list[tuple[asyncio.AbstractEventLoop, Worker]] = []
+    ready = threading.Event()
+
+    async def work() -> None:
+        worker = Worker(queue, concurrency=20)
+        started.append((asyncio.get_running_loop(), worker))
+        ready.set()
+        await worker.run()
+
+    thread = threading.Thread(target=asyncio.run, args=(work(),))
+    thread.start()
+    try:
+        yield
+    finally:
+        ready.wait()
+        loop, worker = started[0]
+        loop.call_soon_threadsafe(worker.stop)
+        thread.join()
+
+
+def _named(example: Example, name: str) -> PgQueue:
+    """The queue that a block names: of the page, or of a module that it has saved."""
+    module, _, attribute = name.rpartition(".")
+    found = getattr(importlib.import_module(module), attribute) if module else example.names[name]
+    assert isinstance(found, PgQueue)
+    return found
+
+
 def _compiled(block: Block) -> CodeType:
     """The block's code, its line numbers those of the page."""
     source = "\n" * (block.line - 1) + block.code
@@ -170,6 +234,15 @@ async def _close(example: Example) -> None:
                 value.dispose()
             case AsyncEngine():
                 await value.dispose()
+
+
+def _defined(folder: Path) -> dict[Path, set[str]]:
+    """The functions and classes of each file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {
+        path: {one.name for one in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(one, kinds)}
+        for path in folder.rglob("*.py")
+    }
 
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:

@@ -1,6 +1,5 @@
 """Every shell block and systemd unit of the words names commands, verbs, options and targets that exist."""
 
-import configparser
 import re
 import shlex
 import tomllib
@@ -17,8 +16,13 @@ from pgqueue.values.hints import DISTRIBUTION
 
 COMMANDS = {"sh", "ini"}
 CHECKED = {"python", "sql", "setup", *COMMANDS}
-BY_OTHERS = {DOCS / "pipeline" / "dbt.md": {"yaml", "jinja"}}
-"""Languages of a page that ``tests/spark/test_spark_schedulers.py`` runs."""
+BY_OTHERS = {
+    DOCS / "pipeline" / "dbt.md": {"yaml", "jinja"},
+    DOCS / "moving" / "from-celery.md": {"diff"},
+}
+"""Languages of a page that ``tests/spark/test_spark_schedulers.py`` and ``tests/neighbours/test_celery_example.py`` run."""
+EXAMPLES = DOCS / "examples" / "deploy"
+UNITS = {one.name for one in (EXAMPLES / "systemd").iterdir()}
 SUBMITTED = "$(python -m pgqueue.cli.submit --where)"
 SHELL = [page for page in pages() if any(block.language in COMMANDS for block in blocks(page))]
 
@@ -44,18 +48,23 @@ def _command_lines(block: Block) -> list[list[str]]:
     if block.language == "sh":
         return [words for line in block.code.splitlines() if (words := shlex.split(line, comments=True))]
     if block.language == "ini":
-        unit = configparser.ConfigParser()
-        unit.optionxform = str  # type: ignore[assignment, method-assign]  # configparser's documented way
-        unit.read_string(block.code)
-        return [["export", unit["Service"]["Environment"]], shlex.split(unit["Service"]["ExecStart"])]
+        said = dict(
+            pair.split("=")
+            for line in re.findall("^Environment=(.*)$", block.code, re.MULTILINE)
+            for pair in line.split()
+        )
+        code = re.sub(r"\$\{(\w+)\}", lambda name: said[name[1]], block.code)
+        return [shlex.split(line) for line in re.findall("^ExecStart=(.*)$", code, re.MULTILINE)]
     return []
 
 
 def _check(words: list[str], page: Path) -> None:
     match Path(words[0]).name, *words[1:]:
-        case "make", target:
-            targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-            assert target in targets, "make has no such target"
+        case "make", target, *variables:
+            makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+            assert target in re.findall(r"^([\w-]+):", makefile, re.MULTILINE), "make has no such target"
+            known = re.findall(r"^(\w+) \?=", makefile, re.MULTILINE)
+            assert {one.partition("=")[0] for one in variables} <= set(known), "make reads no such variable"
         case ("pip", "install", "--find-links", "dist", what, *others) | ("pip", "install", what, *others):
             _check_extras(what)
             _check_tested(others)
@@ -77,7 +86,31 @@ def _check(words: list[str], page: Path) -> None:
             files = [block.argument for block in blocks(page) if block.word == "file"]
             assert script in files, "the page shows no such file"
         case _:
+            _check_deploying(words)
+
+
+def _check_deploying(words: list[str]) -> None:
+    match words:
+        case "sudo", *rest:
+            _check_deploying(rest)
+        case "systemctl", "daemon-reload":
+            pass
+        case "systemctl", "enable" | "start" | "restart", *units:
+            for unit in units:
+                assert unit == "--now" or _unit(unit) in UNITS, (
+                    "docs/examples/deploy/systemd has no such unit"
+                )
+        case "kubectl", "apply", "--filename", file:
+            assert (EXAMPLES / "kubernetes" / file).is_file(), "there is no such manifest"
+        case ("kubectl", "wait", *_) | ("docker", "compose", "up", *_):
+            pass
+        case _:
             pytest.fail(f"no test checks {words[0]!r}")
+
+
+def _unit(name: str) -> str:
+    """The file of a unit that systemctl is given: of an instance, the template."""
+    return re.sub("@[^.]*", "@", name if "." in name else f"{name}.service")
 
 
 def _check_extras(what: str) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from flows.world import World, every_world
 
-from pgqueue import Context, JobState, PgQueue, Task, Workflow, chain, group, result
+from pgqueue import Context, JobState, PgQueue, Task, Workflow, chain, group, result_of
 from pgqueue.app.flows.handle import FlowHandle
 from pgqueue.app.flows.nodes import FlowInside
 from pgqueue.errors import FlowError, InvalidOption, SignalRefused
@@ -129,7 +129,7 @@ def test_a_condition_on_a_result_that_was_not_kept_is_an_error_of_the_job(world:
 
     flow = Workflow()
     flow.add("made", make.call())
-    flow.add("used", world.note.call("used"), after="made", skip_if=result("made") == 0)
+    flow.add("used", world.note.call("used"), after="made", skip_if=result_of("made") == 0)
     flow.enqueue()
     world.run()
     assert world.noted == []
@@ -183,7 +183,7 @@ def test_a_condition_on_a_result_skips_a_node_and_what_follows_goes_on(
 ) -> None:
     flow = Workflow()
     flow.add("extract", world.note.call({"rows": rows, "of": ["x"]}))
-    nothing = (result("extract")["rows"] == 0) & ~(result("extract")["of"][0] == "y")
+    nothing = (result_of("extract")["rows"] == 0) & ~(result_of("extract")["of"][0] == "y")
     flow.add("load", world.note.call("load"), after="extract", skip_if=nothing)
     flow.add("after", world.note.call("after"), after="load")
     handle = flow.enqueue()
@@ -198,7 +198,7 @@ def test_a_condition_that_makes_no_sense_fails_its_own_job_only(world: World) ->
     flow = Workflow()
     flow.add("extract", world.note.call(None))
     odd = world.note.using(max_attempts=1).call("odd")
-    flow.add("odd", odd, after="extract", skip_if=result("extract")["rows"] > 3)
+    flow.add("odd", odd, after="extract", skip_if=result_of("extract")["rows"] > 3)
     flow.add("other", world.note.call("other"), after="extract")
     flow.enqueue()
     world.run()
@@ -210,7 +210,7 @@ def test_a_condition_that_makes_no_sense_fails_its_own_job_only(world: World) ->
 
 def _with_condition_on(name: str, world: World) -> Workflow:
     flow = Workflow()
-    flow.add("a", world.note.call(1), skip_if=result(name) == 1)
+    flow.add("a", world.note.call(1), skip_if=result_of(name) == 1)
     return flow
 
 
@@ -366,8 +366,16 @@ def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World)
     assert world.states == ["failed", "succeeded"]
 
 
-@pytest.mark.parametrize("items", [[], ["a"], [f"item {n}" for n in range(PORTION + 1)]])
-@STORED
+@pytest.mark.parametrize(
+    ("world", "items"),
+    [
+        ("database", []),
+        ("database", ["a"]),
+        ("transaction", ["a"]),
+        ("database", [f"item {n}" for n in range(PORTION + 1)]),
+    ],
+    indirect=["world"],
+)
 def test_a_map_runs_a_job_for_each_item_and_what_follows_waits_for_all(
     world: World, items: list[str]
 ) -> None:
@@ -464,7 +472,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"after": 5}, "after=5: give names of nodes"),
     ({"after": [5]}, "after: 5 is no node; give its name"),
     ({"skip_if": True}, r"n: skip_if=True: write a condition, such as result\('extract'\) == 0"),
-    ({"skip_if": result("a") == 0, "part": chain(note.call())}, "n: skip_if is for a single job; give it to"),
+    (
+        {"skip_if": result_of("a") == 0, "part": chain(note.call())},
+        "n: skip_if is for a single job; give it to",
+    ),
     ({"part": note}, r"n: .* is no part of a flow; write task.call"),
     ({"part": Workflow}, r"n: .* is no part of a flow; give task.call"),
     ({"part": None}, r"n: None is no part of a flow; give task.call"),
@@ -513,7 +524,7 @@ def test_a_mistake_in_what_a_running_job_adds_is_refused_and_adds_nothing(
 
 def test_a_running_job_adds_a_node_with_a_condition() -> None:
     additions: list[Addition] = []
-    inside(additions).add("n", note.call(), skip_if=result("a") == 0, if_failed="continue", before="b")
+    inside(additions).add("n", note.call(), skip_if=result_of("a") == 0, if_failed="continue", before="b")
     (added,) = additions
     assert added.steps[0].spec == {"skip_if": ["==", ["result", "a"], 0]}
     assert (added.after, added.before) == ({None: "continue"}, ["b"])

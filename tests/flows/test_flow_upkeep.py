@@ -11,8 +11,8 @@ from flows.world import World, a_world
 
 from pgqueue import Context, Workflow, chain, group
 from pgqueue.errors import FlowRefused
+from pgqueue.store import retention
 from pgqueue.store.flows import flow_upkeep
-from pgqueue.store.workers import upkeep
 
 world = a_world
 COMPLETED = """
@@ -129,5 +129,5 @@ def test_a_retry_of_what_the_history_does_not_know_any_more_is_refused_whole(wor
 
 
 def drop_history(world: World) -> None:
-    world.queue.database.run(upkeep.drop_history(now=datetime.now(UTC) + 20 * DAY))
+    world.queue.database.run(retention.drop_history(now=datetime.now(UTC) + 20 * DAY))
     assert world.count("job_history") == 0

@@ -153,7 +153,7 @@ def test_a_chain_longer_than_one_transaction_cancels_is_cancelled_to_its_end(wor
     "world", ["memory", "database"], indirect=True
 )  # one transaction would take a minute
 def test_a_large_group_behind_a_step_is_released_whole(world: World) -> None:
-    count = 2 * PORTION + 1
+    count = PORTION + 1
     chain(
         world.note.call("first"), group([world.note.call(n) for n in range(count)]), world.note.call("last")
     ).enqueue()

@@ -9,7 +9,7 @@ from flows.world import World, a_world
 
 from pgqueue import Flow, JobState, PgQueue, Workflow, chain, group
 from pgqueue.errors import FlowRefused, InvalidOption
-from pgqueue.store.workers import upkeep
+from pgqueue.store import retention
 from pgqueue.testing import drain
 
 world = a_world
@@ -172,7 +172,7 @@ def test_long_arguments_and_a_history_of_zero_are_no_hindrance(world: World, dsn
     def long(what: str) -> None:
         noted.append(what)
 
-    queue.database.run(upkeep.keep_for(None, None, history_args=10, said_by="test"))
+    queue.database.run(retention.keep_for(None, None, history_args=10, said_by="test"))
     handle = chain(long.call("".join(map(str, range(30_000)))[:100_000]), long.call("short")).enqueue()
     other = long.enqueue("y" * 100_000)
     drain(queue)

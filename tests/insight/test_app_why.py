@@ -88,7 +88,7 @@ def test_a_job_of_a_paused_queue_says_how_to_resume_it(queue: PgQueue, note: Any
     assert (evidence["paused_by"], evidence["paused_why"], evidence["serving"]) == ("ann", "SMTP is down", 1)
 
 
-def test_a_job_whose_workers_drain_or_do_not_look_for_jobs_says_so(queue: PgQueue, note: Any) -> None:
+def test_a_job_whose_workers_are_quiet_or_do_not_look_for_jobs_says_so(queue: PgQueue, note: Any) -> None:
     job, name = note.enqueue(), worker(queue)
     ask(queue, "update pgqueue.workers set looked_at = now() - interval '5 min', look_within = 600")
     assert said(queue, job.id)[0] == "waiting"
@@ -96,9 +96,9 @@ def test_a_job_whose_workers_drain_or_do_not_look_for_jobs_says_so(queue: PgQueu
     assert said(queue, job.id)[1].endswith(
         "; no worker of queue 'default' has looked for jobs in time, of 1 live worker"
     )
-    ask(queue, "update pgqueue.workers set draining = true")
+    ask(queue, "update pgqueue.workers set quiet = true")
     assert said(queue, job.id)[1].endswith(
-        "; of queue 'default' 1 live worker is draining, and no other serves it"
+        "; of queue 'default' 1 live worker is quiet (`pgqueue workers resume` ends that), and no other serves it"
     )
 
 
@@ -190,6 +190,9 @@ def test_a_running_job_says_where_and_since_when(queue: PgQueue, note: Any) -> N
         "running",
         "attempt 3 of 25 has been running for 10 min, since AT, on box, process 42",
     )
+    ask(queue, "update pgqueue.workers set heard_at = now() - interval '1 hour'")
+    assert "; its worker was last heard of 60 min ago: if it stays silent, " in said(queue, job.id)[1]
+    ask(queue, "update pgqueue.workers set heard_at = now()")
     queue.cancel(job.id)
     assert said(queue, job.id)[1].endswith("; its worker has been asked to cancel it")
     ask(queue, "delete from pgqueue.workers")
@@ -246,7 +249,7 @@ def test_a_ready_job_says_that_all_workers_of_its_queue_are_blocked(queue: PgQue
     block(queue, other, 5, minutes=2)
     reason, sentence = said(queue, job.id)
     assert (reason, sentence.split("; ")[1]) == (
-        "worker blocked",
+        "worker unresponsive",
         (
             "2 workers serve queue 'default', and none claims jobs now: "
             "the event loop of box, process 42, has been blocked for 3 min by asyncio task report at jobs.py:3 in report"
@@ -331,7 +334,7 @@ def numbered(queue: PgQueue) -> Any:
     return numbered
 
 
-def live_worker(queue: PgQueue, says: LiteralString = "draining = null", **values: object) -> str:
+def live_worker(queue: PgQueue, says: LiteralString = "quiet = null", **values: object) -> str:
     """A live_worker that is alive, and what its row says besides; its id."""
     name = str(uuid4())
     ask(
@@ -350,13 +353,13 @@ BLOCKED_NOW: LiteralString = (
 
 
 def test_a_blocked_worker_that_would_not_run_the_job_is_not_named(queue: PgQueue, numbered: Any) -> None:
-    """A live_worker that drains, stops, or does not know the task takes no job, so its event loop keeps none from its start."""
+    """A live_worker that is quiet, stops, or does not know the task takes no job, so its event loop keeps none from its start."""
     job = numbered.enqueue()
-    live_worker(queue, BLOCKED_NOW + ", draining = true, host = 'drains'")
+    live_worker(queue, BLOCKED_NOW + ", quiet = true, host = 'quiet'")
     live_worker(queue, BLOCKED_NOW + ", tasks = '{other}', host = 'other'")
     live_worker(queue, BLOCKED_NOW + ", host = 'able'")
     found = job.why()
-    assert (found.reason, found.evidence["blocked_host"]) == ("worker blocked", "able")
+    assert (found.reason, found.evidence["blocked_host"]) == ("worker unresponsive", "able")
     live_worker(queue)
     assert job.why().reason == "waiting"
     ask(queue, "delete from pgqueue.workers where host in ('able', 'box')")
@@ -383,7 +386,7 @@ def test_workers_that_are_busy_and_blocked_are_told_apart(queue: PgQueue, number
     assert "at 1 of the 2 workers" in found.sentence
     assert "jobs.py:3 in slow" in found.sentence
     assert (found.evidence["busy"], found.evidence["blocked_workers"]) == (1, 1)
-    assert found.evidence["causes"] == ["no free slot", "worker blocked"]
+    assert found.evidence["causes"] == ["no free slot", "worker unresponsive"]
 
 
 def test_a_busy_worker_that_does_not_look_for_jobs_is_counted_once(queue: PgQueue, numbered: Any) -> None:

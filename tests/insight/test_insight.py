@@ -5,6 +5,7 @@ A search of jobs: what it finds, in PostgreSQL and in memory, and where it stops
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import psycopg
@@ -48,6 +49,13 @@ def test_running_jobs_are_told_with_their_workers_and_since_when(queue: PgQueue)
     assert not any(one.lost for one in run(insight.running(now=NOON)).jobs)
     assert [one.task for one in run(insight.running(task="mail", now=NOON)).jobs] == ["mail"]
     assert run(insight.running(queue="other", now=NOON)).jobs == ()
+
+
+def test_jobs_that_two_workers_lost_have_one_error(queue: PgQueue) -> None:
+    for worker in (uuid4(), uuid4()):
+        died(queue, queue.database.run(running()), f"worker {worker} stopped renewing its lease", NOON)
+
+    assert [one.jobs for one in queue.insight.errors().groups] == [2]
 
 
 def test_the_dead_are_grouped_by_task_and_error_whatever_the_numbers_in_the_message(queue: PgQueue) -> None:

@@ -56,7 +56,7 @@ def block(queue: PgQueue, *, pid: int, minutes: int) -> None:
 def test_of_blocked_workers_only_one_that_could_run_the_job_is_named(queue: PgQueue, note: Any) -> None:
     job = note.enqueue()
     worker(queue, pid=1)
-    worker(queue, pid=2, draining=True)
+    worker(queue, pid=2, quiet=True)
     worker(queue, pid=3, tasks=["other"])
     worker(queue, pid=4, ask_end="stop")
     for pid in range(1, 5):
@@ -74,9 +74,9 @@ def test_of_blocked_workers_only_one_that_could_run_the_job_is_named(queue: PgQu
     )
 
 
-def test_a_running_job_names_its_own_worker_also_while_that_drains(queue: PgQueue, note: Any) -> None:
+def test_a_running_job_names_its_own_worker_also_while_that_is_quiet(queue: PgQueue, note: Any) -> None:
     job, held_by = note.enqueue(), uuid4()
-    worker(queue, pid=7, id=held_by, draining=True)
+    worker(queue, pid=7, id=held_by, quiet=True)
     worker(queue, pid=8)
     block(queue, pid=7, minutes=3)
     block(queue, pid=8, minutes=9)
@@ -93,7 +93,7 @@ def test_a_job_waits_for_a_free_slot_of_the_workers_that_know_its_task(queue: Pg
     worker(queue, pid=1, running=[11, 12])
     worker(queue, pid=2, concurrency=9, slots=1, running=[13])
     worker(queue, pid=3, tasks=["other"], running=[])
-    worker(queue, pid=4, draining=True, running=[])
+    worker(queue, pid=4, quiet=True, running=[])
     found = queue.why(job.id)
     assert (found.reason, found.evidence["busy"], {*found.evidence["running"]}) == (
         "no free slot",

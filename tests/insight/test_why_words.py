@@ -7,6 +7,7 @@ import pytest
 
 from pgqueue.values.insight.why import Why, explain, retold
 from pgqueue.values.insight.why_facts import HeldPlace, LimitFacts, NodeFacts, WhyFacts, opens_in
+from pgqueue.values.workers.lease import duration_text
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 SERVED = {"alive": 2, "serving": 2, "slots": 40, "knowing": 2}
@@ -41,6 +42,27 @@ def said(state: str = "ready", **given: Any) -> tuple[str, str]:
 
 def limit(**given: Any) -> dict[str, Any]:
     return {"in_lane": True, "limits": [LimitFacts("name:api", "name:api", **given)]}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.25, "0.2 s"), (150, "2.5 min"), (432_000, "5 days"), (97_632_000, "1,130 days")]
+)
+def test_a_length_of_time_is_written_without_an_exponent(seconds: float, words: str) -> None:
+    assert duration_text(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("heard", "left", "silent"), [(12.0, 18.0, True), (10.5, 19.5, False), (30.0, 30.0, True)]
+)
+def test_a_running_job_says_when_its_worker_was_last_heard_of_if_it_missed_a_heartbeat(
+    heard: float, left: float, *, silent: bool
+) -> None:
+    found = why("running", host="box", pid=42, since=60.0, lease_left=left, heard_for=heard).sentence
+    said = (
+        f"; its worker was last heard of {duration_text(heard)} ago: if it stays silent, "
+        f"another worker takes the job over in {duration_text(left)}"
+    )
+    assert found.endswith(said if silent else "process 42")
 
 
 def test_a_full_limit_names_the_jobs_that_hold_its_places_and_their_workers() -> None:
@@ -149,17 +171,17 @@ def test_workers_without_a_free_slot_say_so_and_which_jobs_have_them() -> None:
     assert said(busy=1, not_looking=1)[0] == "no free slot"
 
 
-def test_workers_that_stop_or_drain_are_named_where_no_other_serves_the_queue() -> None:
-    assert said(serving=0, knowing=0, draining=1, stopping=2) == (
+def test_workers_that_stop_or_are_quiet_are_named_where_no_other_serves_the_queue() -> None:
+    assert said(serving=0, knowing=0, quiet=1, stopping=2) == (
         "no worker",
-        "of queue 'mail' 1 live worker is draining and 2 live workers stop, and no other serves it",
+        "of queue 'mail' 1 live worker is quiet (`pgqueue workers resume` ends that) and 2 live workers stop, and no other serves it",
     )
     assert said(serving=0, knowing=0, stopping=1)[1].startswith("of queue 'mail' 1 live worker stops, and")
 
 
 def test_workers_that_are_blocked_and_others_that_do_not_look_are_one_cause() -> None:
     assert said(blocked_workers=1, not_looking=1, **BLOCKED) == (
-        "worker blocked",
+        "worker unresponsive",
         (
             "2 workers serve queue 'mail', and none claims jobs now: the event loop of box, process 42, has been blocked "
             "for 3 min by task report (job 7) at jobs.py:3 in report; 1 of them did not look for jobs in time"
@@ -193,7 +215,7 @@ def test_a_dead_job_says_since_when_and_with_which_error() -> None:
     )
     assert found.sentence == (
         "it has been dead (exhausted) for 60 s, since 2031-05-04 11:59:00 UTC, "
-        "after 3 of 3 attempts failed, the last with OSError: no"
+        "after 3 of 3 attempts failed, the last with OSError: no; `pgqueue dead retry 5` makes it ready again"
     )
 
 
@@ -215,7 +237,7 @@ def test_hostile_names_and_times_break_no_sentence() -> None:
     found = why(queue=hostile, paused=True, paused_for=-1.0, due_in=-1e18, last_message="\n\n" * 9)
     assert "resume 'x'\"'\"'; rm -rf /" in found.sentence
     assert why("scheduled", due_in=1e18).sentence.startswith(
-        "it is due in 1.16e+13 days, at 9999-12-31 23:59:59 UTC;"
+        "it is due in 11,574,074,074,074 days, at 9999-12-31 23:59:59 UTC;"
     )
     told = why("blocked", **limit(most=1, running=1, held_by=[])).sentence
     assert told.endswith("is full, 1 of 1")

@@ -457,9 +457,9 @@ def test_jobs_of_a_paused_queue_stay_in_their_lanes_and_others_do_not_wait_for_t
     assert claimed(workers) == [first.id]
 
 
-def test_a_drained_queue_serves_its_lanes(queue: PgQueue, workers: Workers, send: Task[[int], None]) -> None:
+def test_a_closed_queue_serves_its_lanes(queue: PgQueue, workers: Workers, send: Task[[int], None]) -> None:
     job = send.enqueue(7)
-    queue.control.drain("default")
+    queue.control.close("default")
     assert claimed(workers) == [job.id]
 
 

@@ -18,6 +18,7 @@ TABLES = (
     "shop_order",
     "pgqueue.schedules",
     "pgqueue.schedule_ticks",
+    "pgqueue.sink_writes",
 )
 
 

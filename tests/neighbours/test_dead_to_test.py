@@ -25,12 +25,12 @@ from programs import ran
 
 from pgqueue import Context, JobPart, JobState, PgQueue, RetryLater, Snooze
 from pgqueue.app.reproduction import place_of, written_test
-from pgqueue.dashboard.redaction import Redaction
-from pgqueue.dashboard.secret_forms import HIDDEN
 from pgqueue.errors import InvalidOption, UnknownTask
 from pgqueue.testing import drain, in_database, replay
 from pgqueue.values.jobs.job import AttemptError, Job
 from pgqueue.values.jobs.reproduction import QueueImport, literal, source_of, text
+from pgqueue.values.redaction import Redaction
+from pgqueue.values.secret_forms import HIDDEN
 
 HOSTILE = "x\"\"\"\n'''\n# fmt: off\n# -*- coding: utf-7 -*-\nraise SystemExit\r\u2028import os\x00\ud800\u202e# type: ignore\x0c"
 

@@ -206,7 +206,7 @@ async def test_the_awaited_way_commits_at_once_outside_of_a_transaction(django_d
 
 @pytest.mark.usefixtures("django_dsn")
 async def test_the_blocking_way_in_a_coroutine_is_refused_as_the_orm_is() -> None:
-    with pytest.raises(SynchronousOnlyOperation):
+    with pytest.raises(SynchronousOnlyOperation, match=r"await task\.aenqueue"):
         confirm.enqueue(1)
 
 
@@ -306,6 +306,7 @@ def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
         "QUEUES": ["mail"],
         "HISTORY": timedelta(days=1),
         "MAX_PAYLOAD": 10,
+        "REDACT": ["pin"],
         "POOL_SIZE": 2,
         "BEHIND_POOLER": True,
         "DIRECT_DSN": "dbname=direct",
@@ -319,6 +320,7 @@ def test_the_settings_are_the_options_of_a_queue_in_capitals() -> None:
     assert made.database.listen_dsn == "dbname=direct"
     assert made.database.behind_pooler
     assert (made.queues, made.history, made.max_payload) == (frozenset({"mail"}), timedelta(days=1), 10)
+    assert made.redaction.value({"pin": 1, "password": 2}) == {"pin": "•••", "password": 2}
 
 
 @pytest.mark.parametrize(
@@ -335,6 +337,8 @@ def test_the_settings_are_the_options_of_a_queue_in_capitals() -> None:
         ({"MIDDLEWARE": "a.B"}, "use a list of classes' dotted paths"),
         ({"MIDDLEWARE": ["a.B"]}, "'a.B' cannot be imported"),
         ({"MIDDLEWARE": [int]}, "int is a class; give an object"),
+        ({"REDACT": "pin"}, "use a list of regular expressions"),
+        ({"REDACT": ["("]}, "is no regular expression"),
         ({"CODEC": 7}, "use the dotted path of a class"),
         ({"CODEC": "a.B"}, r"PGQUEUE\['CODEC'\]: 'a.B' cannot be imported"),
         ({"CODEC": "builtins.dict"}, r"it is no pgqueue\.Codec"),

@@ -335,7 +335,7 @@ def test_a_worker_with_a_blocked_event_loop_says_by_what(client: Client) -> None
         cursor.execute(
             "update pgqueue.workers set blocked_since = now(), blocked_task = 'report', blocked_where = 'jobs.py:3 in f'"
         )
-    assert "pgqueue-blocked" in _page(client, LISTS["worker"])
+    assert "pgqueue-unresponsive" in _page(client, LISTS["worker"])
     page = _page(client, f"/admin/pgqueue/worker/{Worker.objects.get().id}/change/")
     assert "jobs.py:3 in f" in page
 
@@ -428,20 +428,20 @@ def test_schedules_are_paused_resumed_and_fired(client: Client, tasks: dict[str,
     assert [run.kind for run in project_queue().schedules.runs("nightly")] == ["manual"]
 
 
-def test_workers_are_asked_to_drain_to_stop_and_to_restart(client: Client) -> None:
+def test_workers_are_asked_to_be_quiet_to_stop_and_to_restart(client: Client) -> None:
     with connection.cursor() as cursor:
         cursor.execute(WORKER)
     (worker,) = Worker.objects.all()
-    assert 'value="drain"' not in _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
-    (refused,) = _messages(_act(client, "worker", "drain", worker.id))
+    assert 'value="quiet"' not in _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
+    (refused,) = _messages(_act(client, "worker", "quiet", worker.id))
     assert "it is a take" in refused
     with connection.cursor() as cursor:
         cursor.execute("update pgqueue.workers set minimum = 2, slots = 3")
     assert "pgqueue-alive" in _page(client, LISTS["worker"])
-    assert _messages(_act(client, "worker", "drain", worker.id)) == ["1 worker asked to drain."]
+    assert _messages(_act(client, "worker", "quiet", worker.id)) == ["1 worker asked to be quiet."]
     worker = Worker.objects.get()
-    assert (worker.ask_draining, worker.asked_by) == (True, "root (admin)")
-    assert 'value="drain"' in _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
+    assert (worker.ask_quiet, worker.asked_by) == (True, "root")
+    assert 'value="quiet"' in _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
     (refused,) = _messages(_act(client, "worker", "restart", worker.id))
     assert "no supervisor" in refused
     assert _messages(_act(client, "worker", "stop", worker.id)) == ["1 worker asked to stop."]
@@ -451,13 +451,12 @@ def test_workers_are_asked_to_drain_to_stop_and_to_restart(client: Client) -> No
 
 
 def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Client) -> None:
-    assert "pgqueue-active" in _page(client, LISTS["queue"])
     assert "pgqueue-active" in _page(client, "/admin/pgqueue/queue/mail/change/")
     assert _messages(_act(client, "queue", "pause", "mail", "default")) == ["2 queues paused."]
     assert queue.insight.counts()[1] == ["default", "mail"]
     assert "pgqueue-paused" in _page(client, "/admin/pgqueue/queue/mail/change/")
     page = _act(client, "queue", "resume", "mail", "unheard-of")
-    assert sorted(_messages(page)) == ["1 queue not changed: neither paused nor drained.", "1 queue resumed."]
+    assert sorted(_messages(page)) == ["1 queue not changed: neither paused nor closed.", "1 queue resumed."]
     assert queue.insight.counts()[1] == ["default"]
     assert client.get("/admin/pgqueue/queue/unheard-of/change/").status_code == 302
 
@@ -468,7 +467,7 @@ def test_the_list_of_queues_says_how_many_jobs_are_ready(client: Client, tasks: 
     tasks["confirm"].using(delay=timedelta(hours=1)).enqueue(1)
     page = re.sub(r"\s+", " ", _page(client, LISTS["queue"]))
     found = re.findall(r'field-name"><a [^>]*>([\w-]+)</a>.*?field-ready">([^<]+)<', page)
-    assert dict(found) == {"default": "1", "mail": "more than 1,000"}
+    assert dict(found) == {"default": "1", "mail": "1,500"}
 
 
 def test_a_button_on_the_page_of_one_leads_back_to_it(client: Client, tasks: dict[str, Any]) -> None:
@@ -511,9 +510,9 @@ def test_who_may_view_may_do_nothing_else(model: str) -> None:
         ("job", "cancel_job", ["cancel"]),
         ("deadjob", "retry_job", ["retry"]),
         ("deadjob", "delete_deadjob", ["delete_selected"]),
-        ("queue", "pause_queue", ["pause", "drain", "resume"]),
+        ("queue", "pause_queue", ["pause", "close", "resume"]),
         ("limit", "change_limit", ["unset"]),
-        ("worker", "steer_worker", ["drain", "resume", "stop", "restart"]),
+        ("worker", "steer_worker", ["quiet", "resume", "stop", "restart"]),
         ("schedule", "pause_schedule", ["pause", "resume"]),
         ("schedule", "fire_schedule", ["fire"]),
     ],

@@ -1,4 +1,4 @@
-"""Queues in the admin: paused and drained with a reason, and settings edited with the checks of ``queue.control``."""
+"""Queues in the admin: paused and closed with a reason, and settings edited with the checks of ``queue.control``."""
 
 import re
 from datetime import timedelta
@@ -21,7 +21,7 @@ EMPTY = {
     "priority": "",
     "max_attempts": "",
     "timeout": "",
-    "keep_history": "unknown",
+    "keep_history": "",
     "keep_dead": "",
     "backlog": "",
     "ageing": "",
@@ -65,25 +65,25 @@ def mail() -> QueueStanding:
     return found.get("mail", QueueStanding(queue="mail"))
 
 
-def test_a_pause_and_a_drain_have_a_reason_and_a_name_and_resume_ends_both(client: Client) -> None:
+def test_a_pause_and_a_close_have_a_reason_and_a_name_and_resume_ends_both(client: Client) -> None:
     assert act(client, "pause", why=" SMTP is down ") == ["1 queue paused."]
     assert (mail().paused_by, mail().paused_why) == ("root", "SMTP is down")
-    assert act(client, "drain", why="it moves") == ["1 queue drained."]
-    assert act(client, "drain") == ["1 queue not changed: drained already."]
-    assert (mail().drained_by, mail().drained_why) == ("root", "it moves")
+    assert act(client, "close", why="it moves") == ["1 queue closed."]
+    assert act(client, "close") == ["1 queue not changed: closed already."]
+    assert (mail().closed_by, mail().closed_why) == ("root", "it moves")
     page = client.get(PAGE).content.decode()
     assert all(word in page for word in ("SMTP is down", "it moves", 'value="resume"', 'name="why"'))
     assert 'value="pause"' not in page
-    assert 'value="drain"' not in page
+    assert 'value="close"' not in page
     assert act(client, "resume") == ["1 queue resumed."]
-    assert (mail().paused_at, mail().drained_at) == (None, None)
+    assert (mail().paused_at, mail().closed_at) == (None, None)
     assert act(client, "pause") == ["1 queue paused."]
     assert mail().paused_why is None
 
 
-def test_the_state_of_a_drained_queue_is_shown(client: Client) -> None:
-    act(client, "drain")
-    assert "pgqueue-drained" in client.get(PAGE).content.decode()
+def test_the_state_of_a_closed_queue_is_shown(client: Client) -> None:
+    act(client, "close")
+    assert "pgqueue-closed" in client.get(PAGE).content.decode()
     act(client, "pause")
     assert "pgqueue-paused" in client.get(LIST).content.decode()
 
@@ -93,7 +93,7 @@ def test_settings_are_stored_shown_and_taken_away(client: Client) -> None:
         "priority": "7",
         "max_attempts": "3",
         "timeout": "30",
-        "keep_history": "false",
+        "keep_history": "0",
         "keep_dead": "5 00:00:00",
         "backlog": "10000",
         "when_full": "refuse",
@@ -103,7 +103,7 @@ def test_settings_are_stored_shown_and_taken_away(client: Client) -> None:
         priority=7,
         max_attempts=3,
         timeout=timedelta(seconds=30),
-        keep_history=False,
+        keep_history=timedelta(0),
         keep_dead=timedelta(days=5),
         backlog=10_000,
         when_full="refuse",
@@ -111,8 +111,8 @@ def test_settings_are_stored_shown_and_taken_away(client: Client) -> None:
     assert mail().settings == stored
     page = client.get(PAGE).content.decode()
     assert all(f'value="{shown}"' in page for shown in ("7", "3", "00:00:30", "5 00:00:00"))
-    assert save(client, priority="7", keep_history="true").status_code == 302
-    assert mail().settings == QueueSettings(priority=7, keep_history=True)
+    assert save(client, priority="7", keep_history="2 00:00:00").status_code == 302
+    assert mail().settings == QueueSettings(priority=7, keep_history=timedelta(days=2))
     assert LogEntry.objects.count() == 2
     assert save(client).status_code == 302
     assert mail().settings == QueueSettings()
@@ -158,10 +158,10 @@ def test_a_user_who_may_only_look_changes_nothing(client: Client) -> None:
     assert 'name="priority"' not in page
     assert 'name="why"' not in page
     assert save(client, priority="9").status_code == 403
-    act(client, "drain")
-    assert (mail().settings.priority, mail().drained_at) == (3, None)
+    act(client, "close")
+    assert (mail().settings.priority, mail().closed_at) == (3, None)
     looks.user_permissions.add(Permission.objects.get(codename="change_queue"))
     client.force_login(User.objects.get(pk=looks.pk))
     assert save(client, priority="9").status_code == 302
-    act(client, "drain")
-    assert (mail().settings.priority, mail().drained_at) == (9, None)
+    act(client, "close")
+    assert (mail().settings.priority, mail().closed_at) == (9, None)

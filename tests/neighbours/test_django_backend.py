@@ -445,7 +445,7 @@ def test_a_result_whose_arguments_were_too_long_for_the_history_has_the_rest(api
     with connection.cursor() as cursor:
         cursor.execute("update pgqueue.retention set history_args = 0")
         work(result)
-        cursor.execute("update pgqueue.retention set history_args = null")
+        cursor.execute("update pgqueue.retention set history_args = 8000")
     found = api.any_result(result.id)
     assert (found.status, found.args, found.kwargs) == (SUCCESSFUL, [], {})
 

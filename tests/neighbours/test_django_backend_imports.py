@@ -28,8 +28,8 @@ from pgqueue.django.backend_tasks import adopt
 from pgqueue.errors import UnknownTask
 from pgqueue.store.workers import workers
 from pgqueue.values.jobs.job import JobState
-from pgqueue.values.jobs.verdict import Cancelled, Returned
-from pgqueue.worker.attempt import Attempt, Stop
+from pgqueue.values.jobs.verdict import Cancelled, Returned, Stop
+from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.executor import Executor
 
 LATE = """

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from django.apps import apps
 from django.core import checks
 from django.core.checks import CheckMessage, run_checks
 from django.db import connections
@@ -69,6 +70,22 @@ def test_e004_every_key_that_is_unknown() -> None:
     assert [one.id for one in found] == ["pgqueue.E004"] * 2
     assert "did you mean 'SCHEMA'" in found[0].msg
     assert "did you mean 'QUEUES'" in found[1].msg
+
+
+def test_w002_tasks_are_set_and_the_package_that_django_lacks_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pgqueue.django.checks.find_spec", lambda _: None)
+    one = _only(_found())
+    assert one.id == "pgqueue.W002"
+    assert "pip install django-tasks" in str(one.hint)
+    with override_settings(TASKS={"default": {"BACKEND": "other.Backend"}}):
+        assert _found() == []
+
+
+def test_no_model_needs_another_of_djangos_apps() -> None:
+    fields = [field for model in apps.get_app_config("pgqueue").get_models() for field in model._meta.fields]  # noqa: SLF001 - Django's way to ask
+    assert {type(field).__module__.partition(".contrib.")[2] for field in fields} == {""}
 
 
 @pytest.mark.parametrize(

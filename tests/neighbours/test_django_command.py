@@ -1,6 +1,6 @@
 """``manage.py pgqueue``: the verbs of the command, on the project's queue, in the project's surroundings.
 
-``manage.py pgqueue worker --autoreload``: a worker that starts again when the code changes.
+``manage.py pgqueue worker --reload``: a worker that starts again when the code changes.
 """
 
 import io
@@ -69,7 +69,9 @@ def test_help_and_exit_codes_are_the_commands_own(django_dsn: str) -> None:
     assert helped.returncode == 0
     assert helped.stdout.startswith("Usage: manage.py pgqueue worker")
     assert "--concurrency" in helped.stdout
-    assert "--autoreload, --no-autoreload: whether the worker starts again" in " ".join(helped.stdout.split())
+    assert "--reload, --no-reload: Django's own watcher looks at the project" in " ".join(
+        helped.stdout.split()
+    )
     assert "--app" not in helped.stdout + manage("pgqueue", "--help", dsn=django_dsn).stdout
 
     refused = manage("pgqueue", "enqueue", "no.such.task", dsn=django_dsn)
@@ -240,7 +242,7 @@ def _answer(dsn: str) -> str:
 
 
 def test_a_change_of_the_code_starts_the_worker_again(django_dsn: str, changing: Path) -> None:
-    command = ("pgqueue", "worker", "--autoreload")
+    command = ("pgqueue", "worker", "--reload")
     with managed(*command, dsn=django_dsn, manage_py=changing / "manage.py") as reloader:
         reloader.until("worker started")
         assert _answer(django_dsn) == "first"
@@ -271,10 +273,18 @@ def test_a_change_of_the_code_starts_the_worker_again(django_dsn: str, changing:
     [
         (True, ["worker"], True),
         (False, ["worker"], False),
-        (True, ["worker", "--no-autoreload"], False),
-        (False, ["worker", "--autoreload"], True),
+        (True, ["worker", "--no-reload"], False),
+        (False, ["worker", "--reload"], True),
     ],
 )
 def test_reloading_is_the_default_under_debug(debug: bool, words: list[str], reloads: bool) -> None:  # noqa: FBT001 - a table
     with override_settings(DEBUG=debug):
         assert split_off_reloading(words) == (reloads, ["worker"])
+
+
+@pytest.mark.parametrize(
+    "words", [["worker", "--until-empty"], ["worker", "--max-jobs=3"], ["worker", "--max-time", "5m"]]
+)
+def test_a_worker_that_ends_by_itself_is_not_started_again(words: list[str]) -> None:
+    with override_settings(DEBUG=True):
+        assert split_off_reloading(words) == (False, words)

@@ -195,6 +195,6 @@ def test_the_reference_names_every_key_and_every_check() -> None:
         word for word in words if word.isupper() and word in conf.OPTIONS | conf.OURS
     } == conf.OPTIONS | conf.OURS
     assert {word for word in words if re.fullmatch(r"pgqueue\.[EW]\d{3}", word)} == {
-        f"pgqueue.{number}" for number in ("E001", "E002", "E003", "E004", "E005", "E006", "W001")
+        f"pgqueue.{number}" for number in ("E001", "E002", "E003", "E004", "E005", "E006", "W001", "W002")
     }
     assert {RELOAD, NO_RELOAD} <= words

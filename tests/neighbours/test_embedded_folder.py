@@ -17,7 +17,8 @@ from looking import wait_until
 from programs import Program
 
 from pgqueue import PgQueue
-from pgqueue.cli.app import CommandOptions
+from pgqueue.cli.app import queue_of
+from pgqueue.cli.verbs import CommandOptions
 from pgqueue.embedded import MAJOR
 from pgqueue.errors import ConfigurationError
 
@@ -326,7 +327,7 @@ def test_a_second_way_to_say_where_the_database_is_is_refused(place: Path) -> No
         with pytest.raises(ConfigurationError, match="leave out dsn, direct_dsn, replica and shards"):
             PgQueue(embedded=place, **other)
     with pytest.raises(ConfigurationError, match="leave out dsn"):
-        CommandOptions(dsn="postgresql:///", embedded=str(place)).queue()
+        queue_of(CommandOptions(dsn="postgresql:///", embedded=str(place)))
     assert PgQueue(embedded=place).database.folder == str(place)
     assert PgQueue(f"embedded:{place}").database.folder == str(place)
 

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from cli.commands import pgqueue
+from cli.commands import pgqueue, printed
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
@@ -386,3 +386,31 @@ async def test_nothing_can_be_read_without_the_keys_and_a_tenant_ends_with_its_k
     assert erased.exit_code == 0, erased.stderr
     left = [row for path in lake.rglob("ended/**/*.parquet") for row in parquet.read_table(path).to_pylist()]
     assert {json.loads(row["meta"])["tenant"] for row in left if row["meta"]} == {"globex"}
+
+
+def test_the_command_counts_the_rows_that_need_each_key(dsn: str) -> None:
+    def enqueue(codec: AesGcm, many: int, **options: Any) -> None:
+        queue = PgQueue(dsn, codec=codec)
+        work = queue.task(name="work")(lambda: None)
+        queue.enqueue_many(work.using(**options).call() for _ in range(many))
+        drain(queue, raises=False)
+        queue.close()
+
+    none = pgqueue("keys", "used", dsn=dsn)
+    assert (none.stdout, none.stderr) == ("", "no row is encrypted\n")
+    enqueue(AesGcm(keys(old=ONE)), 2)
+    enqueue(AesGcm(keys(new=TWO)), 3, delay=60)
+    enqueue(
+        AesGcm(
+            Keys(keys(new=TWO).ring, lookup=LOOKUP, tenants={"acme": keys(mine=ONE).ring}), tenant="tenant"
+        ),
+        1,
+        meta={"tenant": "acme"},
+    )
+    assert printed(pgqueue("keys", "used", "--json", dsn=dsn)) == [
+        {"table": "job_history", "ring": "s", "key": "old", "rows": 2},
+        {"table": "job_history", "ring": "t", "key": "mine", "rows": 1},
+        {"table": "jobs", "ring": "s", "key": "new", "rows": 3},
+    ]
+    line = pgqueue("keys", "used", dsn=dsn).stdout.splitlines()[1]
+    assert line.split() == ["job_history", "shared", "old", "2"]

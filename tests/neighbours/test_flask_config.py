@@ -37,6 +37,7 @@ def test_every_setting_arrives() -> None:
             "PGQUEUE_BEHIND_POOLER": True,
             "PGQUEUE_DIRECT_DSN": "postgresql://me@direct/shop",
             "PGQUEUE_POOL_SIZE": 3,
+            "PGQUEUE_REDACT": ["pin"],
         }
     )
 
@@ -45,6 +46,7 @@ def test_every_setting_arrives() -> None:
     assert (database.listen_dsn, database.pools.size) == ("postgresql://me@direct/shop", 3)
     assert (queue.queues, queue.history, queue.max_payload) == (frozenset({"mail"}), timedelta(days=2), 10)
     assert queue.history_args == 20
+    assert queue.redaction.value({"pin": 1, "password": 2}) == {"pin": "•••", "password": 2}
 
 
 def test_an_app_makes_no_second_queue() -> None:

@@ -142,7 +142,7 @@ def test_a_task_called_in_a_request_is_in_the_requests_own_context(both: tuple[S
     @app.get("/")
     def view() -> list[bool]:
         g.marked = True
-        return task()  # type: ignore[no-any-return]  # as the function
+        return task()  # as the function
 
     assert app.test_client().get("/").json == [True, True]
 

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from pgqueue import OWN_CONNECTION, chain, group
 from pgqueue.app.task import Call
-from pgqueue.errors import ConfigurationError, DatabaseError, QueueDrained
+from pgqueue.errors import ConfigurationError, DatabaseError, QueueClosed
 from pgqueue.store.schema import schema
 
 __all__ = ["shop_and_app"]  # a fixture
@@ -91,8 +91,8 @@ def test_a_few_are_enqueued_in_the_session_or_refused_by_their_queue(shop: Shop)
     shop.db.session.commit()
     assert shop.left()[1] == len(handles) == 3
 
-    shop.queue.control.drain("default")
-    with pytest.raises(QueueDrained):
+    shop.queue.control.close("default")
+    with pytest.raises(QueueClosed):
         shop.queue.enqueue_many(shop.send.call(number) for number in range(3))
     shop.db.session.commit()
     assert shop.left()[1] == 3

@@ -210,7 +210,7 @@ async def test_callers_are_told_on_a_connection_by_djangos_settings(
 
 async def test_a_call_inside_of_atomic_is_committed_at_once(django_dsn: str, running: Running) -> None:
     order = await Order.objects.acreate()
-    call = project_queue.call(aconfirm)
+    call = project_queue.remote(aconfirm)
 
     def within() -> str:
         try:

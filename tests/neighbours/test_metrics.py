@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -24,13 +25,17 @@ from looking import ask, until
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from promises.processes import listed
 from running import Running
 from worker.helping import ended
 
 from pgqueue import Dead, Limit, PgQueue
+from pgqueue.dashboard.pages import PAGES
 from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.store.insight import insight
+from pgqueue.store.limits import lanes
 from pgqueue.telemetry import prometheus
-from pgqueue.telemetry.queue_metrics import QueueMetrics
+from pgqueue.telemetry.queue_metrics import DEAD_TASKS, QueueMetrics
 from pgqueue.telemetry.worker_metrics import LONGEST, MOST, OTHER, SECONDS, Histogram, JobMetrics
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Returned, Succeeded
@@ -171,23 +176,156 @@ async def test_what_the_dashboard_and_the_rules_name_is_exported(busy: PgQueue, 
             await ended(busy, await busy.tasks[HOSTILE].aenqueue())
             exported = names((await asyncio.to_thread(get, port, "/metrics"))[1])
             exported |= names(await asyncio.to_thread(prometheus.queue_text, busy))
-    dashboard = json.loads((METRICS / "grafana.json").read_text(encoding="utf-8"))
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked.append(dashboard["templating"]["list"][1]["query"])
+    asked = [expr for panel in panels() for expr in expressions(panel)]
+    asked.append(grafana()["templating"]["list"][1]["query"])
     asked += re.findall(r"expr: (.*(?:\n {10,}.*)*)", (METRICS / "alerts.yml").read_text(encoding="utf-8"))
     named = {name for text in asked for name in re.findall(r"\bpgqueue_\w+", text)}
     assert len(named) > 25
     assert named <= exported
 
 
-def test_promtool_accepts_the_rules() -> None:
-    checked = subprocess.run(  # noqa: S603 - our own words
-        [PROMTOOL, "check", "rules", str(METRICS / "alerts.yml")],
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+def grafana() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((METRICS / "grafana.json").read_text(encoding="utf-8"))
+    return found
+
+
+def panels() -> list[dict[str, Any]]:
+    return [one for one in grafana()["panels"] if one["type"] != "row"]
+
+
+def expressions(panel: dict[str, Any]) -> list[str]:
+    return [target["expr"] for target in panel["targets"]]
+
+
+async def test_each_panel_says_what_it_shows_and_follows_the_chosen_queue(
+    busy: PgQueue, running: Running
+) -> None:
+    async with running(busy) as worker:
+        with served(busy, worker) as port:
+            await ended(busy, await busy.tasks[HOSTILE].aenqueue())
+            text = (await asyncio.to_thread(get, port, "/metrics"))[1]
+            text += await asyncio.to_thread(prometheus.queue_text, busy)
+    of_queues = {
+        sample.name
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if "queue" in sample.labels
+    }
+    assert len({panel["id"] for panel in grafana()["panels"]}) == len(grafana()["panels"])
+    for panel in panels():
+        assert panel["description"].endswith("."), panel["title"]
+        for expr in expressions(panel):
+            if set(re.findall(r"\bpgqueue_\w+", expr)) & of_queues:
+                assert "$queue" in expr, expr
+    assert [one["title"] for one in panels() if one["type"] == "stat"] == [
+        "Dead jobs", "Oldest ready job", "Serving workers", "Failed attempts",
+    ]  # fmt: skip
+    (link,) = grafana()["links"]
+    assert link["url"] == "${dashboard}"
+    pages = {one.path for one in PAGES}
+    links = {one["url"] for panel in panels() for one in panel["fieldConfig"]["defaults"].get("links", ())}
+    assert {one.removeprefix("${dashboard}") for one in links} <= pages
+
+
+def promtool(*words: str) -> None:
+    checked = subprocess.run([PROMTOOL, *words], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - our own words
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_promtool_accepts_the_rules_and_they_fire_when_they_should() -> None:
+    promtool("check", "rules", str(METRICS / "alerts.yml"))
+    promtool("test", "rules", str(Path(__file__).with_name("alerts_test.yml")))
+
+
+def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [
+        {
+            "record": f"panel:number_{number}",
+            "expr": expr.replace("$__rate_interval", "5m").replace("$queue", ".*"),
+        }
+        for number, expr in enumerate(expr for panel in panels() for expr in expressions(panel))
+    ]
+    file = tmp_path / "rules.json"  # YAML, too
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    promtool("check", "rules", "--lint=none", str(file))
+
+
+def test_each_rule_links_to_a_section_of_the_documentation() -> None:
+    rules = (METRICS / "alerts.yml").read_text(encoding="utf-8")
+    links = re.findall(r'runbook_url: "\{\{ \$externalLabels.docs_pgqueue \}\}/(\S+)/#(\S+)"', rules)
+    assert len(links) == rules.count("- alert:") == rules.count("summary:")
+    for page, section in links:
+        text = (METRICS.parent / f"{page}.md").read_text(encoding="utf-8")
+        heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        assert section in {
+            re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads
+        }, section
+
+
+def test_dead_jobs_are_counted_by_task_and_all_after_the_largest_fifty_as_one(queue: PgQueue) -> None:
+    ask(
+        queue,
+        "insert into pgqueue.dead_jobs (id, run_at, created_at, died_at, priority, attempts, max_attempts, collisions, reason, "
+        "queue, task, args) select n, now(), now(), now(), 0, 1, 1, 0, 'exhausted', 'mail', 'task ' || least(n % 100, 60), '{}' "
+        "from generate_series(1, 1000) as n",
+    )
+    found = values(prometheus.queue_text(queue))
+    dead = {key[1:]: value for key, value in found.items() if key[0] == "pgqueue_dead_jobs"}
+    assert len(dead) == DEAD_TASKS + 1
+    assert dead["mail", "task 60"] == 400
+    assert dead[OTHER, OTHER] == 1000 - 400 - 10 * (DEAD_TASKS - 1)
+    assert found["pgqueue_dead_jobs_estimated",] == 0
+
+
+def test_a_number_that_is_an_estimate_has_a_companion_that_says_so(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(
+        queue,
+        "insert into pgqueue.dead_jobs (id, run_at, created_at, died_at, priority, attempts, max_attempts, collisions, reason, "
+        "queue, task, args) select n, now(), now(), now(), 0, 1, 1, 0, 'exhausted', 'mail', 'send', '{}' "
+        "from generate_series(1, 10) as n",
+    )
+    monkeypatch.setattr(insight, "DEAD_COUNTED", 5)
+    found = values(prometheus.queue_text(queue))
+    assert (found["pgqueue_dead_jobs", "mail", "send"], found["pgqueue_dead_jobs_estimated",]) == (5, 1)
+
+
+def test_a_queue_that_nobody_serves_and_a_limit_that_holds_back_are_told(queue: PgQueue) -> None:
+    @queue.task(name="sync", queue="partners", limit=Limit(1, name="api"))
+    def sync() -> None: ...
+
+    queue.database.run(lanes.declare(queue.limits))
+    worker = listed(queue, timedelta(hours=1))
+    first, _ = (sync.using(run_at=datetime.now(UTC) - timedelta(minutes=20)).enqueue() for _ in range(2))
+    ask(queue, "update pgqueue.workers set queues = '{mail}'")
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', in_lane = null, attempts = 1, claimed_at = now(), worker_id = %s where id = %s",
+        worker,
+        first.id,
+    )
+    queue.control.pause("media")
+    found = values(prometheus.queue_text(queue))
+    assert found["pgqueue_queue_workers", "partners"] == 0
+    assert found["pgqueue_problems", "queue not served", "critical"] == 1
+    assert found["pgqueue_limit_held_back_seconds", "name:api"] == pytest.approx(1200, abs=60)
+
+
+async def test_quantiles_of_the_last_minutes_have_the_label_of_prometheus(
+    busy: PgQueue, running: Running
+) -> None:
+    async with running(busy):
+        await ended(busy, await busy.tasks[HOSTILE].aenqueue())
+        await until(lambda: "pgqueue_recent_run_seconds{" in prometheus.queue_text(busy))
+    text = prometheus.queue_text(busy)
+    assert re.findall(r'^pgqueue_recent_run_seconds\{quantile="([\d.]+)"', text, re.MULTILINE) == [
+        "0.5",
+        "0.95",
+        "0.99",
+    ]
+    assert "# TYPE pgqueue_recent_run_seconds summary" in text
+    assert_promtool_agrees(text)
 
 
 async def test_while_the_loop_is_blocked_the_endpoint_answers_and_says_so(

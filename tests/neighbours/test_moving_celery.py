@@ -21,8 +21,8 @@ from pgqueue.errors import (
     PayloadNotEncodable,
     UnknownTask,
 )
-from pgqueue.moving.celery import AsyncResult, BoundTask, Celery
-from pgqueue.moving.celery_options import CALL_REMEDIES, CANVAS, RETRY_REMEDIES, TASK_REMEDIES
+from pgqueue.moving.celery import AsyncResult, Celery, Task
+from pgqueue.moving.celery.options import CALL_REMEDIES, CALL_SAME, RETRY_REMEDIES, TASK_REMEDIES, TASK_SAME
 
 FUTURE = datetime(2040, 1, 1, tzinfo=UTC)
 
@@ -65,7 +65,8 @@ async def test_delay_and_apply_async_run_and_get_returns_the_result(
     assert (first.get(timeout=5), second.get(timeout=5)) == (5, 9)
     assert first.state == first.status == "SUCCESS"
     assert (first.result, first.successful(), first.ready(), first.failed()) == (5, True, True, False)
-    assert app.AsyncResult(first.id).get() == 5
+    made = (app.AsyncResult(first.id), AsyncResult[int](first.id, app=app), AsyncResult[int](first.id))
+    assert [one.get() for one in made] == [5, 5, 5]
 
 
 def test_a_task_can_still_be_called(apart: Celery) -> None:
@@ -90,7 +91,11 @@ def test_shared_task_is_the_apps_task(apart: Celery) -> None:
         ({"queue": "sums"}, {"queue": "sums"}),
         ({"eta": FUTURE}, {"run_at": FUTURE, "state": JobState.SCHEDULED}),
         ({"countdown": 0}, {"state": JobState.READY}),
-        ({"expires": None, "link": None, "ignore_result": False}, {"state": JobState.READY}),
+        ({"expires": None, "link": None, "ignore_result": True}, {"state": JobState.READY}),
+        (
+            {"retry": True, "retry_policy": {"max_retries": 3}, "serializer": "json"},
+            {"state": JobState.READY},
+        ),
     ],
 )
 def test_options_of_a_call_are_those_of_the_job(
@@ -119,12 +124,12 @@ def test_a_priority_without_a_broker_is_refused(apart: Celery) -> None:
     with pytest.raises(InvalidOption, match="RabbitMQ higher runs sooner, on Redis lower"):
         apart.task(add).apply_async((1,), priority=9)
     with pytest.raises(InvalidOption, match="RabbitMQ higher"):
-        apart.task(priority=1)(fail)
+        _ = apart.task(priority=1)(fail).task
 
 
 def test_a_broker_that_nobody_knows_is_refused() -> None:
     with pytest.raises(InvalidOption, match="'rabbitmq' or 'redis'"):
-        Celery(PgQueue(), broker="sqs")  # type: ignore[arg-type]  # on purpose
+        Celery(PgQueue(), broker="sqs")
 
 
 @pytest.mark.parametrize("name", sorted(CALL_REMEDIES))
@@ -149,14 +154,11 @@ def test_an_option_that_celery_does_not_have_either_is_refused_with_the_nearest(
         apart.task(retry_kwargs={"jitter": 1})
 
 
-@pytest.mark.parametrize("name", CANVAS)
-def test_signatures_name_what_to_use_in_their_place(name: str, apart: Celery) -> None:
-    with pytest.raises(ConfigurationError, match=r"pgqueue\.chain, pgqueue\.group or pgqueue\.Workflow"):
-        getattr(apart.task(add), name)
-
-
-def test_what_a_task_never_had_is_an_ordinary_attribute_error(apart: Celery) -> None:
-    assert not hasattr(apart.task(add), "delai")
+def test_options_that_need_no_action_are_taken(apart: Celery) -> None:
+    same: dict[str, Any] = dict.fromkeys(TASK_SAME, True) | {"serializer": "json"}
+    of_calls: dict[str, Any] = dict.fromkeys(CALL_SAME, True)
+    assert apart.task(**same)(add)(1) == 2
+    assert apart.task(add).signature((1,), **of_calls).task.name.endswith("add")
 
 
 async def test_a_task_that_does_not_retry_is_dead_after_its_first_error(
@@ -229,7 +231,7 @@ def test_jitter_spreads_the_backoff_from_zero_to_its_whole(apart: Celery) -> Non
     assert max(found) - min(found) > 50
 
 
-def remember(self: BoundTask, word: str) -> str:
+def remember(self: Task[..., Any], word: str) -> str:
     assert self.name
     return word
 
@@ -240,7 +242,7 @@ async def test_a_bound_task_retries_itself_until_it_may_not_and_then_ends_with_i
     seen: list[Any] = []
 
     @app.task(bind=True, max_retries=2, default_retry_delay=0)
-    def stubborn(self: BoundTask, order_id: int) -> None:
+    def stubborn(self: Task[..., Any], order_id: int) -> None:
         seen.append((self.request.id, self.request.retries, order_id))
         try:
             fail()
@@ -259,13 +261,13 @@ async def test_a_retry_can_succeed_and_waits_as_long_as_it_says(
     app: Celery, queue: PgQueue, running: Running
 ) -> None:
     @app.task(bind=True)
-    def second_time(self: BoundTask) -> str:
+    def second_time(self: Task[..., Any]) -> str:
         if self.request.retries == 0:
             self.retry(countdown=0)
         return "done"
 
     @app.task(bind=True, default_retry_delay=3600)
-    def in_an_hour(self: BoundTask) -> None:
+    def in_an_hour(self: Task[..., Any]) -> None:
         self.retry()
 
     later = in_an_hour.delay()
@@ -282,26 +284,34 @@ def test_a_bound_tasks_other_errors_are_not_retried(apart: Celery) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RETRY_REMEDIES))
-def test_an_option_of_a_retry_that_is_not_honoured_is_refused_by_name(name: str) -> None:
+def test_an_option_of_a_retry_that_is_not_honoured_is_refused_by_name(name: str, apart: Celery) -> None:
     option: dict[str, Any] = {name: 1}
     with pytest.raises(InvalidOption, match=f"^{name}=1: "):
-        BoundTask("add", None, 1).retry(**option)
+        apart.task(add).retry(**option)
 
 
-def test_a_retry_outside_of_a_job_raises_its_reason_or_says_that_there_is_no_job() -> None:
+def test_a_retry_outside_of_a_job_raises_its_reason_or_says_that_there_is_no_job(apart: Celery) -> None:
+    task = apart.task(add)
     with pytest.raises(OSError, match="no stock"):
-        BoundTask("add", None, 1).retry(exc=OSError("no stock"))
+        task.retry(exc=OSError("no stock"))
     with pytest.raises(ConfigurationError, match="called directly"):
-        BoundTask("add", None, 1).retry()
+        task.retry()
     with pytest.raises(InvalidOption, match="throw=False"):
-        BoundTask("add", None, 1).retry(throw=False)
+        task.retry(throw=False)
+    with pytest.raises(InvalidOption, match=r"give it to the task, which has 3"):
+        task.retry(max_retries=9)
 
 
-def test_a_bound_coroutine_function_is_refused(apart: Celery) -> None:
-    async def awaited(self: BoundTask) -> None: ...
+async def test_a_bound_coroutine_function_is_given_its_task(
+    app: Celery, queue: PgQueue, running: Running
+) -> None:
+    @app.task(bind=True, default_retry_delay=0)
+    async def awaited(self: Task[..., Any]) -> int:
+        if self.request.retries == 0:
+            self.retry()
+        return self.request.retries
 
-    with pytest.raises(ConfigurationError, match="bind=True is for plain functions"):
-        apart.task(bind=True)(awaited)
+    assert (await ended(queue, awaited.delay(), running)).get() == 1
 
 
 async def test_a_time_limit_ends_the_attempt(app: Celery, queue: PgQueue, running: Running) -> None:

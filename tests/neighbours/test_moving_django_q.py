@@ -134,7 +134,9 @@ def test_a_schedule_that_is_due_once_is_a_job_that_waits(cluster: Cluster, queue
 
 
 def test_a_schedule_that_recurs_is_refused(apart: Cluster) -> None:
-    with pytest.raises(InvalidOption, match="schedule_type='H': the stand-in schedules once only"):
+    with pytest.raises(
+        InvalidOption, match="schedule_type='H': the compatibility module schedules once only"
+    ):
         apart.schedule(ADD, 1, schedule_type="H")
 
 

@@ -35,7 +35,7 @@ TABLES = (
 )
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy has no types for it
 NOT_FOR_USERS = re.compile(
-    r"audit|lost_workers|(known|unknown)_tasks|limits|rates|limited_tasks|unique_holds|waits|notes|signals|stacks|deadlines|callback_key|flows|nodes|edges|node_counts|flow_work|retention|compatibility|alembic_version|job_history_(default|\d+)"
+    r"audit|lost_workers|(known|unknown)_tasks|task_contracts|limits|rates|limited_tasks|unique_holds|waits|notes|signals|stacks|deadlines|callback_key|flows|nodes|edges|node_counts|flow_work|retention|compatibility|alembic_version|job_history_(default|\d+)"
     "|(series|insight)_.*"  # read by SQL, or through queue.insight
     "|deploys|lake_days|(rollup|sink)_.*"  # the pipeline's own, and what plots are made of: read by SQL or on Spark
 )

@@ -1,11 +1,14 @@
 """Conformance: what a queue does in memory it does on PostgreSQL, and the other way round."""
 
 import asyncio
+import json
 import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from flask import Flask
+from flask.json.provider import DefaultJSONProvider
 from neighbours.places import (
     HOUR,
     MINUTE,
@@ -20,6 +23,7 @@ from neighbours.places import (
 from tenacity import retry_if_exception_type, stop_after_delay, wait_exponential, wait_fixed, wait_none
 
 from pgqueue import (
+    Cancelled,
     Context,
     Crashes,
     Dead,
@@ -359,6 +363,17 @@ def test_a_snooze_spends_no_attempt(queue: PgQueue, clock: Clock, noted: list[An
     assert (noted, handle.status(), queue.job(handle.id).errors) == ([1, 1], JobState.SUCCEEDED, ())
 
 
+def test_a_task_ends_its_job_as_cancelled(queue: PgQueue) -> None:
+    @queue.task
+    def decides() -> None:
+        raise Cancelled("the order is gone")
+
+    handle = decides.enqueue()
+    (ran,) = drain(queue)
+    assert (ran.outcome, queue.job(handle.id).attempts) == (JobState.CANCELLED, 1)
+    assert [error.message for error in queue.job(handle.id).errors] == ["the order is gone"]
+
+
 def test_a_task_decides_when_it_is_retried_and_that_it_is_dead(queue: PgQueue) -> None:
     @queue.task
     def decides(ctx: Context) -> None:
@@ -522,6 +537,12 @@ def test_a_dead_job_whose_key_is_taken_stays_dead(queue: PgQueue) -> None:
     drain(queue, raises=False)
     twin = fail.enqueue()
     held = Retried(held=(BlockedRetry(dead.id, twin.id, "key"),))
+    assert json.loads(DefaultJSONProvider(Flask("shop")).dumps(queue.retry(dead.id))) == {
+        "ids": [],
+        "held": [{"id": dead.id, "twin": twin.id, "unique_key": "key"}],
+        "not_dead": [],
+        "out_of_turn": [],
+    }
     assert queue.retry(dead.id) == held
     assert not held
     assert dead.status() is JobState.DEAD

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from django.db import transaction
-from django.test import TestCase, override_settings
+from django.test import TestCase, TransactionTestCase, override_settings
 from docs.pages import DOCS, blocks
 from neighbours import django_backend_tasks as tasks
 from neighbours.django_backend_names import Task, TaskResultStatus
@@ -27,6 +27,7 @@ from pgqueue.testing import (
     drain,
     dying,
     eager,
+    empty,
     every_queue,
     failing,
     in_memory,
@@ -121,6 +122,32 @@ def test_a_test_case(name: str) -> None:
     assert [*outcome.errors, *outcome.failures] == []
     assert outcome.testsRun == 1
     assert queue.insight.search().jobs == ()
+
+
+class InACommittingTestCase(TransactionTestCase):
+    """Its jobs are committed, and deleted after each test."""
+
+    __test__ = False  # pytest would connect before there is a database
+
+    def setUp(self) -> None:
+        self.addCleanup(empty, queue)
+
+    def test_one(self) -> None:
+        confirm.enqueue(1)
+        assert_enqueued(confirm, count=1)
+
+    test_another = test_one
+
+
+def test_jobs_of_a_test_case_that_commits_are_not_seen_by_the_next_one(django_dsn: str) -> None:
+    outcome = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(InACommittingTestCase).run(outcome)
+    assert ([*outcome.errors, *outcome.failures], outcome.testsRun) == ([], 2)
+    with psycopg.connect(django_dsn) as connection:
+        others = connection.execute(
+            "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'pgqueue'"
+        ).fetchone()
+    assert others == (0,)  # with one open, Django cannot drop its database at the end of the tests
 
 
 @pytest.mark.usefixtures("django_dsn")

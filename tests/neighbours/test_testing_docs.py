@@ -20,7 +20,7 @@ settings.configure(DATABASES={"default": {
     "HOST": where["host"], "PORT": where["port"],
 }})
 django.setup()
-unittest.main("test_with_django", verbosity=2)
+unittest.main(sys.argv.pop(1), argv=sys.argv, verbosity=2)
 """
 
 
@@ -50,7 +50,15 @@ def _python(folder: Path, *words: str) -> str:
 
 def test_the_suite_on_the_page_passes_with_pytest(project: Path, dsn: str) -> None:
     said = _python(
-        project, "-m", "pytest", "-p", "no:django", "--ignore=test_with_django.py", "--pgqueue-dsn", dsn
+        project,
+        "-m",
+        "pytest",
+        "-p",
+        "no:django",
+        "--ignore=test_with_django.py",
+        "--ignore=test_that_commits.py",
+        "--pgqueue-dsn",
+        dsn,
     )
     assert "4 passed" in said, said
 
@@ -63,6 +71,13 @@ def test_the_unittest_on_the_page_passes(project: Path) -> None:
 
 def test_the_django_test_case_on_the_page_passes_and_leaves_no_job(project: Path, dsn: str) -> None:
     (project / "run.py").write_text(DJANGO, encoding="utf-8")
-    said = _python(project, "run.py", dsn)
+    said = _python(project, "run.py", "test_with_django", dsn)
     assert "Ran 1 test" in said
+    assert said.endswith("OK\n"), said
+
+
+def test_the_test_case_on_the_page_that_commits_passes_and_leaves_no_job(project: Path, dsn: str) -> None:
+    (project / "run.py").write_text(DJANGO, encoding="utf-8")
+    said = _python(project, "run.py", "test_that_commits", dsn)
+    assert "Ran 2 tests" in said
     assert said.endswith("OK\n"), said

@@ -233,7 +233,7 @@ def test_the_loop_of_async_tasks_is_closed_with_its_connections(emptied: str) ->
     assert len(drain(queue)) == 2
     queue.close()
     assert [loop.is_closed() for loop in closed] == [True]
-    assert "pgqueue-drain" not in {thread.name for thread in threading.enumerate()}
+    assert "pgqueue-close" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])

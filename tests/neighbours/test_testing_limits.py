@@ -1,15 +1,14 @@
-"""Limits, rates and shares in drains: in memory, on PostgreSQL, and in one open transaction of it.
+"""Limits, rates and shares in drains on PostgreSQL, and in one open transaction of it. In memory they hold no job back.
 
 What an enqueue does while no place of its limit is free: in memory, on PostgreSQL, and in one open transaction of it.
 """
 
 import pytest
-from neighbours.places import a_clock, a_database, every_place, one_database
+from neighbours.places import a_clock, a_database, every_place, not_in_memory, one_database
 from tenacity import wait_fixed
 
 from pgqueue import JobState, Limit, PgQueue, Rate, Retry, chain
 from pgqueue.errors import InvalidOption, LimitReached
-from pgqueue.store.jobs.enqueue import enqueue
 from pgqueue.testing import Clock, drain, in_memory
 from pgqueue.testing.trouble import dying
 from pgqueue.values.jobs.job import Outcome
@@ -32,6 +31,7 @@ def test_a_limited_job_is_blocked_in_its_lane_until_it_runs(queue: PgQueue) -> N
     assert job.result() == 7
 
 
+@not_in_memory
 def test_an_interval_starts_one_job_at_each_of_its_instants(queue: PgQueue, clock: Clock) -> None:
     @queue.task(name="call", limit=Rate(every=60))
     def call(number: int) -> None: ...
@@ -49,6 +49,7 @@ def test_an_interval_starts_one_job_at_each_of_its_instants(queue: PgQueue, cloc
     assert ran(queue) == []
 
 
+@not_in_memory
 def test_a_rate_has_its_burst_and_each_key_its_own(queue: PgQueue, clock: Clock) -> None:
     @queue.task(name="call", limit=Rate("2/minute", burst=3, by="api"))
     def call(api: str) -> None: ...
@@ -60,6 +61,7 @@ def test_a_rate_has_its_burst_and_each_key_its_own(queue: PgQueue, clock: Clock)
     assert ran(queue) == ["a"]
 
 
+@not_in_memory
 def test_a_start_takes_what_its_argument_costs(queue: PgQueue, clock: Clock) -> None:
     @queue.task(name="call", limit=Rate("60/minute", burst=10, cost="size"))
     def call(size: int) -> None: ...
@@ -76,6 +78,7 @@ def test_a_start_takes_what_its_argument_costs(queue: PgQueue, clock: Clock) -> 
     assert ran(queue) == [1]
 
 
+@not_in_memory
 def test_a_job_has_all_its_limits(queue: PgQueue, clock: Clock) -> None:
     @queue.task(name="call", limit=[Rate("10/second", burst=2), Rate("3/minute", burst=3), Limit(5)])
     def call(number: int) -> None: ...
@@ -89,6 +92,7 @@ def test_a_job_has_all_its_limits(queue: PgQueue, clock: Clock) -> None:
     assert ran(queue) == [3]
 
 
+@not_in_memory
 def test_tasks_share_a_limit_by_its_name(queue: PgQueue, clock: Clock) -> None:
     @queue.task(name="one", limit=Rate(every=10, name="api"))
     def one(number: int) -> None: ...
@@ -103,6 +107,7 @@ def test_tasks_share_a_limit_by_its_name(queue: PgQueue, clock: Clock) -> None:
     assert ran(queue) == [2]
 
 
+@not_in_memory
 def test_tenants_take_turns_and_their_jobs_keep_their_order(queue: PgQueue) -> None:
     @queue.task(name="work", fair_by="tenant")
     def work(tenant: str, number: int) -> None: ...
@@ -117,6 +122,7 @@ def test_tenants_take_turns_and_their_jobs_keep_their_order(queue: PgQueue) -> N
     assert [tenant for tenant, _ in order[:4]].count("few") == 2
 
 
+@not_in_memory
 def test_jobs_without_limits_are_not_kept_by_those_that_wait(queue: PgQueue) -> None:
     @queue.task(name="slow", limit=Rate("1/day"))
     def slow(number: int) -> None: ...
@@ -130,6 +136,7 @@ def test_jobs_without_limits_are_not_kept_by_those_that_wait(queue: PgQueue) -> 
     assert sorted(map(str, ran(queue))) == ["0", "10", "11", "12"]
 
 
+@not_in_memory
 def test_a_retried_job_waits_for_its_limits_again(queue: PgQueue, clock: Clock) -> None:
     calls = []
 
@@ -149,6 +156,7 @@ def test_a_retried_job_waits_for_its_limits_again(queue: PgQueue, clock: Clock) 
     assert len(calls) == 2
 
 
+@not_in_memory
 def test_the_place_of_a_lost_worker_is_free_after_its_lease(queue: PgQueue, clock: Clock) -> None:
     @queue.task(name="call", limit=Limit(1))
     def call(number: int) -> None: ...
@@ -162,17 +170,18 @@ def test_the_place_of_a_lost_worker_is_free_after_its_lease(queue: PgQueue, cloc
     assert sorted(map(str, ran(queue))) == ["1", "2"]
 
 
-def test_a_job_of_an_unknown_limit_waits() -> None:
-    here, there = PgQueue(""), PgQueue("")
+def test_in_memory_a_drain_runs_every_job_whatever_its_limits() -> None:
+    queue = PgQueue("")
 
-    @here.task(name="send", limit=Limit(1))
-    def send() -> None: ...
+    @queue.task(name="call", limit=[Rate("1/day"), Limit(1)], fair_by="tenant")
+    def call(tenant: int) -> None: ...
 
-    with in_memory(there) as memory:
-        memory.run(enqueue(send.call().job))
-        assert drain(there) == []
+    with in_memory(queue):
+        queue.enqueue_many(call.call(number) for number in range(3))
+        assert ran(queue) == [0, 1, 2]
 
 
+@not_in_memory
 def test_a_job_of_an_ordered_limit_keeps_its_place_while_it_waits_for_its_retry(
     queue: PgQueue, clock: Clock
 ) -> None:
@@ -188,9 +197,8 @@ def test_a_job_of_an_ordered_limit_keeps_its_place_while_it_waits_for_its_retry(
     jobs = [post.enqueue(7, number) for number in range(3)]
     drain(queue, raises=False)
     assert [one.status() for one in jobs] == ["scheduled", "blocked", "blocked"]
-    if not queue.database.in_memory:
-        (shown,) = queue.insight.limit("task:post:account").keys
-        assert (shown.running, shown.waiting) == (1, 2)
+    (shown,) = queue.insight.limit("task:post:account").keys
+    assert (shown.running, shown.waiting) == (1, 2)
     clock.travel(60)
     done = drain(queue)
     assert [one.args["number"] for one in done] == [0, 1, 2]

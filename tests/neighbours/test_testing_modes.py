@@ -2,14 +2,12 @@
 
 import asyncio
 import inspect
-import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -478,14 +476,6 @@ def test_a_transaction_at_an_instant_of_the_tests_own(app: PgQueue, emptied: str
 
 
 # The words
-
-
-def test_the_reference_explains_every_name_of_testing() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
-    things = (Clock, drain, adrain, in_memory, in_database, in_transaction, eager, testing.databases)
-    named = {name for thing in things for name in inspect.signature(thing).parameters}
-    named |= {name for name in (*dir(Clock), *testing.Ran.__slots__) if not name.startswith("_")}
-    assert {name for name in {*named, *testing.__all__} if not re.search(rf"\b{name}\b", page)} == set()
 
 
 # The clock

@@ -37,7 +37,7 @@ import psycopg
 import pytest
 from shop import queue, send, sent
 
-from pgqueue.testing import assert_enqueued, drain
+from pgqueue.testing import assert_enqueued, drain, in_database
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +69,20 @@ def test_database(pgqueue_queue, pgqueue_dsn, number):
         print("name", connection.info.dbname)
     drain(queue)
     assert (sent, handle.result(timeout=0)) == ([number], number)
+
+
+@pytest.fixture(scope="module")
+def of_the_suite(pgqueue_databases):
+    with pgqueue_databases.fresh() as dsn, in_database(queue, dsn):
+        yield
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_committed(of_the_suite, pgqueue_emptied, number):
+    assert pgqueue_emptied is queue
+    assert queue.insight.search().jobs == ()
+    send.enqueue(number)
+    assert len(queue.insight.search().jobs) == 1
 
 
 def test_database_at_an_instant(pgqueue_queue, pgqueue_clock):
@@ -136,7 +150,7 @@ def _databases(dsn: str) -> set[str]:
 def test_every_fixture_works_on_a_server_that_is_named_and_leaves_nothing_there(shop: Path, dsn: str) -> None:
     before = _databases(dsn)
     said = _pytest(shop, "--pgqueue-dsn", dsn)
-    assert "6 passed" in said, said
+    assert "8 passed" in said, said
     names = re.findall(r"^name (pgqueue_test_main_\w+)$", said, re.MULTILINE)
     assert len(set(names)) == 3
     assert _databases(dsn) - before == set()
@@ -216,7 +230,7 @@ def test_help_shows_the_options_and_fixtures_show_their_words(tmp_path: Path) ->
     helped = _pytest(tmp_path, "--help")
     assert all(word in helped for word in ("--pgqueue-dsn", "pgqueue_dsn", "pgqueue_app"))
     shown = _pytest(tmp_path, "--fixtures")
-    for name in ("app", "clock", "memory", "eager", "server", "databases", "dsn", "queue"):
+    for name in ("app", "clock", "memory", "eager", "server", "databases", "dsn", "queue", "emptied"):
         assert re.search(rf"^pgqueue_{name}\b.*\n    \w", shown, re.MULTILINE), name
 
 

@@ -158,6 +158,15 @@ def test_the_next_ticks_are_shown_with_what_a_clock_change_does(
     assert found[1].at == datetime.fromisoformat("2032-03-28T01:00+00:00")
 
 
+def test_a_tick_that_a_clock_change_drops_is_shown_and_not_counted(
+    queue: PgQueue, clock: Clock, report: Task[[str], None]
+) -> None:
+    queue.schedules.add("of ann", report.call("ann"), "30 1 * * *", timezone="Europe/London")
+    with clock.at(datetime.fromisoformat("2032-10-30T12:00+00:00")):
+        found = queue.schedules.next("of ann", count=3)
+    assert [tick.runs for tick in found] == [True, False, True, True]
+
+
 async def test_awaited_they_do_the_same() -> None:
     queue = PgQueue("")
 

@@ -54,7 +54,7 @@ def test_a_deadline_passes_at_its_instant_and_the_job_is_dead_without_another_at
     assert drain(queue, now=NOON + MINUTE * 0.99) == []
     with pytest.raises(WaitTimedOut, match="signal 'answer' did not come before its deadline"):
         drain(queue, now=NOON + MINUTE)
-    assert (queue.job(job.id).state, queue.job(job.id).reason) == (JobState.DEAD, "refused")
+    assert (queue.job(job.id).state, queue.job(job.id).reason) == (JobState.DEAD, "deadline")
     with pytest.raises(SignalRefused):
         queue.signal(job, "answer")
 

@@ -1,17 +1,15 @@
 """Promise 10: upgrading the schema never stops running workers of the previous release."""
 
 import logging
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import psycopg
 import pytest
 from looking import ask, wait_until
 from schema.migrating import consists_of
 from store.crowd import until_statements_wait
-from store.releases import FORMER, NEXT, NextRelease, Program, at_work, differing, next_release
+from store.releases import FORMER, NEXT, NextRelease, Program, at_work, differing, next_release, refused
 from store.sqlfiles import SQL
 
 from pgqueue.store.schema import build_ahead, schema
@@ -73,42 +71,27 @@ def test_programs_of_this_release_and_the_next_share_the_jobs_through_its_revisi
 def test_every_statement_of_this_release_is_one_for_the_schema_of_the_next(
     dsn: str, after: NextRelease
 ) -> None:
-    with psycopg.connect(dsn) as own:
-        own.execute(schema.statements("shard_guard", "pgqueue").encode())
+    make_shard_guard(dsn)
     after.migrate(dsn)
-    assert refused(dsn, {name: text for name, text in SQL.items() if not name.startswith("adopt/")}) == {}
+    assert refused(dsn, without_others(SQL)) == {}
     assert refused(dsn, differing(NEXT)) == {}
 
 
-@pytest.mark.parametrize("release", FORMER)
-def test_every_statement_of_a_former_release_is_one_for_this_schema(dsn: str, release: str) -> None:
-    assert refused(dsn, differing(release)) == {}
+@pytest.mark.skipif(FORMER is None, reason="no release was before this one")
+def test_every_statement_of_the_former_release_is_one_for_this_schema(dsn: str) -> None:
+    assert FORMER is not None
+    make_shard_guard(dsn)
+    assert refused(dsn, without_others(differing(FORMER))) == {}
 
 
-def refused(dsn: str, statements: dict[str, str]) -> dict[str, str]:
-    """The statements that the server cannot plan, and why."""
-    found = {}
-    with psycopg.connect(dsn) as connection:
-        for name, text in statements.items():
-            try:
-                with connection.transaction(force_rollback=True):
-                    _begin(connection, text)
-            except psycopg.Error as error:
-                found[name] = str(error)
-    return found
+def make_shard_guard(dsn: str) -> None:
+    with psycopg.connect(dsn) as own:
+        own.execute(schema.statements("shard_guard", "pgqueue").encode())
 
 
-def _begin(connection: psycopg.Connection[Any], text: str) -> None:
-    """Have the server read a statement and plan it; COPY, which has no plan, is sent without a row, and DO is not sent."""
-    if re.search("^do ", text, re.MULTILINE):
-        return
-    if re.search("^copy ", text, re.MULTILINE):
-        with connection.cursor().copy(text.encode()):
-            return
-    for number, place in enumerate(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)), start=1):
-        text = text.replace(f"%({place})s", f"${number}")
-    connection.execute(f"prepare former as {text.replace('%%', '%')}".encode())
-    connection.execute("deallocate former")
+def without_others(statements: dict[str, str]) -> dict[str, str]:
+    """Those for the tables of pgqueue: the others read the tables of other queues."""
+    return {name: text for name, text in statements.items() if not name.startswith("adopt/")}
 
 
 def test_down_and_up_again_ends_where_it_began(dsn: str, after: NextRelease) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that wait gain priority where their queue says so; in PostgreSQL and in memory."""
+"""Jobs that wait gain priority where their queue says so."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from looking import ask
-from neighbours.places import a_clock, a_database, every_place, one_database
+from neighbours.places import a_clock, a_database, each_database, one_database
 from promises.processes import listed, run_on
 
 from pgqueue import PgQueue, Task
@@ -16,7 +16,7 @@ from pgqueue.store.queues import queues
 from pgqueue.testing import Clock, drain
 from pgqueue.values.jobs.job import JobState
 
-every, clock, emptied, database = every_place, a_clock, a_database, one_database
+every, clock, emptied, database = each_database, a_clock, a_database, one_database
 
 MINUTE = timedelta(minutes=1)
 

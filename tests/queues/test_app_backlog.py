@@ -10,7 +10,7 @@ from store.crowd import ask as run_on
 from store.samples import new_job
 
 from pgqueue import Limit, PgQueue
-from pgqueue.errors import BacklogFull, QueueDrained
+from pgqueue.errors import BacklogFull, QueueClosed
 from pgqueue.store.jobs import enqueue
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.store.queues import queues
@@ -87,9 +87,9 @@ def test_a_change_acts_within_a_second(queue: PgQueue, now: list[float]) -> None
         send.enqueue()
     now[0] += FRESH_FOR + 0.01
     send.enqueue()
-    ask(queue, "update pgqueue.queues set drained_at = now() returning 1")
+    ask(queue, "update pgqueue.queues set closed_at = now() returning 1")
     now[0] += FRESH_FOR + 0.01
-    with pytest.raises(QueueDrained):
+    with pytest.raises(QueueClosed):
         send.enqueue()
 
 
@@ -192,6 +192,6 @@ def test_in_pipeline_mode_a_few_jobs_are_refused_for_what_their_queue_says(queue
         assert len(queue.enqueue_many([note.call()] * 3, connection=connection)) == 3
         with pytest.raises(BacklogFull):
             queue.enqueue_many([note.call()] * 3, connection=connection)
-    queue.control.drain("mail")
-    with psycopg.connect(dsn) as connection, connection.pipeline(), pytest.raises(QueueDrained):
+    queue.control.close("mail")
+    with psycopg.connect(dsn) as connection, connection.pipeline(), pytest.raises(QueueClosed):
         queue.enqueue_many([note.call()] * 3, connection=connection)

@@ -13,7 +13,7 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import Dead, JobState, Limit, PgQueue
-from pgqueue.errors import InvalidOption, QueueDrained, QueueExists, UnknownQueue
+from pgqueue.errors import InvalidOption, QueueClosed, QueueExists, UnknownQueue
 from pgqueue.store.workers.leases import WorkerInfo, register
 from pgqueue.values.queues.settings import NO_SETTINGS, QueueSettings
 
@@ -36,13 +36,13 @@ def test_a_pause_keeps_the_first_name_and_reason_and_goes_with_the_resume(queue:
     assert noted == [("ann", "pause", "mail", "SMTP is down"), ("bob", "resume", "mail", None)]
 
 
-def test_a_drain_keeps_the_first_name_and_reason_and_goes_with_the_resume(queue: PgQueue) -> None:
-    assert queue.control.drain("mail", why="it moves", by="ann")
-    assert not queue.control.drain("mail", why="again", by="bob")
-    drained = known(queue)["mail"]
-    assert (drained.drained_by, drained.drained_why) == ("ann", "it moves")
+def test_a_close_keeps_the_first_name_and_reason_and_goes_with_the_resume(queue: PgQueue) -> None:
+    assert queue.control.close("mail", why="it moves", by="ann")
+    assert not queue.control.close("mail", why="again", by="bob")
+    closed = known(queue)["mail"]
+    assert (closed.closed_by, closed.closed_why) == ("ann", "it moves")
     assert queue.control.resume("mail")
-    assert known(queue)["mail"].drained_at is None
+    assert known(queue)["mail"].closed_at is None
 
 
 def test_a_pattern_stands_for_the_queues_that_there_are(queue: PgQueue) -> None:
@@ -86,13 +86,13 @@ async def test_a_process_that_changes_a_queue_knows_it_at_once(queue: PgQueue) -
     assert await sent() == 5
     queue.control.set("mail", priority=6)
     assert await sent() == 6
-    queue.control.drain("mail")
-    with pytest.raises(QueueDrained):
+    queue.control.close("mail")
+    with pytest.raises(QueueClosed):
         await sent()
     queue.control.resume("mail")
     assert await sent() == 6
-    await queue.control.adrain("mail")
-    with pytest.raises(QueueDrained):
+    await queue.control.aclose("mail")
+    with pytest.raises(QueueClosed):
         await sent()
 
 
@@ -172,7 +172,7 @@ def test_a_change_leaves_the_other_settings(queue: PgQueue) -> None:
         ({"timeout": 0}, "timeout"),
         ({"timeout": -1}, "timeout"),
         ({"keep_dead": -1}, "keep_dead"),
-        ({"keep_history": 3}, "True or False"),
+        ({"keep_history": 3}, "whole days"),
         ({"prioriti": 3}, "did you mean"),
         ({"existing": "merge"}, "use one of 'keep', 'replace', 'fail'"),
     ],
@@ -254,6 +254,6 @@ async def test_awaited_twins_do_the_same(queue: PgQueue) -> None:
     assert await queue.control.apause("mail", by="ann")
     assert (await queue.insight.aqueues())[0].paused_by == "ann"
     assert await queue.control.aresume("mail")
-    assert await queue.control.adrain("mail")
+    assert await queue.control.aclose("mail")
     assert (await queue.control.adeclare("mail", priority=1)).priority == 1
     assert (await queue.control.aset("mail", max_attempts=2)).max_attempts == 2

@@ -1,4 +1,4 @@
-"""What a queue says of its jobs where neither the enqueue nor the task does; and a drained queue takes none."""
+"""What a queue says of its jobs where neither the enqueue nor the task does; and a closed queue takes none."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import Context, JobState, PgQueue, Retry, Throttle, Unique, chain
-from pgqueue.errors import QueueDrained
-from pgqueue.store.workers import upkeep
+from pgqueue.errors import QueueClosed
+from pgqueue.store import retention
 from pgqueue.values.queues.defaults import FRESH_FOR, QueueCache
 
 Ways = dict[str, Callable[..., int]]
@@ -98,30 +98,30 @@ def test_the_task_says_it_before_the_queue_and_the_package_says_it_last(queue: P
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_drained_queue_takes_no_jobs_until_it_is_resumed(queue: PgQueue, ways: Ways, way: str) -> None:
-    queue.control.drain("mail", by="ann")
-    with pytest.raises(QueueDrained, match="queue 'mail' is drained"):
+def test_a_closed_queue_takes_no_jobs_until_it_is_resumed(queue: PgQueue, ways: Ways, way: str) -> None:
+    queue.control.close("mail", by="ann")
+    with pytest.raises(QueueClosed, match="queue 'mail' is closed"):
         ways[way]()
     assert ask(queue, "select count(*) from pgqueue.jobs") == [(0,)]
     queue.control.resume("mail")
     assert ask(queue, "select id from pgqueue.jobs where id = %s", ways[way]())
 
 
-async def test_the_jobs_of_a_drained_queue_run(queue: PgQueue, ways: Ways, running: Running) -> None:
+async def test_the_jobs_of_a_closed_queue_run(queue: PgQueue, ways: Ways, running: Running) -> None:
     job = ways["plain"]()
-    queue.control.drain("mail")
+    queue.control.close("mail")
     async with running(queue):
         await until(lambda: queue.job(job).state.ended)
     assert queue.job(job).state is JobState.SUCCEEDED
-    assert [one.queue for one in queue.insight.queues() if one.drained_at] == ["mail"]
+    assert [one.queue for one in queue.insight.queues() if one.closed_at] == ["mail"]
 
 
-async def test_a_flow_that_runs_adds_jobs_to_a_drained_queue(queue: PgQueue, running: Running) -> None:
+async def test_a_flow_that_runs_adds_jobs_to_a_closed_queue(queue: PgQueue, running: Running) -> None:
     late = queue.task(name="late", queue="mail")(lambda: None)
 
     @queue.task(name="grow", max_attempts=1)
     def grow(ctx: Context) -> None:
-        queue.control.drain("mail")
+        queue.control.close("mail")
         ctx.flow.add("late", late.call())
 
     chain(grow.call()).enqueue()
@@ -129,7 +129,7 @@ async def test_a_flow_that_runs_adds_jobs_to_a_drained_queue(queue: PgQueue, run
         await until(lambda: ask(queue, "select 1 from pgqueue.job_history where task = 'late'"))
 
 
-def test_the_sql_function_has_what_the_queue_says_and_refuses_a_drained_one(queue: PgQueue) -> None:
+def test_the_sql_function_has_what_the_queue_says_and_refuses_a_closed_one(queue: PgQueue) -> None:
     queue.control.declare("mail", priority=7, max_attempts=3)
     ((job,),) = ask(queue, "select pgqueue.enqueue('send', queue => 'mail')")
     assert (queue.job(job).priority, queue.job(job).max_attempts) == (7, 3)
@@ -143,8 +143,8 @@ def test_the_sql_function_has_what_the_queue_says_and_refuses_a_drained_one(queu
     assert (queue.job(job).priority, queue.job(job).max_attempts) == (7, 3)
     ((job,),) = ask(queue, "select pgqueue.enqueue('send')")
     assert (queue.job(job).priority, queue.job(job).max_attempts) == (0, 25)
-    queue.control.drain("mail")
-    with pytest.raises(psycopg.errors.CheckViolation, match="is drained"):
+    queue.control.close("mail")
+    with pytest.raises(psycopg.errors.CheckViolation, match="is closed"):
         ask(queue, "select pgqueue.enqueue('send', queue => 'mail')")
 
 
@@ -193,7 +193,7 @@ async def test_a_queue_that_keeps_no_history_keeps_no_job_that_succeeded(
             raise ValueError
 
     mail, other = (queue.task(name=name, queue=name, max_attempts=1)(send) for name in ("mail", "other"))
-    queue.control.declare("mail", keep_history=False)
+    queue.control.declare("mail", keep_history=0)
     jobs = [mail.enqueue(), other.enqueue(), mail.enqueue(fails=True)]
     async with running(queue):
         await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])
@@ -209,9 +209,9 @@ def test_dead_jobs_are_kept_as_long_as_their_queue_says(queue: PgQueue) -> None:
         " case when n % 2 = 0 then 'mail' else 'other' end, 't', '{}' from generate_series(1, 6) n returning 1",
     )
     queue.control.declare("mail", keep_dead=timedelta(days=3))
-    assert queue.database.run(upkeep.drop_dead()) == 2
+    assert queue.database.run(retention.drop_dead()) == 2
     assert ask(queue, "select id from pgqueue.dead_jobs order by id") == [(1,), (2,), (3,), (5,)]
-    queue.database.run(upkeep.keep_for(None, timedelta(days=4), said_by="test"))
+    queue.database.run(retention.keep_for(None, timedelta(days=4), said_by="test"))
     queue.control.set("mail", keep_dead=timedelta(days=365))
-    assert queue.database.run(upkeep.drop_dead()) == 1
+    assert queue.database.run(retention.drop_dead()) == 1
     assert ask(queue, "select id from pgqueue.dead_jobs order by id") == [(1,), (2,), (3,)]

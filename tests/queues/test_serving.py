@@ -172,9 +172,9 @@ def test_queues_that_always_have_jobs_are_served_by_their_weights(weight: dict[s
         assert abs(total[queue] - total.total() * weight[queue] / sum(weight.values())) <= len(QUEUES)
 
 
-@given(weights, looks)
+@given(weights, looks, st.sampled_from([1, 2, 25]))
 def test_no_room_is_left_while_a_queue_has_jobs_and_no_queue_saves_up_what_it_did_not_use(
-    weight: dict[str, int], history: list[tuple[int, dict[str, int]]]
+    weight: dict[str, int], history: list[tuple[int, dict[str, int]]], room_after: int
 ) -> None:
     shares = Shares(weight.__getitem__)
     ready: Counter[str] = Counter()
@@ -185,10 +185,10 @@ def test_no_room_is_left_while_a_queue_has_jobs_and_no_queue_saves_up_what_it_di
         assert claimed.total() == min(room, there)
         ready -= claimed
     after: Counter[str] = Counter()
-    for _ in range(40):
-        after += look(shares, dict.fromkeys(QUEUES, 10_000), 25)
+    while after.total() < 1_000:
+        after += look(shares, dict.fromkeys(QUEUES, 10_000), room_after)
     for queue in QUEUES:  # after any history the next 1,000 jobs are shared as the weights say
-        assert abs(after[queue] - 1_000 * weight[queue] / sum(weight.values())) <= 3 * len(QUEUES)
+        assert abs(after[queue] - after.total() * weight[queue] / sum(weight.values())) <= 3 * len(QUEUES)
 
 
 @given(weights, looks, st.sampled_from(QUEUES))
@@ -246,6 +246,17 @@ def test_a_queue_that_comes_late_claims_no_more_than_its_share() -> None:
     shares = Shares({"a": 1, "b": 1, "c": 1}.__getitem__)
     look(shares, {"a": 500, "b": 500}, 600)
     assert look(shares, dict.fromkeys(QUEUES, 100), 30) == {"a": 10, "b": 10, "c": 10}
+
+
+@pytest.mark.parametrize("before", [1, 4])
+def test_looks_of_one_job_are_shared_by_the_weights_after_a_look_that_found_nothing(before: int) -> None:
+    """A worker with one slot that was idle: each look finds a job of the first queue that it asks."""
+    shares = Shares({"a": 1, "b": 3, "c": 1}.__getitem__)
+    look(shares, dict.fromkeys(QUEUES, 0), before)
+    total: Counter[str] = Counter()
+    for _ in range(50):
+        total += look(shares, dict.fromkeys(QUEUES, 100), 1)
+    assert all(abs(total[queue] - share) <= 1 for queue, share in (("a", 10), ("b", 30), ("c", 10)))
 
 
 def test_a_queue_that_is_not_known_any_more_begins_anew() -> None:

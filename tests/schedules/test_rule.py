@@ -115,8 +115,9 @@ def test_backwards_are_the_same_ticks_as_forwards(
 ) -> None:
     rule = Cron(expression, change[0], gap, repeat)
     start = instant(change[1]) + minutes * MINUTE
-    forwards = list(islice(rule.after(start), 30))
-    last = forwards[-1].at + timedelta(microseconds=1)
+    some = list(islice(rule.after(start), 30))
+    last = some[-1].at  # the next tick may be at the same instant, where a clock change drops one
+    forwards = [tick for tick in some if tick.at < last]
     backwards = list(takewhile(lambda tick: tick.at > start, rule.before(last)))
     assert {tick.at for tick in backwards if tick.runs} == {tick.at for tick in forwards if tick.runs}
     assert forwards == sorted(forwards, key=lambda tick: tick.at)
@@ -276,12 +277,12 @@ def test_missed_ticks_follow_the_rule_when_none_is_in_time(missed: Missed, fired
     ("missed", "fired"), [("skip", (-1, 0)), ("latest", (-1, 0)), ("all", (-4, -3, -2, -1, 0))]
 )
 def test_ticks_within_the_grace_all_fire(missed: Missed, fired: tuple[int, ...]) -> None:
-    timing = Timing(cron="* * * * *", missed=missed, grace=MINUTE)
+    timing = Timing(cron="* * * * *", missed=missed, tolerance=MINUTE)
     assert due(timing, NOON - 4.5 * MINUTE, NOON).fire == minutes(*fired)
 
 
 def test_all_fires_the_latest_of_too_many() -> None:
-    timing = Timing(cron="* * * * *", missed="all", missed_limit=3, grace=timedelta(0))
+    timing = Timing(cron="* * * * *", missed="all", missed_limit=3, tolerance=timedelta(0))
     assert due(timing, NOON - timedelta(days=400), NOON).fire == minutes(-3, -2, -1, 0)
 
 
@@ -312,7 +313,7 @@ def test_a_clock_that_is_set_back_fires_nothing_and_keeps_the_place() -> None:
 def test_looks_at_any_instants_fire_no_tick_twice_and_in_order(
     steps: list[int], every: int, missed: Missed, at_once: int
 ) -> None:
-    timing = Timing(every=timedelta(seconds=every), missed=missed, grace=MINUTE)
+    timing = Timing(every=timedelta(seconds=every), missed=missed, tolerance=MINUTE)
     settled, now, fired = NOON, NOON, list[datetime]()
     for step in steps:
         now += timedelta(seconds=step)
@@ -371,7 +372,7 @@ def test_jitter_is_the_same_for_every_worker_and_differs_between_schedules() -> 
         ({"cron": "* * * * *", "overlap": None}, "overlap=None: use one of"),
         ({"cron": "* * * * *", "missed_limit": 0}, "missed_limit=0: use a whole number"),
         ({"cron": "* * * * *", "jitter": -1}, "jitter=.*use a length of time"),
-        ({"cron": "* * * * *", "grace": 7200}, "grace=.*use a length of time"),
+        ({"cron": "* * * * *", "tolerance": 7200}, "tolerance=.*use a length of time"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_by_name(options: dict[str, Any], says: str) -> None:
@@ -401,7 +402,7 @@ def test_what_a_job_of_a_schedule_cannot_have_is_refused(job: NewJob) -> None:
 
 @pytest.mark.parametrize("missed", get_args(Missed))
 def test_a_look_computes_few_more_ticks_than_it_fires(missed: Missed) -> None:
-    """Each second for an hour of grace: the worker's event loop does nothing else meanwhile."""
+    """Each second for an hour of tolerance: the worker's event loop does nothing else meanwhile."""
     computed = 0
 
     class Counted(Timing):
@@ -411,7 +412,7 @@ def test_a_look_computes_few_more_ticks_than_it_fires(missed: Missed) -> None:
                 computed += 1
                 yield tick
 
-    timing = Counted(cron="* * * * * *", grace=timedelta(hours=1), missed=missed)
+    timing = Counted(cron="* * * * * *", tolerance=timedelta(hours=1), missed=missed)
     found = due(timing, NOON - timedelta(hours=1), NOON, at_once=100)
     assert (len(found.fire), found.settled < NOON) == (100, True)
     assert computed <= 102

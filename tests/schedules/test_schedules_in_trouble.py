@@ -260,12 +260,12 @@ def test_nonsense_by_hand_delays_no_other_schedule(
 
 
 def test_a_year_of_every_second_is_worked_off_in_bounded_looks(own: psycopg.Connection[Any]) -> None:
-    add(own, every_minute("busy", cron=None, every=SECOND, missed="all", missed_limit=1000, grace=3600))
+    add(own, every_minute("busy", cron=None, every=SECOND, missed="all", missed_limit=1000, tolerance=3600))
     now = NOON + timedelta(days=365)
     sizes: list[int] = []
     while fired := ask(own, ticks.fire_due(now=now)).jobs:
         sizes.append(len(fired))
-    assert sum(sizes) == 1000 + 3600 + 1  # the grace counts from the instant itself
+    assert sum(sizes) == 1000 + 3600 + 1  # the tolerance counts from the instant itself
     assert max(sizes) == 100
 
 

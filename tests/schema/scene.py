@@ -44,6 +44,16 @@ class Scene(NamedTuple):
         self.own.flows.cancel(flow)
         return flow
 
+    def run(self) -> str:
+        name = f"run-{next(self.numbers)}"
+        ask(
+            self.own,
+            "insert into pgqueue.sink_writes (id, run, task, rows, enqueued, rejected, changed) "
+            "values (gen_random_uuid(), %s, 'shop.send', 0, 0, 0, 0)",
+            name,
+        )
+        return name
+
     def worker(self) -> str:
         pid = 50_000 + next(self.numbers)
         worker_row(self.own, pid=pid)

@@ -42,7 +42,7 @@ SCHEMA = {
     if file.name.endswith(".up.sql")
 }
 WRITES = re.compile(r"(?:insert into|copy) pgqueue\.(?:jobs|job_history|dead_jobs) \((.*?)\)", re.DOTALL)
-SEND_NOTHING = {"jobs/enqueue_now", "pipeline/sink_add", "pipeline/sink_add_unique"}
+SEND_NOTHING = {"jobs/enqueue_now"}
 """Statements for jobs with which nothing is sent along."""
 ENDS = re.compile(r"insert into pgqueue\.(job_history|dead_jobs) \((.*?)\)", re.DOTALL)
 

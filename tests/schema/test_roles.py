@@ -15,8 +15,8 @@ from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, running, shown, taking, worker_info
 
 from pgqueue import Limit, PgQueue, Workflow, chain, group
-from pgqueue.errors import InvalidOption, QueueDrained
-from pgqueue.store import signals
+from pgqueue.errors import InvalidOption, QueueClosed
+from pgqueue.store import retention, signals
 from pgqueue.store.jobs import claim, control, enqueue, finish, notes
 from pgqueue.store.queues import queues
 from pgqueue.store.schema import schema
@@ -119,12 +119,12 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
     ask(own, leases.leave(lost.worker_id))
     assert ask(own, upkeep.reclaim()) == {lost.id: JobState.READY}
     ask(own, upkeep.poll(elsewhere=True))
-    assert ask(own, upkeep.keep_for(timedelta(days=3), timedelta(days=3), said_by="test")).changed
-    assert ask(own, upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
+    assert ask(own, retention.keep_for(timedelta(days=3), timedelta(days=3), said_by="test")).changed
+    assert ask(own, retention.ensure_history_days(now=NOON)) == retention.DAYS_AHEAD + 1
     dropped = 0
     while dropped < 3:
-        dropped += ask(own, upkeep.drop_history())
-    for step in (upkeep.drop_strays, upkeep.drop_dead, upkeep.release_holds, upkeep.drop_notes):
+        dropped += ask(own, retention.drop_history())
+    for step in (retention.drop_strays, retention.drop_dead, upkeep.release_holds, upkeep.drop_notes):
         ask(own, step())
 
 
@@ -141,17 +141,17 @@ def test_roles_that_enqueue_have_what_queues_say_and_change_no_queue(own: psycop
     own.execute("reset role")
     rows = own.execute("select distinct priority, max_attempts from pgqueue.jobs where id = any(%s)", [ids])
     assert rows.fetchall() == [(7, 3)]
-    ask(own, queues.drain("mail"))
+    ask(own, queues.close("mail"))
     _become(own, "app_web")
     for refused in (enqueue.enqueue(said), enqueue.enqueue_many([said])):
-        with pytest.raises(QueueDrained):
+        with pytest.raises(QueueClosed):
             ask(own, refused)
     for role in ("app_web", "app_events", "app_report"):
         own.execute("reset role")
         _become(own, role)
         for change in (
             queues.pause("mail"),
-            queues.drain("x"),
+            queues.close("x"),
             queues.resume("mail"),
             queues.declare("mail", QueueSettings(), existing="replace"),
         ):
@@ -161,7 +161,7 @@ def test_roles_that_enqueue_have_what_queues_say_and_change_no_queue(own: psycop
             with pytest.raises(InsufficientPrivilege):
                 own.execute(f"select pgqueue.{call}".encode())
         with pytest.raises(InsufficientPrivilege):
-            own.execute("update pgqueue.workers set ask_draining = true")
+            own.execute("update pgqueue.workers set ask_quiet = true")
 
 
 def test_a_role_that_enqueues_adds_flows_with_the_rights_that_the_guide_names(
@@ -195,10 +195,10 @@ def test_a_role_that_enqueues_adds_flows_with_the_rights_that_the_guide_names(
 def test_a_role_that_runs_jobs_steers_queues_and_workers(own: psycopg.Connection[Any]) -> None:
     _become(own, "app_worker")
     assert ask(own, queues.pause("mail", why="w", by="b")) == ["mail"]
-    assert ask(own, queues.drain("mail", by="b")) == ["mail"]
+    assert ask(own, queues.close("mail", by="b")) == ["mail"]
     own.execute("select pgqueue.resume_queue('mail'), pgqueue.pause_queue('mail', why => 'x')")
     assert ask(own, queues.resume("*", by="b")) == ["mail"]
-    settings = QueueSettings(timeout=MINUTE, keep_history=False)
+    settings = QueueSettings(timeout=MINUTE, keep_history=timedelta(0))
     assert ask(own, queues.declare("mail", settings, existing="fail")) == settings
     ask(own, enqueue.enqueue(new_job(queue="mail", priority=None)))
     info = worker_info()
@@ -210,7 +210,7 @@ def test_a_role_that_runs_jobs_steers_queues_and_workers(own: psycopg.Connection
     assert ask(own, finish.finish(info.id, [Succeeded(found, 0.0)], keep=True)).keys() == {found.id}
     assert own.execute("select count(*) from pgqueue.job_history").fetchone() == (0,)
     assert own.execute("select action from pgqueue.audit order by id").fetchall() == [
-        (one,) for one in ("pause", "drain", "resume", "pause", "resume", "set")
+        (one,) for one in ("pause", "close", "resume", "pause", "resume", "set")
     ]
 
 
@@ -537,8 +537,8 @@ def test_functions_planted_where_a_caller_looks_for_names_are_not_run(own: psyco
     assert (
         own.execute("select pgqueue.enqueue('t', run_at => now() + interval '1 day')").fetchone() is not None
     )
-    ask(own, upkeep.ensure_history_days(now=NOON + timedelta(days=30)))
-    ask(own, upkeep.drop_history(now=NOON + timedelta(days=300)))
+    ask(own, retention.ensure_history_days(now=NOON + timedelta(days=30)))
+    ask(own, retention.drop_history(now=NOON + timedelta(days=300)))
     info = worker_info()
     ask(own, leases.register(info, LEASE))
     ask(own, claim.return_unknown(info.id, []))

@@ -60,6 +60,7 @@ def _put(queue: PgQueue, scene: Scene) -> None:
 CALLS: dict[str, tuple[set[str], Call]] = {
     "enqueue": (PRODUCERS, lambda q, _: q.enqueue(_task(q), 1)),
     "enqueue_named": (PRODUCERS, lambda q, _: q.enqueue_named("elsewhere", {"n": 1}, queue="mail")),
+    "enqueue_copy": (OPERATORS, lambda q, s: q.enqueue_copy(s.world.succeeded)),
     "enqueue, known queue": (PRODUCERS, lambda q, _: [_task(q).enqueue(n) for n in range(2)]),
     "enqueue, scheduled": (PRODUCERS, lambda q, _: _task(q).using(delay=60, expires_in=90).enqueue(1)),
     "enqueue, unique": (
@@ -106,6 +107,7 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "job": (READERS, lambda q, s: q.job(s.world.ready)),
     "why": (READERS, lambda q, s: q.why(s.world.ready)),
     "progress": (READERS, lambda q, s: q.progress(s.world.running)),
+    "logs": (READERS, lambda q, s: q.logs(s.world.running)),
     "result": (READERS, lambda q, s: q.result(s.world.succeeded, timeout=9)),
     "cancel": (OPERATORS, lambda q, s: q.cancel(s.ready())),
     "retry": (OPERATORS, lambda q, s: q.retry(s.dead())),
@@ -120,8 +122,12 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "insight.audit": (MONITORS, lambda q, _: q.insight.audit()),
     "insight.compare": (MONITORS, lambda q, _: q.insight.compare(600, 600)),
     "insight.counts": (MONITORS, lambda q, _: q.insight.counts()),
+    "insight.details": (READERS, lambda q, _: q.insight.details([1])),
+    "insight.due": (READERS, lambda q, _: q.insight.due()),
     "insight.depths": (MONITORS, lambda q, _: q.insight.depths(600)),
+    "insight.ended": (MONITORS, lambda q, _: q.insight.ended()),
     "insight.errors": (READERS, lambda q, _: q.insight.errors()),
+    "insight.health": (MONITORS, lambda q, _: q.insight.health()),
     "insight.known_tasks": (MONITORS, lambda q, _: q.insight.known_tasks()),
     "insight.limit": (MONITORS, lambda q, _: q.insight.limit("queue:mail")),
     "insight.limits": (MONITORS, lambda q, _: q.insight.limits()),
@@ -131,20 +137,23 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "insight.schedules": (MONITORS, lambda q, _: q.insight.schedules()),
     "insight.search": (READERS, lambda q, _: q.insight.search()),
     "insight.series": (MONITORS, lambda q, _: q.insight.series(600)),
+    "insight.retention": (MONITORS, lambda q, _: q.insight.retention()),
+    "insight.runs": (MONITORS, lambda q, _: q.insight.runs()),
+    "insight.run": (MONITORS, lambda q, s: q.insight.run(s.run())),
     "insight.store": (CONNECTED, lambda q, _: q.insight.store()),
     "insight.story": (READERS, lambda q, s: q.insight.story(s.world.dead)),
     "insight.totals": (MONITORS, lambda q, _: q.insight.totals(600, by="task")),
     "insight.weights": (MONITORS, lambda q, _: q.insight.weights()),
     "control.jobs, preview": (READERS, lambda q, _: q.control.jobs(queue="mail").preview()),
     "control.jobs, cancel": (OPERATORS, lambda q, s: q.control.jobs(ids=[s.ready()]).cancel()),
-    "control.jobs, purge": (OPERATORS, lambda q, s: q.control.jobs(ids=[s.ready()]).purge()),
     "control.jobs, move": (OPERATORS, lambda q, s: q.control.jobs(ids=[s.ready()]).move("other")),
     "control.jobs, reprioritise": (OPERATORS, lambda q, s: q.control.jobs(ids=[s.ready()]).reprioritise(1)),
     "control.dead, preview": (READERS, lambda q, _: q.control.dead(queue="billing").preview()),
     "control.dead, retry": (OPERATORS, lambda q, s: q.control.dead(ids=[s.dead()]).retry()),
     "control.dead, purge": (OPERATORS, lambda q, s: q.control.dead(ids=[s.dead()]).purge()),
     "control.declare": (OPERATORS, lambda q, s: q.control.declare(s.queue(), priority=1)),
-    "control.drain": (OPERATORS, lambda q, s: q.control.drain(s.queue())),
+    "control.close": (OPERATORS, lambda q, s: q.control.close(s.queue())),
+    "control.keep": (OPERATORS, lambda q, _: q.control.keep(history=timedelta(days=30))),
     "control.keep_series": (OPERATORS, lambda q, _: q.control.keep_series(hours=timedelta(days=30))),
     "control.pause": (OPERATORS, lambda q, s: q.control.pause(s.queue())),
     "control.resume": (
@@ -152,6 +161,7 @@ CALLS: dict[str, tuple[set[str], Call]] = {
         lambda q, s: (s.own.control.pause(name := s.queue()), q.control.resume(name)),
     ),
     "control.resume_operation": (OPERATORS, lambda q, s: q.control.resume_operation(interrupted(s))),
+    "control.reschedule": (OPERATORS, lambda q, s: q.control.reschedule(s.scheduled(), NOON)),
     "control.run_now": (OPERATORS, lambda q, s: q.control.run_now(s.scheduled())),
     "control.set": (OPERATORS, lambda q, s: q.control.set(s.queue(), priority=3)),
     "control.stack": (OPERATORS, lambda q, s: q.control.stack(held_by_a_worker(s), timeout=0.01)),
@@ -169,7 +179,7 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "workers.list": (MONITORS, lambda q, _: q.workers.list()),
     "workers.get": (MONITORS, lambda q, s: q.workers.get(s.worker())),
     "workers.set": (OPERATORS, lambda q, s: q.workers.set(s.worker(), concurrency=2)),
-    "workers.drain": (OPERATORS, lambda q, s: q.workers.drain(s.worker())),
+    "workers.quiet": (OPERATORS, lambda q, s: q.workers.quiet(s.worker())),
     "workers.resume": (OPERATORS, lambda q, s: q.workers.resume(s.worker())),
     "workers.stop": (OPERATORS, lambda q, s: q.workers.stop(s.worker())),
     "workers.restart": (OPERATORS, lambda q, s: q.workers.restart(s.worker())),
@@ -179,6 +189,8 @@ CALLS: dict[str, tuple[set[str], Call]] = {
     "schedules.find": (READERS, lambda q, _: q.schedules.find()),
     "schedules.next": (READERS, lambda q, _: q.schedules.next("nightly")),
     "schedules.runs": (MONITORS, lambda q, _: q.schedules.runs("nightly")),
+    "insight.deploys": (MONITORS, lambda q, _: q.insight.deploys()),
+    "schedules.last_runs": (MONITORS, lambda q, _: q.schedules.last_runs(["nightly"])),
     "schedules.pause": (OPERATORS, lambda q, s: q.schedules.pause(s.schedule())),
     "schedules.resume": (
         OPERATORS,
@@ -222,12 +234,12 @@ LOCAL = {
     *(
         "alert",
         "batch_task",
-        "call",
         "close",
         "find_task",
         "load_task",
         "observe",
         "on",
+        "remote",
         "require_queue",
         "schedule",
         "task",
@@ -293,19 +305,27 @@ async def test_a_worker_without_its_rights_does_not_start_and_names_the_grant(ds
 def _told(alert: Alert) -> None: ...
 
 
-NAMED = {"queue": "mail", "task": "shop.billing.charge", "limit": "queue:mail", "schedule": "nightly"}
+NAMED = {
+    "queue": "mail",
+    "task": "shop.billing.charge",
+    "limit": "queue:mail",
+    "schedule": "nightly",
+    "alert": "slow mail",
+    "run": "run-1",
+}
 OF_READERS = {"jobs", "dead", "job", "job-test", "task", "schedule"}
 
 
 @pytest.mark.parametrize("role", LOGINS)
 def test_each_page_answers_or_names_the_grant_that_is_missing(scene: Scene, dsn: str, role: str) -> None:
     queue, wrong = PgQueue(login(dsn, role)), {}
+    assert scene.run() == NAMED["run"]
     ann = Person(Dashboard(queue, login=lambda _: User("ann")))
     for page in PAGES:
         path = page.path.replace("<int:job_id>", str(scene.world.dead)).replace(
             "<int:flow_id>", str(scene.flow)
         )
-        path = path.replace("<int:number>", _operation(scene))
+        path = path.replace("<int:number>", _operation(scene)).replace("<which>", scene.worker())
         able = CONNECTED if page.name == "store" else READERS if page.name in OF_READERS else MONITORS
         for prefix in ("", "/api"):
             answer = ann.get(f"{prefix}{path}?name={NAMED.get(page.name, '')}")

@@ -23,7 +23,7 @@ from pgqueue.errors import ConfigurationError
 from pgqueue.spark.source import here
 from pgqueue.store.connections.replica import ReplicatedDatabase, with_replica
 from pgqueue.store.flows import flow_queries
-from pgqueue.store.insight import insight, over_time, searching, series, story, why
+from pgqueue.store.insight import ended, insight, over_time, runs, searching, series, story, why
 from pgqueue.store.jobs import control, known_tasks, notes
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
@@ -206,16 +206,26 @@ LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "queues.queue_standings": queues.queue_standings,
     "why.why": lambda: why.why(1),
     "notes.progress": lambda: notes.progress(1),
+    "notes.logs": lambda: notes.logs(1),
     "insight.running": insight.running,
     "insight.errors": insight.errors,
+    "insight.dead_by_task": lambda: insight.dead_by_task(limit=5),
+    "insight.keys_used": insight.keys_used,
     "insight.schedules": insight.schedules,
+    "insight.deploys": insight.deploys,
     "searching.search": lambda: searching.search(
         JobFilter.checked({"everything": True}), states=None, unique_key=None, before=None, limit=10
     ),
+    "searching.due": lambda: searching.due(JobFilter()),
+    "searching.details": lambda: searching.details([1]),
     "story.story": lambda: story.story(1),
+    "runs.runs": runs.runs,
+    "runs.run": lambda: runs.run("r1"),
     "over_time.series": lambda: over_time.series(HOUR),
     "over_time.totals": lambda: over_time.totals(HOUR),
     "over_time.compare": lambda: over_time.compare(HOUR, HOUR),
+    "over_time.recent_failures": over_time.recent_failures,
+    "ended.ended": lambda: ended.ended(HOUR, HOUR / 60),
     "series.depths": lambda: series.depths(HOUR),
     "known_tasks.listed": lambda: known_tasks.listed(None, 9),
     "limit_control.listed": lambda: limit_control.listed({}),
@@ -237,6 +247,11 @@ def test_no_plan_that_looks_writes_or_locks_rows(queue: PgQueue, dsn: str) -> No
     assert marked == set(LOOKS)
     task = queue.task(name="mail")(_nothing)
     assert chain(task.call(), task.call()).enqueue().id
+    ask(
+        dsn,
+        "insert into pgqueue.sink_writes (id, run, task, rows, enqueued, rejected, changed) "
+        "values (gen_random_uuid(), 'r1', 'mail', 0, 0, 0, 0)",
+    )
     found = queue.database.run(flow_queries.flows())
     reading = PgQueue(make_conninfo(dsn, options="-c default_transaction_read_only=on"))
     for name, look in LOOKS.items():

@@ -496,7 +496,7 @@ def test_a_pattern_pauses_its_queues_on_shards_too_that_have_none_of_their_jobs(
     for name in ("mail-a", "mail-b", "post"):
         plain.using(queue=name).enqueue(1)  # each on another shard
     assert three.database.run(queues.pause("mail-*")) == ["mail-a", "mail-b"]
-    assert three.database.run(queues.drain("mail-*")) == ["mail-a", "mail-b"]
+    assert three.database.run(queues.close("mail-*")) == ["mail-a", "mail-b"]
     for number in range(3):
         held = {one.queue: one.paused_at is not None for one in three.shard(number).insight.queues()}
         assert {name for name, paused in held.items() if paused} == {"mail-a", "mail-b"}
@@ -507,12 +507,12 @@ def test_a_pattern_pauses_its_queues_on_shards_too_that_have_none_of_their_jobs(
 def test_what_holds_for_a_queue_on_one_shard_is_shown_of_all(three: PgQueue) -> None:
     three.find_task("plain").enqueue(1)
     three.shard(1).database.run(queues.pause("default", why="disk", by="ann"))
-    three.shard(2).database.run(queues.drain("default", by="bob"))
+    three.shard(2).database.run(queues.close("default", by="bob"))
     three.shard(2).control.set("default", priority=3)
     with three.shard(1).database.connect() as connection:
         connection.execute(UNKNOWN)
     (one,) = three.insight.queues()
-    assert (one.ready, one.paused_by, one.paused_why, one.drained_by) == (2, "ann", "disk", "bob")
+    assert (one.ready, one.paused_by, one.paused_why, one.closed_by) == (2, "ann", "disk", "bob")
     assert one.settings.priority == 3
     assert (one.unknown, one.unknown_tasks) == (1, ("gone",))
 
@@ -569,7 +569,7 @@ SAID = """
 select (select jsonb_agg(to_jsonb(queues) - 'created_at' order by name) from pgqueue.queues),
        (select jsonb_agg(to_jsonb(limits) order by name) from pgqueue.limits)
 """
-TIMES = {"paused_at", "drained_at", "set_at"}
+TIMES = {"paused_at", "closed_at", "set_at"}
 
 
 def said_on(database: Database) -> list[list[dict[str, Any]]]:
@@ -588,7 +588,7 @@ def say(queue: PgQueue) -> None:
         priority=3,
         max_attempts=4,
         timeout=5,
-        keep_history=False,
+        keep_history=0,
         keep_dead=6,
         backlog=7,
         when_full="warn",
@@ -596,7 +596,7 @@ def say(queue: PgQueue) -> None:
         ageing_to=9,
     )
     queue.control.pause("mail", why="disk", by="ann")
-    queue.control.drain("mail", why="moves", by="bob")
+    queue.control.close("mail", why="moves", by="bob")
     queue.control.limits.set("task:limited:n", Limit(7), by="cyd")
     queue.control.limits.set("queue:mail", Rate("9/minute"), by="dee")
     queue.control.limits.weigh({"n": 1}, 5, by="eve")

@@ -99,11 +99,11 @@ async def test_a_task_may_go_another_way_after_the_deadline(queue: PgQueue, runn
         (record,) = await ended(queue, undecided.enqueue())
         assert (record.state, record.reason, record.attempts) == (
             JobState.DEAD,
-            "refused",
+            "deadline",
             1,
         )  # it cannot get better
         (record,) = await ended(queue, escalate.enqueue())
-        assert record.reason == "refused"
+        assert record.reason == "deadline"
         assert seen == [1]
 
 

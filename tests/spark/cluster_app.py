@@ -20,7 +20,6 @@ from pgqueue.cli import submit
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake import files
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.report.report import report
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.session import session
@@ -124,10 +123,6 @@ class Steps:
         with self.every_read(killing):
             return [str(day) for day in rollup(self.spark, None, self.lake, Config())]
 
-    def report(self) -> str:
-        with self.every_read(killing):
-            return report(self.spark, self.lake, Config(), out=self.folder / "report.html")
-
     def run(self) -> None:
         """Each step in turn."""
         for step in (
@@ -137,7 +132,6 @@ class Steps:
             self.sink,
             self.sink_twice,
             self.rollup,
-            self.report,
         ):
             self.name = step.__name__
             (self.folder / f"{self.name}.json").write_text(json.dumps(step()))

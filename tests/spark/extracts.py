@@ -1,7 +1,7 @@
 """Ended jobs to read, and readers without a Spark session: Spark's part is only to call them, and costs a second a time."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from pgqueue.spark.options import Options
 from pgqueue.spark.reading.columns import schema_of
 from pgqueue.spark.reading.options import batch_options
-from pgqueue.spark.reading.reader import FilteringReader, TableReader
+from pgqueue.spark.reading.reader import TableReader
 
 NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 DAY = timedelta(days=1)
@@ -71,17 +71,13 @@ def make_days(connection: Connection, first: datetime, last: datetime) -> None:
 def reader(
     dsn: str,
     table: str,
-    filters: Sequence[datasource.Filter] = (),
     *,
     schema: StructType | None = None,
     **options: Any,
 ) -> TableReader:
-    """What Spark would have made for a read; all filters must be taken."""
-    given = Options({"dsn": dsn, "table": table, "pushdown": "true", **options})
-    read = batch_options(given)
-    made = FilteringReader(read, schema_of(table, read.source.columns) if schema is None else schema)
-    assert made.pushFilters(list(filters)) == []
-    return made
+    """What Spark would have made for a read."""
+    read = batch_options(Options({"dsn": dsn, "table": table, **options}))
+    return TableReader(read, schema_of(table, read.source.columns) if schema is None else schema)
 
 
 def parts(made: TableReader) -> list[datasource.InputPartition]:

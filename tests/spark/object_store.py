@@ -25,6 +25,14 @@ class ObjectStore:
         """From now on the first request of each kind for each object is answered with an error of the server."""
         self._tell("fail_first")
 
+    def deny(self) -> None:
+        """From now on each request is answered as if the credentials had ended."""
+        self._tell("deny")
+
+    def requests(self) -> int:
+        """How many requests were answered."""
+        return int(self._tell("requests"))
+
     def failed(self) -> int:
         """How many requests were made to fail."""
         return int(self._tell("failed"))
@@ -70,6 +78,9 @@ class _Server:
         if path.startswith(CONTROL):
             start("200 OK", [])
             return [self._told(path.removeprefix(CONTROL)).encode()]
+        if self._mode == "deny":
+            start("403 Forbidden", [("Content-Length", "0")])
+            return []
         request = environ["REQUEST_METHOD"], path
         self._seen[request] += 1
         if self._mode == "fail_first" and self._seen[request] == 1:
@@ -79,6 +90,8 @@ class _Server:
         return self._app(environ, start)
 
     def _told(self, word: str) -> str:
+        if word == "requests":
+            return str(self._seen.total())
         if word != "failed":
             self._mode = word
         return str(self._failed)

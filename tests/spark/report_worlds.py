@@ -4,21 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
+from pgqueue.spark.lake.columns import DEPLOY_SCHEMA, DEPLOYS
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.records import DayRecord
+from pgqueue.spark.rollup.in_duckdb import make_sketches
+from pgqueue.spark.rollup.tables import SCHEMAS
 from pgqueue.store.pipeline.lake import Origin
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = list[dict[str, Any]]
@@ -169,65 +165,32 @@ def _failures(
             }
 
 
-class HandMade(Lake):
-    """A lake whose roll-ups were made by hand; what is written goes to a real folder."""
-
-    def __init__(
-        self, folder: Path, tables: Mapping[str, "DataFrame"], deploys: "DataFrame", days: Iterable[date]
-    ) -> None:
-        super().__init__(folder)
-        self.create(Origin("1", 2, "pgqueue"))
-        self._frames, self._deploys, self._days = tables, deploys, sorted(days)
-
-    def entries(self, table: str) -> list[DayRecord]:
-        if table.removeprefix("rollup/") not in self._frames:
-            return []
-        at = datetime(2026, 1, 1, tzinfo=UTC)
-        return [DayRecord(table=table, day=day, generation=1, written_at=at) for day in self._days]
-
-    def day_table(self, spark: "SparkSession", table: str, days: Iterable[date] | None = None) -> "DataFrame":  # noqa: ARG002 - the lake's signature
-        frame = self._frames[table.removeprefix("rollup/")]
-        return frame if days is None else frame.where(F.to_date("hour").isin(list(days)))
-
-    def deploys(self, spark: "SparkSession") -> "DataFrame":  # noqa: ARG002 - of the protocol
-        return self._deploys
-
-
-def lake_of(spark: "SparkSession", folder: Path, made: World, *, first: int = 0) -> HandMade:
+def lake_of(folder: Path, made: World, *, first: int = 0) -> Lake:
     """A lake with a world's roll-ups from an hour on."""
-    tables = {
-        "hours": _hours(spark, made, first),
-        "failures": _frame(spark, [row for row in made.failures if row["at"] >= first], "failures"),
-        "tenants": _frame(spark, [row for row in made.tenants if row["at"] >= first], "tenants"),
-        "workers": _frame(spark, [row for row in _workers() if row["at"] >= first], "workers"),
+    lake = Lake(folder)
+    lake.create(Origin("1", 2, "pgqueue"))
+    rows = {
+        "hours": _hours(made),
+        "failures": made.failures,
+        "tenants": made.tenants,
+        "workers": _workers(),
     }
-    deploys = spark.createDataFrame(
-        [(_instant(at), version) for at, version in made.deploys if at >= first],
-        "deployed_at timestamp, version string",
-    )
-    return HandMade(folder, tables, deploys, DAYS[first // 24 :])
+    for table, found in rows.items():
+        lake.replace_days(f"rollup/{table}", DAYS[first // 24 :], _table(found, table, first))
+    deploys = [
+        {"deployed_at": _instant(at), "version": version} for at, version in made.deploys if at >= first
+    ]
+    lake.replace(DEPLOYS, pa.Table.from_pylist(deploys, DEPLOY_SCHEMA))
+    return lake
 
 
-SCHEMAS = {
-    "failures": "hour timestamp, queue string, task string, error_type string, reason string, failures bigint, "
-    "jobs bigint, dead bigint, sample string",
-    "tenants": "hour timestamp, queue string, tenant string, jobs bigint, run_seconds double, wait_seconds double, "
-    "wait_p90 double, cost double",
-    "workers": "hour timestamp, worker_id string, host string, concurrency int, alive_seconds double, "
-    "busy_seconds double, utilisation double",
-    "hours": "hour timestamp, queue string, task string, jobs bigint, succeeded bigint, cancelled bigint, dead bigint, "
-    "attempts bigint, retries bigint, run_seconds double, wait_seconds double, busy_seconds double, wait_p50 double, "
-    "wait_p90 double, wait_p99 double, run_p50 double, run_p90 double, run_p99 double, slo_good bigint, "
-    "slo_total bigint, slo_objective double, template int",
-}
-
-
-def _frame(spark: "SparkSession", rows: Rows, table: str) -> "DataFrame":
-    columns = StructType.fromDDL(SCHEMAS[table])
-    assert isinstance(columns, StructType)
-    schema = to_arrow_schema(columns, timezone="UTC")
-    ready = [{"hour": _instant(row["at"]), **row} for row in rows]
-    return spark.createDataFrame(pa.Table.from_pylist(ready, schema))
+def _table(rows: Iterable[Mapping[str, Any]], table: str, first: int) -> pa.Table:
+    ready = [
+        {"day": _instant(row["at"]).date(), "hour": _instant(row["at"]), **row}
+        for row in rows
+        if row["at"] >= first
+    ]
+    return pa.Table.from_pylist(ready, SCHEMAS[table])
 
 
 def _workers() -> Rows:
@@ -245,37 +208,26 @@ def _workers() -> Rows:
 class Template(NamedTuple):
     """How long the jobs of an hour ran; many hours share one."""
 
-    number: int
-    runs: Floats
     mean: float
     quantiles: list[float]
+    sketch: bytes
 
     @classmethod
-    def of(cls, number: int, runs: Floats) -> "Template":
-        return cls(number, runs, float(runs.mean()), np.quantile(runs, (0.5, 0.9, 0.99)).tolist())
+    def of(cls, runs: Floats) -> "Template":
+        sketched = make_sketches(pa.chunked_array([[runs.tolist()]]))
+        return cls(float(runs.mean()), np.quantile(runs, (0.5, 0.9, 0.99)).tolist(), sketched[0].as_py())
 
 
-def _hours(spark: "SparkSession", made: World, first: int) -> "DataFrame":
+def _hours(made: World) -> Iterator[dict[str, Any]]:
     """The hours; sketches are those of a few templates, times as slow as the world says."""
     templates: dict[tuple[int, float], Template] = {}
     chance = np.random.default_rng(0)
-    rows = []
     for names, values in made.tasks.items():
         for at in np.flatnonzero(values["jobs"]):
             key = (int(at) % TEMPLATES, float(values["slow"][at]))
             if key not in templates:
-                templates[key] = Template.of(len(templates), key[1] * chance.lognormal(0, 0.5, SPAN))
-            if at >= first:
-                rows.append(_hour(names, int(at), templates[key], made))
-    sketched = spark.createDataFrame(
-        [(one.number, float(run)) for one in templates.values() for run in one.runs],
-        "template int, run double",
-    )
-    sketches = sketched.groupBy("template").agg(
-        F.kll_sketch_agg_double("run").alias("run_sketch"),
-        F.kll_sketch_agg_double("run").alias("wait_sketch"),
-    )
-    return _frame(spark, rows, "hours").join(F.broadcast(sketches), "template").drop("template")
+                templates[key] = Template.of(key[1] * chance.lognormal(0, 0.5, SPAN))
+            yield _hour(names, int(at), templates[key], made)
 
 
 def _hour(names: tuple[str, str], at: int, template: Template, made: World) -> dict[str, Any]:
@@ -304,7 +256,8 @@ def _hour(names: tuple[str, str], at: int, template: Template, made: World) -> d
         "slo_good": promised and round(made.kept * promised),
         "slo_total": promised,
         "slo_objective": promised and 0.99,
-        "template": template.number,
+        "wait_sketch": template.sketch,
+        "run_sketch": template.sketch,
     }
 
 

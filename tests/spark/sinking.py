@@ -9,7 +9,7 @@ from pyspark.sql import types
 from pyspark.sql.types import DataType, StructType
 
 from pgqueue.spark.writing.log import writes
-from pgqueue.spark.writing.writer import JobsWriter, StagedPart, stage_partition, writer
+from pgqueue.spark.writing.writer import JobsWriter, StagedPart, stage_partition, stream_writer, writer
 from pgqueue.store.pipeline.sink import Write
 
 KINDS: dict[str, DataType] = {
@@ -19,6 +19,7 @@ KINDS: dict[str, DataType] = {
     "max_attempts": types.IntegerType(),
     "run_at": types.TimestampType(),
     "unique_key": types.StringType(),
+    "body": types.StringType(),
 }
 """The types of the columns that most of these tests have."""
 
@@ -62,6 +63,13 @@ def written(dsn: str, *batches: pa.RecordBatch, **options: str) -> Write:
     made = writing(dsn, *batches[0].schema.names, **options)
     made.commit([staged(made, number, one) for number, one in enumerate(batches)])
     return writes(dsn, limit=1)[0]
+
+
+def stream_batch(dsn: str, query: str, number: int, *order_ids: int, **options: str) -> None:
+    """A whole batch of a stream."""
+    made = stream_writer({"task": "bill", "dsn": dsn, **options}, columns("order_id"), overwrite=False)
+    message = stage_partition(made.target, made.id, 0, iter([batch(order_id=[*order_ids])]), query)
+    made.commit([message], number)
 
 
 def orders(dsn: str) -> list[int]:

@@ -268,7 +268,7 @@ def test_the_verb_counts_erases_and_says_what_it_did(dsn: str, lake: Lake, tmp_p
     assert run("--tenant", WHO).stdout == "no such jobs in the lake\n"
     assert printed(run("--key", "key 6", "--json")) == {
         "days": [
-            {"day": str(day), "rows": 1, "database": there}
+            {"day": str(day), "rows": 1, "database": there, "in_flows": 0}
             for day, there in ((DAY, 0), (NEXT, 1), (THIRD, 1))
         ],
         "differing": [],

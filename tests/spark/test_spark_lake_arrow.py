@@ -26,6 +26,7 @@ from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, LakeError, PipelineError
 from pgqueue.spark.lake import checksum, database_rows, files
 from pgqueue.spark.lake import export as exports
+from pgqueue.spark.lake import verify as verifying
 from pgqueue.spark.lake.ahead import DAYS, ahead
 from pgqueue.spark.lake.checksum import InFiles
 from pgqueue.spark.lake.columns import (
@@ -430,5 +431,6 @@ def test_a_verify_needs_no_more_connections_of_the_pool_than_before_it_read_ahea
                 other.rollback()
 
         monkeypatch.setattr(Lake, "passed", passed)
+        monkeypatch.setattr(verifying, "NOTE_EVERY", -1.0)  # each day by itself
         assert [one.finding for one in verify(no_session, queue.database, lake)] == [DayFinding.VERIFIED] * 2
     queue.close()

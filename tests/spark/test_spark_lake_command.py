@@ -4,13 +4,15 @@ Each run of a step is a row: how long it took, how much it did, how it ended.
 """
 
 import json
+import shutil
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from cli.commands import pgqueue, printed
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from looking import ask
 from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids, no_session
 
@@ -192,9 +194,7 @@ def test_every_step_logs_its_days_and_rows(queue: PgQueue, dsn: str, lake: Lake)
         ("export", 2, 8, None),
         ("verify", 2, 8, None),
         ("rollup", 2, 8, None),
-        ("rollup", 0, 0, None),
         ("erase", 1, 1, None),
-        ("compact", 0, 0, None),
         ("prune", 1, 4, None),
     ]
     assert all(one.seconds > 0 and one.cpu_seconds > 0 for one in found)
@@ -224,10 +224,10 @@ def test_nothing_is_written_to_the_lake_of_another_database(queue: PgQueue, lake
 def test_a_log_that_cannot_be_written_stops_no_step(
     queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(uri: str, *args: Any, **options: Any) -> None:
-        if uri.endswith("/steps"):
+    def full(table: str | DeltaTable, *args: Any, **options: Any) -> None:
+        if isinstance(table, DeltaTable) and table.table_uri.rstrip("/").endswith("/steps"):
             raise OSError("no space left on device")
-        write_deltalake(uri, *args, **options)
+        write_deltalake(table, *args, **options)
 
     ended(dsn, DAY, 2)
     monkeypatch.setattr(lake_table, "write_deltalake", full)
@@ -237,10 +237,11 @@ def test_a_log_that_cannot_be_written_stops_no_step(
 
 
 def test_the_log_has_few_files_though_steps_run_often(
-    queue: PgQueue, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lake_table, "COMPACTED_AT", 3)
-    for _ in range(8):
+    for number in range(8):
+        ended(dsn, DAY, 1, queue=f"q{number}")
         export(no_session, queue.database, lake)
     assert len(log.steps(lake)) == 8
     there = LakeTable(lake.folder, log.STEPS).latest()
@@ -276,6 +277,7 @@ def test_the_verb_shows_the_last_runs_with_their_cost(
     shown = pgqueue(*words, "--config", str(config)).stdout
     assert shown.splitlines()[0].split() == [
         "started",
+        "(UTC)",
         "step",
         "seconds",
         "cpu",
@@ -286,3 +288,57 @@ def test_the_verb_shows_the_last_runs_with_their_cost(
         "error",
     ]
     assert " EUR" in shown
+
+
+def test_a_trial_ends_with_leave_and_history_goes_by_its_age_again(dsn: str, tmp_path: Path) -> None:
+    for day in (DAY, NEXT):
+        ended(dsn, day, 2)
+    lake, other = str(tmp_path / "lake"), str(tmp_path / "other")
+    begins = f"this database keeps each day of its history until it is verified in file://{lake} and pruned"
+    for place, said in ((lake, True), (lake, False)):
+        _pipeline(dsn, "export", "--lake", place)
+        verified = _pipeline(dsn, "verify", "--lake", place, "--day", str(DAY))
+        assert (f"from now on {begins}; `pgqueue pipeline leave` ends this" in verified.stderr) is said
+    assert begins in _pipeline(dsn, "status", "--lake", lake).stderr
+    assert _days_by_age(dsn) == [DAY]
+
+    refused = _pipeline(dsn, "leave", "--lake", other)
+    assert refused.exit_code == 2
+    assert (
+        f"no day of this database is verified in file://{other}: days are verified in file://{lake}"
+        in refused.stderr
+    )
+    shutil.rmtree(lake)
+    left = _pipeline(dsn, "leave", "--lake", lake, "--by", "ann", "--why", "it was a trial")
+    assert left.stdout == f"1 day of the history is verified in file://{lake} no longer\n"
+    assert "by its age again" in left.stderr
+    assert ask(dsn, "select said_by, action, target, details ->> 'why' from pgqueue.audit") == [
+        ("ann", "lake left", f"file://{lake}", "it was a trial")
+    ]
+    assert _days_by_age(dsn) == [DAY, NEXT]
+    assert "none is verified in any lake" in _pipeline(dsn, "leave", "--lake", lake).stderr
+
+
+def _days_by_age(dsn: str) -> list[date]:
+    """The days that workers would drop once they are old."""
+    found = ask(
+        dsn,
+        "select distinct finished_at::date as day from pgqueue.job_history"
+        " where pgqueue.is_history_day_out(finished_at::date) order by day",
+    )
+    return [day for (day,) in found]
+
+
+def test_another_lake_still_keeps_the_history(dsn: str, tmp_path: Path) -> None:
+    ended(dsn, DAY, 2)
+    lake, other = str(tmp_path / "lake"), str(tmp_path / "other")
+    _pipeline(dsn, "export", "--lake", lake)
+    _pipeline(dsn, "verify", "--lake", lake)
+    ask(
+        dsn,
+        "insert into pgqueue.lake_days select %(next)s, 1, 0, 0, 1, 0, now(), %(lake)s",
+        next=NEXT,
+        lake=f"file://{other}",
+    )
+    left = _pipeline(dsn, "leave", "--lake", lake)
+    assert f"history is still kept for another lake: days are verified in file://{other}" in left.stderr

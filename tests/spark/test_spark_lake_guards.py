@@ -1,7 +1,7 @@
 """What the lake refuses, in words, before anything is done; and what keeps the database's history where it is."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pgqueue.errors import (
     LakeTooNew,
     PipelineError,
 )
+from pgqueue.spark.lake import prune as pruning
 from pgqueue.spark.lake.database_rows import final_below
 from pgqueue.spark.lake.export import ExportOptions
 from pgqueue.spark.lake.lake import Lake
@@ -29,12 +30,12 @@ from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.records import NAME, SCHEMA, EndedDay, ExportBatch, Verification
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.steps import writer_lock
+from pgqueue.store import retention
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Origin, first_open_day
 from pgqueue.store.plan import Plan, Steps, T, plan, run
-from pgqueue.store.workers import upkeep
 
 OURS = Origin("1", 2, "pgqueue")
 COLUMNS = pa.schema([("id", pa.int64()), ("day", pa.date32())])
@@ -295,8 +296,27 @@ def test_a_prune_gives_up_on_a_history_that_is_in_use_and_says_who_uses_it(
         reader.execute("select count(*) from pgqueue.job_history")
         (one,) = prune(queue.database, lake, lock_wait=NONE)
         assert one.fate is Fate.BUSY
-        assert f"pid {reader.info.backend_pid}, long report" in one.reason
+        assert one.reason.count(f"pid {reader.info.backend_pid}, long report") == 1
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED]
+
+
+def test_the_days_of_a_prune_share_one_wait(
+    queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in (DAY, NEXT):
+        ended(dsn, day, 2)
+    for day in (DAY, NEXT):
+        _verified(queue, lake, day)
+    until = pruning._until  # noqa: SLF001 - what is counted
+    ends = set()
+
+    def noted(end: float, attempt: Callable[..., bool | None], *args: object) -> bool | None:
+        ends.add(end)
+        return until(end, attempt, *args)
+
+    monkeypatch.setattr(pruning, "_until", noted)
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED] * 2
+    assert len(ends) == 1
 
 
 def test_nobody_can_add_to_a_day_while_it_is_compared_and_dropped(
@@ -321,8 +341,8 @@ def test_nobody_can_add_to_a_day_while_it_is_compared_and_dropped(
 
 def _dropped(queue: PgQueue) -> int:
     """Keep a day of history; how many days went."""
-    queue.database.run(upkeep.keep_for(timedelta(days=1), None, said_by="test"))
-    return queue.database.run(upkeep.drop_history())
+    queue.database.run(retention.keep_for(timedelta(days=1), None, said_by="test"))
+    return queue.database.run(retention.drop_history())
 
 
 def test_retention_drops_only_what_is_wholly_in_the_lake_where_there_is_one(

@@ -25,6 +25,7 @@ from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids, no
 
 from pgqueue import PgQueue
 from pgqueue.spark.lake import ahead, checksum, database_rows
+from pgqueue.spark.lake import export as exporting
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import prune
@@ -98,6 +99,7 @@ def test_an_export_that_is_killed_at_every_step_ends_in_the_same_lake(
     spark: "SparkSession", queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ahead, "DAYS", 1)  # so that the first day is the first that is written
+    monkeypatch.setattr(exporting, "TOGETHER", 1)  # and has a commit of its own
     first = [*ended(dsn, DAY, 6), *ended(dsn, DAY, 3, queue="other"), *died(dsn, DAY, 1)]
     ids = [*first, *ended(dsn, NEXT, 4)]
     for point, nth, there in (

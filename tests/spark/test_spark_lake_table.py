@@ -6,7 +6,7 @@ A lake in an object store: through Arrow and deltalake, without a jar; requests 
 import os
 import time
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
-from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids
+from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids, no_session
 from spark.object_store import BUCKET, ObjectStore, serving
 
 from pgqueue import PgQueue
 from pgqueue.errors import LakeError
+from pgqueue.spark.lake import export as exporting
 from pgqueue.spark.lake import files
+from pgqueue.spark.lake import table as tables
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.files import WrittenFile, written_file
 from pgqueue.spark.lake.folder import Folder
@@ -127,13 +129,14 @@ def test_of_two_commits_of_a_generation_one_is_refused_whatever_was_seen_before(
 def test_a_commit_that_meets_another_one_is_refused(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = LakeTable(folder, "jobs"), LakeTable(folder, "jobs")
     first.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
-    actions = second._actions  # noqa: SLF001 - the moment after the last look, before the commit
+    actions = tables._actions  # noqa: SLF001 - the moment after the last look, before the commit
 
     def meets(*given: Any) -> Any:
+        monkeypatch.undo()
         first.commit(COLUMNS, [put(folder, DAY, 2)], {DAY: 2})
         return actions(*given)
 
-    monkeypatch.setattr(second, "_actions", meets)
+    monkeypatch.setattr(tables, "_actions", meets)
     with pytest.raises(LakeError, match=r"another process has changed .* meanwhile"):
         second.commit(COLUMNS, [put(folder, DAY, 9)], {DAY: 2}, replaced=[DAY])
     assert rows(second) == {DAY: 2}
@@ -228,6 +231,20 @@ def test_days_go_to_an_object_store_are_verified_and_pruned_though_its_requests_
     assert history_ids(dsn) == []
     assert lake_ids(spark, lake) == sorted(ids)
     assert [row["day"] for row in lake.ended(spark, [NEXT]).select("day").distinct().collect()] == [NEXT]
+
+
+def test_an_export_whose_credentials_end_stops_and_says_how_far_it_came(
+    queue: PgQueue, dsn: str, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "TOGETHER", 1)  # each day is a commit
+    days = [DAY + timedelta(days=number) for number in range(5)]
+    for day in days:
+        ended(dsn, day, 2)
+    with pytest.raises(
+        LakeError, match=r"stopped after [1-3] of 5 days, since the lake s3://.* fails: "
+    ) as told:
+        export(no_session, queue.database, Lake(URI), tell=lambda _: store.deny())
+    assert "run it again" in str(told.value)
 
 
 def test_a_commit_that_comes_second_is_refused_and_nothing_is_lost(store: ObjectStore) -> None:

@@ -1,14 +1,13 @@
 """``spark.read.format("pgqueue")`` in a real session: the parts, filters and errors as Spark passes them on.
 
-What a read is asked: options and schemas that make no sense are refused, and filters are taken only where they mean the same.
+What a read is asked: options and schemas that make no sense are refused, and each use of a DataFrame has the rows of its own filter.
 """
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException, PythonException
-from pyspark.sql import datasource as spark
 from pyspark.sql.functions import count, min  # noqa: A004 - Spark's names
 from pyspark.sql.types import (
     ArrayType,
@@ -27,7 +26,6 @@ from spark.extracts import DAY, NOW, Connection, add_dead, add_history, make_day
 from pgqueue.errors import ConfigurationError, InvalidOption, PipelineError
 from pgqueue.spark.options import Options
 from pgqueue.spark.reading.options import batch_options, stream_options
-from pgqueue.spark.reading.reader import pushed_condition
 from pgqueue.spark.session import session
 from pgqueue.spark.source import PgQueueSource, here
 from pgqueue.store.pipeline.extract_where import TABLES
@@ -56,7 +54,7 @@ def ended(connection: Connection) -> None:
 
 @pytest.mark.usefixtures("ended")
 def test_parts_are_read_by_tasks_and_add_up(spark: "SparkSession", dsn: str) -> None:
-    found = read(spark, dsn, "ended", partitions="3")
+    found = read(spark, dsn, "ended", partitions="3", columns="all")
 
     summed = found.groupBy("day", "queue", "outcome").agg(count("id"), min("args")).collect()
 
@@ -72,36 +70,38 @@ def test_parts_are_read_by_tasks_and_add_up(spark: "SparkSession", dsn: str) -> 
 
 
 @pytest.mark.usefixtures("ended")
-def test_filters_leave_sparks_plan_for_postgresqls_and_give_the_same_rows(
-    spark: "SparkSession", dsn: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = read(spark, dsn, "history", pushdown="true")
-    yesterday = (NOW - DAY).date()
-    kept = found.where(
-        f"queue = 'mail' and day >= date'{yesterday}' and finished_at < timestamp'{NOW:%Y-%m-%d %H:%M:%S}' "
-        "and outcome in ('succeeded', 'cancelled') and args like '%1%' and id <=> 1007 and started_at is not null"
-    )
+def test_each_use_of_a_dataframe_has_the_rows_of_its_own_filter(spark: "SparkSession", dsn: str) -> None:
+    """Spark keeps one plan of a source for each load(), whatever filters it is used with."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    found = read(spark, dsn, "history", columns="id,queue,task", outcome="succeeded")
+    mail, reports = found.where("queue = 'mail'"), found.where("queue = 'reports' and id < 600")
+    few = found.where("id in (1, 2, 3)")
 
-    kept.explain()
-    plan = capsys.readouterr().out
+    both = mail.union(reports).union(few).groupBy("queue").count().collect()
 
-    assert "Contains(args" in plan
-    for pushed in ("'mail'", "(mail", "finished_at#", "outcome#"):
-        assert f"Filter ({pushed}" not in plan
-    assert plan.count("Filter") == 2  # of the plan, and Spark's own runtime filters
-    assert "mail" not in plan
-    assert [row["id"] for row in kept.collect()] == [1007]
+    assert {tuple(row) for row in both} == {("mail", 1_500 + 3), ("reports", 100)}
+    assert mail.join(few.select("id"), "id").count() == few.join(mail, "id", "left_semi").count() == 3
+    assert reports.cache().count() == 100
+    assert (reports.union(mail).count(), few.count(), found.count()) == (1_600, 3, 3_000)
+    reports.unpersist()
 
 
 @pytest.mark.usefixtures("ended")
-def test_a_dataframe_can_be_used_under_several_filters(spark: "SparkSession", dsn: str) -> None:
-    found = read(spark, dsn, "history", columns="id,queue,task", outcome="succeeded")
-    mail, reports = found.where("queue = 'mail'"), found.where("queue = 'reports' and id < 600")
+def test_loads_with_expressions_of_their_own_can_be_united(spark: "SparkSession", dsn: str) -> None:
+    few, mail = (read(spark, dsn, "history", columns="id", where=one) for one in ("id < 4", "queue = 'mail'"))
+    assert (few.union(mail).count(), few.join(mail, "id").count(), few.union(few).count()) == (1_504, 4, 8)
 
-    both = mail.union(reports).groupBy("queue").count().collect()
 
-    assert {tuple(row) for row in both} == {("mail", 1_500), ("reports", 100)}
-    assert found.count() == 3_000
+@pytest.mark.usefixtures("ended")
+def test_long_columns_are_read_only_if_they_are_asked_for(spark: "SparkSession", dsn: str) -> None:
+    long = {"args", "errors", "meta", "result"}
+    for table in TABLES:
+        short, whole = read(spark, dsn, table).columns, read(spark, dsn, table, columns="all").columns
+        assert whole == list(TABLES[table].columns)
+        assert short == [name for name in whole if name not in long]
+    assert read(spark, dsn, "history", columns=" All ").columns == list(TABLES["history"].columns)
+    stream = spark.readStream.format("pgqueue").options(dsn=dsn, table="ended").load()
+    assert not long & set(stream.columns)
 
 
 @pytest.mark.usefixtures("ended")
@@ -342,72 +342,3 @@ def test_a_null_where_the_schema_has_none_names_the_row(dsn: str, connection: Co
 
     with pytest.raises(PipelineError, match="id 4: 'unique_key' does not fit string: it is null"):
         list(rows(reader(dsn, "history", schema=schema)))
-
-
-NAIVE = datetime(2026, 11, 20)  # noqa: DTZ001 - what a timestamp without time zone is
-
-
-@pytest.mark.parametrize(
-    "left",
-    [
-        spark.EqualTo(("args",), "{}"),
-        spark.EqualTo(("args", "order_id"), 5),
-        spark.EqualTo(("nothing",), 5),
-        spark.GreaterThan(("queue",), "mail"),
-        spark.StringStartsWith(("queue",), "ma"),
-        spark.EqualTo(("queue",), "a\0b"),
-        spark.EqualTo(("queue",), 5),
-        spark.EqualTo(("priority",), 5.5),
-        spark.EqualTo(("finished_at",), NAIVE),
-        spark.EqualTo(("finished_at",), date(2026, 11, 20)),
-        spark.EqualTo(("day",), NOW),
-        spark.EqualNullSafe(("queue",), None),
-        spark.In(("queue",), ("mail", None)),
-        spark.In(("queue",), ()),
-        spark.Not(spark.StringContains(("queue",), "ma")),
-    ],
-)
-def test_a_filter_that_might_mean_something_else_is_left_to_spark(left: spark.Filter) -> None:
-    assert pushed_condition(TABLES["history"], left) is None
-
-
-FILTERS: list[tuple[spark.Filter, set[int]]] = [
-    (spark.EqualTo(("queue",), "it's 100% \\ é"), {1}),
-    (spark.EqualNullSafe(("queue",), "mail"), {2, 3}),
-    (spark.In(("queue",), ("mail", "it's 100% \\ é")), {1, 2, 3}),
-    (spark.Not(spark.In(("queue",), ("mail",))), {1}),
-    (spark.EqualTo(("outcome",), "cancelled"), {3}),
-    (spark.In(("id",), (1, 2, 2**40)), {1, 2}),
-    (spark.Not(spark.EqualTo(("id",), 1)), {2, 3}),
-    (spark.LessThanOrEqual(("priority",), -5), {3}),
-    (spark.GreaterThan(("created_at",), NOW), {2}),
-    (spark.LessThan(("run_at",), NOW.replace(microsecond=1)), {1, 3}),
-    (spark.Not(spark.GreaterThanOrEqual(("day",), NOW.date())), set()),
-    (spark.GreaterThan(("day",), date.max), set()),
-    (spark.LessThanOrEqual(("day",), NOW.date()), {1, 2, 3}),
-    (spark.GreaterThan(("day",), NOW.date()), set()),
-    (spark.LessThan(("day",), NOW.date()), set()),
-    (spark.LessThanOrEqual(("day",), date.max), {1, 2, 3}),
-    (spark.IsNull(("started_at",)), {3}),
-    (spark.Not(spark.IsNull(("started_at",))), {1, 2}),
-    (spark.IsNotNull(("started_at",)), {1, 2}),
-    (spark.LessThan(("started_at",), datetime(9999, 1, 1, tzinfo=UTC)), {1, 2}),
-    (spark.Not(spark.EqualTo(("started_at",), NOW)), set()),
-    (spark.EqualNullSafe(("day",), NOW.date()), {1, 2, 3}),
-    (spark.IsNull(("day",)), set()),
-]
-
-
-def test_a_filter_that_is_taken_leaves_what_spark_would_leave(dsn: str, connection: Connection) -> None:
-    add_history(connection, [1], queue="it's 100% \\ é")
-    add_history(connection, [2])
-    add_history(connection, [3], outcome="cancelled", priority=-5)
-    connection.execute(
-        "update pgqueue.job_history set created_at = created_at + interval '1 us', "
-        "run_at = run_at + interval '1 us' where id = 2"
-    )
-    connection.execute("update pgqueue.job_history set started_at = null where id = 3")
-    connection.commit()
-
-    for one, left in FILTERS:
-        assert {row["id"] for row in rows(reader(dsn, "history", [one]))} == left, one

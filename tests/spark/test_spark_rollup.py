@@ -1,5 +1,6 @@
 """The roll-ups' figures, beside the same figures worked out from the same jobs in plain Python."""
 
+import json
 import math
 import random
 from collections import defaultdict
@@ -8,7 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark.rollup_days import ENGINES, Job, Rows, at, job, new_lake, put, put_workers, rolled_up
@@ -16,6 +19,7 @@ from spark.rollup_days import ENGINES, Job, Rows, at, job, new_lake, put, put_wo
 from pgqueue.spark.config import parse
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.rollup import in_duckdb
+from pgqueue.spark.rollup.attempts import READS, failed_attempts
 from pgqueue.spark.rollup.in_spark import InSpark
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.tables import PROMISES
@@ -428,3 +432,15 @@ def test_one_queue_with_nearly_all_rows_is_summed_up_where_its_rows_are(
         assert steps.count("Exchange") == 1
         assert "partial_" in steps.split("Exchange")[1]
         assert "Window" not in steps
+
+
+def test_a_message_is_kept_without_the_secrets_of_its_job() -> None:
+    secret = "zq7 hunter/22+'x"  # noqa: S105 - to be looked for in what is kept
+    args, meta = json.dumps({"login": {"password": secret}, "to": "ann"}), json.dumps({"token": "tok-4711"})
+    said = f"login of ann with {secret!r} or {quote(secret)} or tok-4711 refused, api_key=abcd"
+    errors = json.dumps([{"attempt": 1, "type": "E", "message": said}])
+    row = dict(zip(READS, (FRI, at("20 10:00:00"), "q", "t", "dead", 1, args, meta, errors), strict=True))
+    (batch,) = failed_attempts([pa.RecordBatch.from_pylist([row])])
+    (found,) = batch.to_pylist()
+    assert found["sample"] == 'login of ann with "•••" or ••• or ••• refused, api_key=•••'
+    assert "hunter" not in found["reason"]

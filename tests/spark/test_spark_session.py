@@ -29,10 +29,9 @@ def _java(folder: Path, says: str, *, code: int = 0) -> None:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
-def test_the_session_counts_in_utc_with_ansi_and_pushes_filters_down(spark: "SparkSession") -> None:
+def test_the_session_counts_in_utc_with_ansi(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
     assert spark.conf.get("spark.ui.enabled") == "false"
 
 
@@ -87,7 +86,6 @@ def test_the_settings_of_a_session_that_runs_stay_as_they_are(
     own = {
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.ansi.enabled": "false",
-        "spark.sql.python.filterPushdown.enabled": "false",
         "spark.sql.shuffle.partitions": "7",
         "shop.colour": "green",
     }

@@ -348,12 +348,11 @@ def test_a_batch_with_a_bad_row_stops_the_query_and_goes_on_when_the_row_is_gone
     assert sorted(orders(dsn)) == [1, 2, 3]
 
 
-def test_a_stream_with_a_name_of_its_own_is_refused_when_it_starts(inbox: Orders, dsn: str) -> None:
+def test_a_stream_may_name_the_run_of_its_batches(inbox: Orders, dsn: str) -> None:
     inbox.put("1", 1)
 
-    with pytest.raises(StreamingQueryException, match="run='x': the batches of a stream are named by"):
-        inbox.run(run="x")
-    assert writes(dsn) == []
+    inbox.run(run="x")
+    assert [(one.run, one.batch, one.enqueued) for one in writes(dsn)] == [("x", 0, 1)]
 
 
 def test_the_same_batch_number_of_another_query_is_another_batch(dsn: str) -> None:

@@ -18,7 +18,7 @@ from spark.sinking import attempts, batch, orders, staged, staged_rows, writing,
 from store.crowd import until_statements_wait
 
 from pgqueue import PgQueue
-from pgqueue.errors import InvalidOption, PipelineError, QueueDrained
+from pgqueue.errors import InvalidOption, PipelineError, QueueClosed
 from pgqueue.spark.writing.log import rejected_rows, writes
 from pgqueue.spark.writing.writer import stage_partition
 from pgqueue.store.connections.connection import StepRunner
@@ -247,8 +247,8 @@ def test_a_name_is_kept_for_ever_and_what_nobody_can_repeat_for_a_month(dsn: str
     assert len(rejected_rows(repeat.id, dsn)) == 1
     ask(
         dsn,
-        "insert into pgqueue.sink_writes (id, run, batch, rows, enqueued, rejected, changed, task) "
-        "select gen_random_uuid(), 'query', n, 1, 1, 0, 0, 'bill' from generate_series(1, 3) as n",
+        "insert into pgqueue.sink_writes (id, run, query, batch, rows, enqueued, rejected, changed, task) "
+        "select gen_random_uuid(), 'query', 'query', n, 1, 1, 0, 0, 'bill' from generate_series(1, 3) as n",
     )
     ask(dsn, "update pgqueue.sink_writes set written_at = now() - interval '31 days'")
 
@@ -279,12 +279,12 @@ def test_rows_have_what_their_queue_says_at_the_commit(
 
 
 @pytest.mark.parametrize("keys", [[None] * 2, ["a", "b"]], ids=["plain", "keyed"])
-def test_a_write_into_a_drained_queue_is_refused_and_enqueues_nothing(
+def test_a_write_into_a_closed_queue_is_refused_and_enqueues_nothing(
     dsn: str, queue: PgQueue, keys: list[str | None]
 ) -> None:
-    queue.control.drain("mail", by="ann")
+    queue.control.close("mail", by="ann")
     rows = batch(order_id=[1, 2], queue=["other", "mail"], unique_key=keys)
-    with pytest.raises(QueueDrained, match="queue 'mail' is drained"):
+    with pytest.raises(QueueClosed, match="queue 'mail' is closed"):
         written(dsn, rows, run="receipts")
     assert orders(dsn) == []
     queue.control.resume("mail")
@@ -334,8 +334,8 @@ def test_a_commit_waits_for_an_enqueue_of_the_same_key_and_is_then_rejected(dsn:
 def test_a_holder_that_ends_between_the_statements_makes_for_another_try() -> None:
     answers: dict[str, list[list[Row]]] = {
         "pipeline/sink_record": [[(NOBODY,)]],
-        "pipeline/sink_drained": [[]],
-        "pipeline/sink_add_unique": [[(0,)], [(1,)]],
+        "pipeline/sink_closed": [[]],
+        "pipeline/sink_add_unique": [[(0, None, None)], [(1, None, "{[7,8)}")]],
         "pipeline/sink_reject": [[(0,)], [(0,)]],
         "pipeline/sink_settle": [[(NOBODY, None, None, "bill", 1, 1, 0, 0, None, None)]],
         "pipeline/sink_leave": [[]],

@@ -23,9 +23,10 @@ from pgqueue.errors import (
     SchemaMissing,
     UnknownTask,
 )
+from pgqueue.spark.apps import find_app
 from pgqueue.spark.writing.log import writes
 from pgqueue.spark.writing.rows import Rows
-from pgqueue.spark.writing.target import decide, find_app, read_options
+from pgqueue.spark.writing.target import decide, read_options
 from pgqueue.spark.writing.writer import stream_writer, writer
 
 SHOP = """
@@ -279,8 +280,6 @@ def test_only_appending_is_offered(dsn: str) -> None:
         writer(given, columns("order_id"), overwrite=True)
     with pytest.raises(InvalidOption, match=r'outputMode "complete".*append'):
         stream_writer(given, columns("order_id"), overwrite=True)
-    with pytest.raises(InvalidOption, match="run='x': the batches of a stream are named by its checkpoint"):
-        stream_writer(given | {"run": "x"}, columns("order_id"), overwrite=False)
 
 
 @pytest.mark.parametrize(

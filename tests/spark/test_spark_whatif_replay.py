@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue.spark.whatif.jobs import NONE, SECOND
-from pgqueue.spark.whatif.replay import ReplayWork, starts
+from pgqueue.spark.whatif.replay import ReplayWork, Slots, starts
 
 Job = tuple[int, int, int, tuple[int, ...]]
 """When it is ready, for how long it runs, its queue, and for each limit its key."""
@@ -42,7 +44,7 @@ def plain(*jobs: tuple[int, int], queue: int = 0) -> list[Job]:
 def run(
     jobs: Sequence[Job], slots: int, weights: Sequence[int] = (1, 1, 1), most: Sequence[int] = ()
 ) -> list[int]:
-    found: list[int] = starts(work(jobs, weights, most), slots).tolist()
+    found: list[int] = starts(work(jobs, weights, most), Slots.always(slots)).tolist()
     return found
 
 
@@ -79,6 +81,42 @@ def test_a_queue_that_had_no_job_does_not_save_up() -> None:
     found = run([*busy, *late], 1)
     after = sorted(range(40), key=found.__getitem__)[10:20]
     assert Counter([*busy, *late][job][2] for job in after) == {0: 5, 1: 5}
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (2, 1)])
+def test_a_queue_that_had_few_jobs_all_day_has_no_more_than_its_share_when_it_has_many(
+    weights: tuple[int, int],
+) -> None:
+    """Queue 0 has a job each second, queue 1 one now and then; then both have many at once."""
+    calm = [(at * SECOND, 1_000, 0, ()) for at in range(100)]
+    calm += [(at * SECOND + 500_000, 1_000, 1, ()) for at in range(0, 100, 30)]
+    crowd: list[Job] = [(200 * SECOND, SECOND, number % 2, ()) for number in range(60)]
+    found = run([*calm, *crowd], 1, weights=weights)
+    first = sorted(range(len(calm), len(calm) + 60), key=found.__getitem__)[:12]
+    counts = Counter(crowd[job - len(calm)][2] for job in first)
+    assert abs(counts[1] - 12 * weights[1] / sum(weights)) <= 1
+
+
+def test_slots_come_and_go_and_what_runs_ends_on_its_slot() -> None:
+    slots = Slots(*map(np.array, ([0, 10, 20, 100], [2, 0, 1, 3], [1, 0, 1, 1])))
+    jobs = plain(*[(0, 15 * SECOND)] * 3, *[(0, SECOND)] * 4)
+    slots = Slots(slots.at * SECOND, slots.counts, slots.workers)
+    found = starts(work(jobs, most=()), slots) / SECOND
+    assert found.tolist() == [0, 0, 20, 35, 36, 37, 38]
+    assert slots.since(np.array([-1, 0, 10 * SECOND - 1, 10 * SECOND, 10**12])).tolist() == [0, 2, 2, 0, 3]
+
+
+def test_jobs_wait_for_the_first_worker() -> None:
+    slots = Slots(np.array([5 * SECOND]), np.array([1]), np.array([1]))
+    assert starts(work(plain((0, SECOND), (1, SECOND)), most=()), slots).tolist() == [5 * SECOND, 6 * SECOND]
+
+
+def test_a_slot_and_a_place_stay_taken_for_as_long_as_was_measured() -> None:
+    of_a_slot = replace(work(plain(*[(0, SECOND)] * 3), most=()), gap=5_000)
+    assert np.diff(starts(of_a_slot, Slots.always(1))).tolist() == [SECOND + 5_000] * 2
+    limited: list[Job] = [(0, SECOND, 0, (0,)) for _ in range(3)]
+    of_a_place = replace(work(limited, most=(1,)), gap=5_000, recorded_in=30_000)
+    assert np.diff(starts(of_a_place, Slots.always(9))).tolist() == [SECOND + 30_000] * 2
 
 
 def test_lanes_take_turns_however_many_jobs_each_has() -> None:
@@ -159,7 +197,7 @@ def test_jobs_of_one_queue_that_wait_from_the_beginning_start_in_claim_order(
     lasts: list[int], slots: int, workers: int
 ) -> None:
     jobs = plain(*((0, one) for one in lasts))
-    found = starts(work(jobs, most=()), slots, workers).tolist()
+    found = starts(work(jobs, most=()), Slots.always(slots, workers)).tolist()
     assert found == sorted(found)
     ends = [at + one for at, one in zip(found, lasts, strict=True)]
     assert max(ends) >= sum(lasts) / slots

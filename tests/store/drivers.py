@@ -377,6 +377,7 @@ def _sweep(connection: psycopg.Connection[Any]) -> None:
         "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
         "delete from pgqueue.workers; delete from pgqueue.lost_workers; delete from pgqueue.former_workers;"
         "delete from pgqueue.queues; delete from pgqueue.unique_holds; delete from pgqueue.retention;"
+        "insert into pgqueue.retention default values;"
         "delete from pgqueue.schedules; delete from pgqueue.schedule_ticks; delete from pgqueue.waits;"
         "delete from pgqueue.flows; delete from pgqueue.nodes; delete from pgqueue.edges;"
         "delete from pgqueue.node_counts; delete from pgqueue.flow_work"

@@ -1,11 +1,11 @@
 """Programs of this release and of others at work on one database, and a made-up next revision of the schema.
 
 ``next/`` is what a next release might be: the files of its revision, which do each kind of thing that a revision may do, and those
-of its statements that differ from this release's. ``former/NNNN/`` holds, of each release that there was, only the statements that
-differ from this release's, as they are sent: with the lists of columns that the release had written out. There was none yet.
+of its statements that differ from this release's. :mod:`store.former` has those of the release before this one.
 """
 
 import asyncio
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -22,6 +22,8 @@ import psycopg
 import pytest
 from looking import wait_until
 from psycopg.conninfo import make_conninfo
+from store.former import former_release, former_statements, statements_of
+from store.sqlfiles import SQL
 from tenacity import wait_none
 
 from pgqueue import Context, Dead, PgQueue, Retry
@@ -32,8 +34,8 @@ from pgqueue.worker.worker import Worker
 HERE = Path(__file__).parent
 NEXT = f"{int(schema.REVISION) + 1:04}"
 """The revision of the made-up next release."""
-FORMER = sorted(folder.name for folder in (HERE / "former").glob("[0-9]*"))
-"""The releases that there were, by their revisions."""
+FORMER = former_release()
+"""The version of the release before this one; None: there was none."""
 AHEAD = 40
 """How many jobs may wait before a program enqueues no more."""
 TURNS = 20
@@ -60,16 +62,37 @@ def downgrade():
 """
 
 
-def statements_of(folder: Path) -> dict[str, str]:
-    """The statements of a release that differ from this release's, by their names."""
-    return {str(file.relative_to(folder).with_suffix("")): file.read_text() for file in folder.rglob("*.sql")}
-
-
 def differing(release: str) -> dict[str, str]:
-    """Those of a release by its revision; none of this one."""
+    """The statements of a release, by its revision or version, that differ from this release's, by their names."""
     if release == schema.REVISION:
         return {}
-    return statements_of(HERE / "next" / "statements" if release == NEXT else HERE / "former" / release)
+    return statements_of(HERE / "next" / "statements") if release == NEXT else former_statements(SQL)
+
+
+def refused(dsn: str, statements: dict[str, str]) -> dict[str, str]:
+    """The statements that the server cannot plan, and why."""
+    found = {}
+    with psycopg.connect(dsn) as connection:
+        for name, text in statements.items():
+            try:
+                with connection.transaction(force_rollback=True):
+                    _begin(connection, text)
+            except psycopg.Error as error:
+                found[name] = str(error)
+    return found
+
+
+def _begin(connection: psycopg.Connection[Any], text: str) -> None:
+    """Have the server read a statement and plan it; COPY, which has no plan, is sent without a row, and DO is not sent."""
+    if re.search("^do ", text, re.MULTILINE):
+        return
+    if re.search("^copy ", text, re.MULTILINE):
+        with connection.cursor().copy(text.encode()):
+            return
+    for number, place in enumerate(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)), start=1):
+        text = text.replace(f"%({place})s", f"${number}")
+    connection.execute(f"prepare former as {text.replace('%%', '%')}".encode())
+    connection.execute("deallocate former")
 
 
 class OfRelease(Catalogue):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from store.drivers import Ask, every_driver, one_database
 from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown
 
-from pgqueue.errors import BacklogFull, QueueDrained
+from pgqueue.errors import BacklogFull, QueueClosed
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.jobs import control, copying, enqueue
@@ -177,14 +177,14 @@ async def test_a_few_jobs_in_one_statement_are_what_they_are_as_many(ask: Ask) -
         assert replace(found, id=0, created_at=NOON) == replace(wanted, id=0, created_at=NOON)
 
 
-async def test_a_few_jobs_are_refused_where_a_queue_of_one_of_them_is_drained_or_full(ask: Ask) -> None:
+async def test_a_few_jobs_are_refused_where_a_queue_of_one_of_them_is_closed_or_full(ask: Ask) -> None:
     mixed = [new_job(), new_job(queue="mail")]
     await ask(queues.change("mail", QueueSettings(backlog=1, when_full="refuse")))
     assert len(await ask(enqueue.enqueue_few(mixed, now=NOON))) == 2
     with pytest.raises(BacklogFull):
         await ask(enqueue.enqueue_few(mixed, now=NOON))
-    await ask(queues.drain("mail"))
-    with pytest.raises(QueueDrained):
+    await ask(queues.close("mail"))
+    with pytest.raises(QueueClosed):
         await ask(enqueue.enqueue_few(mixed, now=NOON))
     assert len(await ask(control.newest())) == 2
 

@@ -8,9 +8,9 @@ import pytest
 from store.drivers import Ask, every_driver, one_database
 from store.samples import NOON, SECOND, adding, error_of, new_job, running, shown, taking, verdicts_on
 
+from pgqueue.store import retention
 from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim, Job, JobState
 from pgqueue.values.jobs.verdict import Cancelled, Died, Returned, Succeeded
 
@@ -39,7 +39,7 @@ async def test_a_succeeded_job_moves_to_the_history_with_its_result(ask: Ask) ->
 
 @pytest.mark.parametrize("alone", [True, False], ids=["all succeeded", "beside a failure"])
 async def test_the_history_keeps_arguments_up_to_a_stored_length(ask: Ask, alone: bool) -> None:  # noqa: FBT001 - a case
-    await ask(upkeep.keep_for(None, None, history_args=100, said_by="test"))
+    await ask(retention.keep_for(None, None, history_args=100, said_by="test"))
     args = [
         b'{"n": "%s"}' % (b"x" * length) for length in (90, 91)
     ]  # as stored: one byte of length, then the text
@@ -53,7 +53,7 @@ async def test_the_history_keeps_arguments_up_to_a_stored_length(ask: Ask, alone
 
 
 async def test_a_cancelled_and_a_dead_job_keep_their_arguments(ask: Ask) -> None:
-    await ask(upkeep.keep_for(None, None, history_args=0, said_by="test"))
+    await ask(retention.keep_for(None, None, history_args=0, said_by="test"))
     dead, cancelled = await ask(running(args=b'{"n": 1}')), await ask(running(args=b'{"n": 2}'))
 
     await ask(finish.finish(dead.worker_id, [Died(dead, 0.0, "asked", error_of(dead))], keep=True, now=NOON))

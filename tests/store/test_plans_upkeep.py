@@ -22,11 +22,13 @@ from store.samples import (
     worker_info,
 )
 
+from pgqueue.store import retention
 from pgqueue.store.jobs import control, finish
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.workers import leases, upkeep
 from pgqueue.values.jobs.job import JobState
 from pgqueue.values.jobs.verdict import Died, Succeeded
+from pgqueue.values.retention import Retention
 
 ask, database = every_driver, one_database
 
@@ -66,10 +68,10 @@ async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(
 
 
 async def test_history_has_a_partition_for_today_and_the_coming_days(ask: Ask) -> None:
-    assert await ask(upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
-    assert await ask(upkeep.ensure_history_days(now=NOON)) == 0
+    assert await ask(retention.ensure_history_days(now=NOON)) == retention.DAYS_AHEAD + 1
+    assert await ask(retention.ensure_history_days(now=NOON)) == 0
 
-    days = [NOON.date() + number * DAY for number in range(upkeep.DAYS_AHEAD + 1)]
+    days = [NOON.date() + number * DAY for number in range(retention.DAYS_AHEAD + 1)]
     assert {f"job_history_{day:%Y%m%d}" for day in days} <= _partitions(ask)
 
 
@@ -108,8 +110,8 @@ async def test_a_relation_with_the_name_of_a_days_partition_is_found_and_its_job
 ) -> None:
     """The day was passed over, and no one was told."""
     with _stranger(ask, make, drop):
-        await ask(upkeep.ensure_history_days(now=NOON))
-        assert await ask(upkeep.find_taken_history_days(now=NOON)) == ["pgqueue.job_history_20310505"]
+        await ask(retention.ensure_history_days(now=NOON))
+        assert await ask(retention.find_taken_history_days(now=NOON)) == ["pgqueue.job_history_20310505"]
 
         await ask(_ended_at(NOON))
         await ask(_ended_at(NOON + DAY))
@@ -120,12 +122,12 @@ async def test_when_the_relation_has_another_name_its_day_gets_its_partition(ask
     with _stranger(
         ask, "create table pgqueue.job_history_20310505 (id integer)", "drop table pgqueue.renamed"
     ):
-        assert await ask(upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD
+        assert await ask(retention.ensure_history_days(now=NOON)) == retention.DAYS_AHEAD
         with psycopg.connect(ask.dsn) as connection:
             connection.execute("alter table pgqueue.job_history_20310505 rename to renamed")
 
-        assert await ask(upkeep.ensure_history_days(now=NOON)) == 1
-        assert await ask(upkeep.find_taken_history_days(now=NOON)) == []
+        assert await ask(retention.ensure_history_days(now=NOON)) == 1
+        assert await ask(retention.find_taken_history_days(now=NOON)) == []
         await ask(_ended_at(NOON + DAY))
         assert list(_homes(ask).values()) == ["job_history_20310505"]
 
@@ -136,23 +138,23 @@ async def test_records_that_no_day_covered_stay_and_the_other_days_are_made(ask:
         await ask(_ended_at(when))
     assert set(_homes(ask).values()) == {"job_history_default"}
 
-    assert await ask(upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD
+    assert await ask(retention.ensure_history_days(now=NOON)) == retention.DAYS_AHEAD
     await ask(_ended_at(NOON))
     await ask(_ended_at(NOON + DAY))
 
     assert list(_homes(ask).values()) == [*["job_history_default"] * 3, "job_history_20310505"]
-    assert await ask(upkeep.ensure_history_days(now=NOON)) == 0
+    assert await ask(retention.ensure_history_days(now=NOON)) == 0
 
 
 async def test_records_of_past_days_that_no_day_covered_are_dropped_by_the_retention(ask: Ask) -> None:
     kept = await ask(_ended_at(NOON))
     gone = await ask(_ended_at(NOON - 8 * DAY))
 
-    assert await ask(upkeep.drop_strays(now=NOON)) == 1
+    assert await ask(retention.drop_strays(now=NOON)) == 1
 
     assert await ask(control.show(gone)) is None
     assert (await ask(shown(kept))).ended_at == NOON
-    assert await ask(upkeep.drop_strays(now=NOON)) == 0
+    assert await ask(retention.drop_strays(now=NOON)) == 0
 
 
 async def test_dead_jobs_are_kept_for_ever_unless_a_retention_is_stored(ask: Ask) -> None:
@@ -163,49 +165,49 @@ async def test_dead_jobs_are_kept_for_ever_unless_a_retention_is_stored(ask: Ask
             finish.finish(taken.worker_id, [Died(taken, 0.0, "asked", error_of(taken))], keep=True, now=when)
         )
         dead.append(taken.id)
-    assert await ask(upkeep.drop_dead(now=NOON + 3650 * DAY)) == 0
-    await ask(upkeep.keep_for(None, timedelta.max, said_by="test"))
-    assert await ask(upkeep.drop_dead(now=NOON + 3650 * DAY)) == 0
+    assert await ask(retention.drop_dead(now=NOON + 3650 * DAY)) == 0
+    await ask(retention.keep_for(None, timedelta.max, said_by="test"))
+    assert await ask(retention.drop_dead(now=NOON + 3650 * DAY)) == 0
 
-    await ask(upkeep.keep_for(None, 2 * DAY, said_by="test"))
+    await ask(retention.keep_for(None, 2 * DAY, said_by="test"))
 
-    assert await ask(upkeep.drop_dead(now=NOON)) == 1
+    assert await ask(retention.drop_dead(now=NOON)) == 1
     assert await ask(control.show(dead[0])) is None
     assert (await ask(shown(dead[1]))).state is JobState.DEAD
 
 
 async def test_a_retention_is_stored_and_a_program_that_says_nothing_leaves_it_alone(ask: Ask) -> None:
-    assert await ask(upkeep.keep_for(None, None, said_by="one")) == upkeep.RetentionSettings(
-        None, None, None, changed=False
+    assert await ask(retention.keep_for(None, None, said_by="one")) == Retention(
+        7 * DAY, None, 8_000, changed=False
     )
-    assert (await ask(upkeep.keep_for(365 * DAY, None, said_by="one"))).changed
-    kept = await ask(upkeep.keep_for(None, 30 * DAY, said_by="other"))
-    assert kept == upkeep.RetentionSettings("365 days", "30 days", None, changed=True)
-    kept = await ask(upkeep.keep_for(None, None, history_args=0, said_by="other"))
-    assert kept == upkeep.RetentionSettings("365 days", "30 days", 0, changed=True)
-    assert not (await ask(upkeep.keep_for(None, None, history_args=0, said_by="one"))).changed
-    assert not (await ask(upkeep.keep_for(365 * DAY, None, said_by="one"))).changed
-    await ask(upkeep.ensure_history_days(now=NOON))
+    assert (await ask(retention.keep_for(365 * DAY, None, said_by="one"))).changed
+    kept = await ask(retention.keep_for(None, 30 * DAY, said_by="other"))
+    assert kept == Retention(365 * DAY, 30 * DAY, 8_000, changed=True)
+    kept = await ask(retention.keep_for(None, None, history_args=0, said_by="other"))
+    assert kept == Retention(365 * DAY, 30 * DAY, 0, changed=True)
+    assert not (await ask(retention.keep_for(None, None, history_args=0, said_by="one"))).changed
+    assert not (await ask(retention.keep_for(365 * DAY, None, said_by="one"))).changed
+    await ask(retention.ensure_history_days(now=NOON))
     days = {name for name in _partitions(ask) if "2031" in name}
 
-    await ask(upkeep.drop_history(now=NOON + 300 * DAY))
+    await ask(retention.drop_history(now=NOON + 300 * DAY))
     assert days <= _partitions(ask)
-    await ask(upkeep.drop_history(now=NOON + 366 * DAY))
+    await ask(retention.drop_history(now=NOON + 366 * DAY))
     assert len(days & _partitions(ask)) == len(days) - 1
 
 
 async def test_a_retention_without_an_end_drops_nothing(ask: Ask) -> None:
-    await ask(upkeep.keep_for(timedelta.max, None, said_by="test"))
+    await ask(retention.keep_for(timedelta.max, None, said_by="test"))
     await ask(_ended_at(NOON - 400 * DAY))
 
-    assert await ask(upkeep.drop_history(now=NOON + 3650 * DAY)) == 0
-    assert await ask(upkeep.drop_strays(now=NOON + 3650 * DAY)) == 0
+    assert await ask(retention.drop_history(now=NOON + 3650 * DAY)) == 0
+    assert await ask(retention.drop_strays(now=NOON + 3650 * DAY)) == 0
 
 
 async def test_a_days_partition_begins_and_ends_at_midnight_utc(ask: Ask) -> None:
     midnight = datetime.combine(NOON.date(), datetime.min.time(), NOON.tzinfo)
     instants = (midnight - SECOND, midnight, midnight + DAY - SECOND, midnight + DAY)
-    await ask(upkeep.ensure_history_days(now=midnight))
+    await ask(retention.ensure_history_days(now=midnight))
     for when in instants:
         await ask(adding(new_job()))
         (taken,) = await ask(taking())
@@ -216,27 +218,27 @@ async def test_a_days_partition_begins_and_ends_at_midnight_utc(ask: Ask) -> Non
 
 
 async def test_days_wholly_before_the_retention_are_dropped(ask: Ask) -> None:
-    await ask(upkeep.ensure_history_days(now=NOON))
+    await ask(retention.ensure_history_days(now=NOON))
     before = _partitions(ask)
     later = NOON + 3 * DAY
 
-    await ask(upkeep.keep_for(2 * DAY, None, said_by="test"))
+    await ask(retention.keep_for(2 * DAY, None, said_by="test"))
 
-    dropped = await ask(upkeep.drop_history(now=later))
+    dropped = await ask(retention.drop_history(now=later))
 
     gone = before - _partitions(ask)
     assert dropped == len(gone)
     assert {_day(name) for name in gone if "2031" in name} == {date(2031, 5, 4)}
-    assert await ask(upkeep.drop_history(now=later)) == 0
+    assert await ask(retention.drop_history(now=later)) == 0
 
 
 async def test_dropping_history_gives_way_to_who_reads_it(ask: Ask) -> None:
-    await ask(upkeep.ensure_history_days(now=NOON))
+    await ask(retention.ensure_history_days(now=NOON))
     with psycopg.connect(ask.dsn) as reader:
         reader.execute("select from pgqueue.job_history limit 1")
-        assert await ask(upkeep.drop_history(now=NOON + 15 * DAY)) == 0
+        assert await ask(retention.drop_history(now=NOON + 15 * DAY)) == 0
 
-    assert await ask(upkeep.drop_history(now=NOON + 15 * DAY)) > 0
+    assert await ask(retention.drop_history(now=NOON + 15 * DAY)) > 0
 
 
 @plan

@@ -20,7 +20,7 @@ from pgqueue.store.schema.schema import statements
 
 STORE = Path(pgqueue.store.__file__).parent
 KEYS = ("index", "locks", "run by")
-STEPS = {"Statement", "Copy"}
+STEPS = {"Statement", "Copy", "some_at_a_time"}
 
 UNPLANNED = {
     *(name for name, text in SQL.items() if re.search("^(copy|do) ", text, re.MULTILINE)),
@@ -227,10 +227,12 @@ select gen_random_uuid(), gen_random_uuid(), n from generate_series(1, 2000) as 
 insert into pgqueue.sink_rows (attempt_id, place, priority, max_attempts, queue, unique_key, args)
 select id, n, 0, 1, 'queue', 'key ' || partition || ' ' || n, '{}'
 from pgqueue.sink_attempts, generate_series(1, 10) as n;
-insert into pgqueue.sink_writes (id, task, run, batch, rows, enqueued, rejected, changed, written_at)
-select gen_random_uuid(), 'task ' || n % 50, 'run ' || n, n, 1, 1, 0, 0, now() - n * interval '1 hour' from generate_series(1, 5000) as n;
+insert into pgqueue.sink_writes (id, task, run, query, batch, rows, enqueued, rejected, changed, written_at)
+select gen_random_uuid(), 'task ' || n % 50, 'run ' || n, 'query ' || n, n, 1, 1, 0, 0, now() - n * interval '1 hour' from generate_series(1, 5000) as n;
 insert into pgqueue.sink_rejected (write_id, job_id, partition, place, unique_key)
 select id, n, 0, n, 'key' from pgqueue.sink_writes, generate_series(1, 3) as n;
+insert into pgqueue.sink_refused (write_id, partition, place, reason, contents)
+select id, 0, n, 'why', 'key' from pgqueue.sink_writes, generate_series(1, 3) as n;
 """
 
 

@@ -15,6 +15,7 @@ from store.crowd import ask, until_statements_wait
 from store.drivers import partitions
 from store.samples import LEASE, NOON, adding, new_job, worker_info
 
+from pgqueue.store import retention
 from pgqueue.store.jobs import claim, finish
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.workers import leases, upkeep
@@ -38,24 +39,24 @@ def test_while_a_reader_has_the_history_open_no_day_is_made_and_other_readers_go
     with psycopg.connect(dsn) as reader, ThreadPoolExecutor(1) as threads:
         reader.execute("select from pgqueue.job_history limit 1")
 
-        making = threads.submit(ask, own, upkeep.ensure_history_days(now=NOON))
+        making = threads.submit(ask, own, retention.ensure_history_days(now=NOON))
         until_statements_wait(dsn, unless=making.done)
         with psycopg.connect(dsn, options="-c lock_timeout=3s") as other:
             other.execute("select from pgqueue.job_history limit 1")
 
         assert making.result() == 0
 
-    assert ask(own, upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
+    assert ask(own, retention.ensure_history_days(now=NOON)) == retention.DAYS_AHEAD + 1
 
 
 def test_a_look_for_missing_days_locks_nothing_where_none_is_missing(
     own: psycopg.Connection[Any], dsn: str
 ) -> None:
-    ask(own, upkeep.ensure_history_days(now=NOON))
+    ask(own, retention.ensure_history_days(now=NOON))
     with psycopg.connect(dsn) as alone:
         alone.execute("lock table pgqueue.job_history, pgqueue.job_history_default in access exclusive mode")
 
-        assert ask(own, upkeep.ensure_history_days(now=NOON)) == 0
+        assert ask(own, retention.ensure_history_days(now=NOON)) == 0
 
 
 def test_an_advisory_lock_that_any_role_may_hold_stops_nothing(
@@ -64,7 +65,7 @@ def test_an_advisory_lock_that_any_role_may_hold_stops_nothing(
     with psycopg.connect(dsn) as holder:
         holder.execute("select pg_advisory_lock(hashtext('pgqueue.job_history'))")
 
-        assert ask(own, upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
+        assert ask(own, retention.ensure_history_days(now=NOON)) == retention.DAYS_AHEAD + 1
 
 
 def test_an_expired_key_that_a_transaction_has_locked_stays_and_the_others_go(
@@ -100,15 +101,15 @@ def test_days_are_made_beside_two_writers_for_whose_day_there_is_no_partition(
         writers = [threads.submit(write, number) for number in range(2)]
         try:
             made = 0
-            while made < upkeep.DAYS_AHEAD:
-                made += ask(own, upkeep.ensure_history_days(now=NOON))
+            while made < retention.DAYS_AHEAD:
+                made += ask(own, retention.ensure_history_days(now=NOON))
         finally:
             stop.set()
         written = sum(writer.result() for writer in writers)
 
     days = {name for name in partitions(own) if "2031" in name}
     assert days == {
-        f"job_history_{NOON.date() + number * DAY:%Y%m%d}" for number in range(1, upkeep.DAYS_AHEAD + 1)
+        f"job_history_{NOON.date() + number * DAY:%Y%m%d}" for number in range(1, retention.DAYS_AHEAD + 1)
     }
     found = own.execute("select count(*), count(distinct tableoid) from pgqueue.job_history").fetchone()
     assert found == (written + 2, 1)
@@ -132,12 +133,12 @@ def test_two_sweepers_that_drop_the_same_days_disturb_each_other_in_nothing(
     with psycopg.connect(dsn, options=BOUNDED) as first, ThreadPoolExecutor(1) as threads:
         dropped = 0
         while dropped < 3:  # what autovacuum has open is left to the next try
-            dropped += ask(first, upkeep.drop_history())
-        second = threads.submit(ask, own, upkeep.drop_history())
+            dropped += ask(first, retention.drop_history())
+        second = threads.submit(ask, own, retention.drop_history())
         until_statements_wait(dsn, unless=second.done)
         first.commit()
         assert second.result() in (0, 3)
-    assert ask(own, upkeep.drop_history()) == 0
+    assert ask(own, retention.drop_history()) == 0
 
 
 @pytest.mark.parametrize("style", ["German, YMD", "SQL, DMY", "Postgres, MDY"])
@@ -147,7 +148,7 @@ def test_days_begin_at_midnight_utc_in_every_date_style(own: psycopg.Connection[
         [style],
     )
 
-    assert ask(own, upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
+    assert ask(own, retention.ensure_history_days(now=NOON)) == retention.DAYS_AHEAD + 1
 
     own.execute("set datestyle = 'ISO'; set timezone = 'UTC'")
     bounds = own.execute(

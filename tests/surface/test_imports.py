@@ -14,6 +14,8 @@ from graphlib import CycleError, TopologicalSorter
 import grimp
 import pytest
 
+import pgqueue
+
 HEAVY = (
     "sqlalchemy",
     "alembic",
@@ -55,27 +57,56 @@ def add(one: int, two: int) -> int:
 
 call = add.call(1, 2)
 """
+HELP = """
+from pgqueue.cli.main import main
+
+main(["--help"], standalone_mode=False)
+"""
 
 
 @pytest.mark.parametrize(
     ("program", "needless"),
     [
-        ("import pgqueue", HEAVY + NOT_ENQUEUERS),
+        ("import pgqueue", (*HEAVY, *NOT_ENQUEUERS, "asyncio", "psycopg", "pgqueue.app")),
+        (HELP, ("asyncio", "psycopg", "rich", "pgqueue.app", "pgqueue.store")),
         (DECLARES, tuple(set(HEAVY) - {"pgqueue.values.version"}) + NOT_ENQUEUERS),
         ("import pgqueue.worker.worker", HEAVY),
     ],
-    ids=["import", "enqueuer", "worker"],
+    ids=["import", "help", "enqueuer", "worker"],
 )
 def test_neither_apps_nor_workers_load_what_they_do_not_need(program: str, needless: tuple[str, ...]) -> None:
-    shown = program + "\nimport sys; print(*sys.modules)"
+    loaded = modules_of(program)
 
+    assert "pgqueue" in loaded
+    assert loaded.isdisjoint(needless)
+
+
+@pytest.mark.parametrize(
+    ("program", "most"),
+    [("import pgqueue", 2), (HELP, 8), (DECLARES, 177), ("import pgqueue.worker.worker", 251)],
+    ids=["import", "help", "enqueuer", "worker"],
+)
+def test_a_program_loads_few_modules_of_ours(program: str, most: int) -> None:
+    ours = {one for one in modules_of(program) if one.partition(".")[0] == "pgqueue"}
+
+    assert len(ours) <= most, sorted(ours)
+
+
+def test_each_public_name_is_loaded_when_it_is_asked_for_and_an_unknown_one_is_an_error() -> None:
+    assert all(hasattr(pgqueue, name) for name in pgqueue.__all__)
+    assert set(pgqueue.__all__) <= set(dir(pgqueue))
+    with pytest.raises(AttributeError, match="module 'pgqueue' has no attribute 'Celery'"):
+        _ = pgqueue.Celery
+    assert pgqueue.errors.Dead is pgqueue.Dead
+
+
+def modules_of(program: str) -> set[str]:
+    """The modules that a new Python has loaded when it has run a program."""
+    shown = program + "\nimport sys; print('loaded:', *sys.modules)"
     ended = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, "-c", shown], capture_output=True, text=True, check=True, timeout=60
     )
-
-    loaded = set(ended.stdout.split())
-    assert "pgqueue" in loaded
-    assert loaded.isdisjoint(needless)
+    return set(ended.stdout.partition("loaded:")[2].split())
 
 
 def test_no_module_imports_itself_through_others() -> None:

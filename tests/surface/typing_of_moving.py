@@ -21,10 +21,19 @@ def plain(order_id: int) -> str:
 
 
 @celery_app.task(bind=True, max_retries=3)
-def bound(self: celery.BoundTask, order_id: int) -> str:
+def bound(self: celery.Task[..., str], order_id: int) -> str:
     if order_id < 0:
         raise self.retry(countdown=1)
     return self.name
+
+
+@celery.shared_task(queue="mail")
+async def shared(order_id: int) -> float:
+    return order_id / 2
+
+
+class Noted(celery_app.Task):  # type: ignore[name-defined, misc]  # a setting: its class is known at run time
+    pass
 
 
 @rq.job(mail)
@@ -46,10 +55,21 @@ def celerys() -> None:
     assert_type(plain(1), str)
     assert_type(plain.delay(1), celery.AsyncResult[str])
     assert_type(bound.apply_async((1,), countdown=5), celery.AsyncResult[str])
+    assert_type(bound.delay(1).get(timeout=5), str | Exception)
+    assert_type(bound(1), str)
+    assert_type(shared.delay(1), celery.AsyncResult[float])
+    assert_type(plain.s(1), celery.Signature[str])
+    assert_type(plain.si(1).apply_async(), celery.AsyncResult[str])
+    assert_type(plain.apply((1,)), celery.EagerResult[str])
+    celery.chain(plain.s(1), bound.s() | shared.s())()
+    celery.chord([plain.s(1), plain.s(2)])(bound.s())
+    celery_app.conf.timezone = "UTC"
 
     plain.delay("1")  # type: ignore[arg-type]
     plain.delay()  # type: ignore[call-arg]
-    celery.Celery(queue, broker="sqs")  # type: ignore[arg-type]
+    bound.delay("1")  # type: ignore[arg-type]
+    shared.delay(order="1")  # type: ignore[call-arg]
+    celery.Celery(queue, broker=1)  # type: ignore[arg-type]
 
 
 def rqs() -> None:

@@ -3,10 +3,11 @@
 Every ignored line is wrong on purpose: should it stop being an error, mypy reports an unused ignore.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from pgqueue import Batch, BatchJob, Call, Context, JobHandle, PgQueue
+from pgqueue import Batch, BatchJob, Call, Context, JobHandle, PgQueue, Task
 
 queue = PgQueue()
 
@@ -82,6 +83,62 @@ def enqueue_for_batches() -> None:
     index.enqueue(1, 2)  # type: ignore[arg-type]
     index.enqueue(1, nubmer=2)  # type: ignore[call-arg]
     queue.batch_task(Document, siez=2)  # type: ignore[call-arg]
+
+
+@queue.task
+def with_context_last(order_id: int, ctx: Context | None = None) -> bool:
+    return ctx is None or ctx.attempt == order_id
+
+
+@queue.schedule("0 3 * * *")
+@queue.task(queue="mail")
+def nightly(order_id: int = 1) -> str:
+    return f"{order_id}"
+
+
+@queue.schedule("0 4 * * *")
+async def later(ctx: Context) -> int:
+    return ctx.attempt
+
+
+async def called_directly(ctx: Context) -> None:
+    assert_type(plain(1), str)
+    assert_type(plain(1, note="soon"), str)
+    assert_type(await awaited(1, note="soon"), float)
+    assert_type(with_context(ctx, 1), bool)
+    assert_type(await with_options(ctx, order_id=1), list[int])
+    assert_type(with_context_or_none(None, 1), bool)
+    assert_type(with_context_or_none(ctx, 1), bool)
+    assert_type(with_context_last(1), bool)
+    assert_type(plain.using(priority=5)(1), str)
+    assert_type(nightly(), str)
+    assert_type(await later(ctx), int)
+    assert_type(list(map(plain, [1, 2])), list[str])
+    assert_type(await asyncio.create_task(awaited(1, note="soon")), float)
+
+    plain("x", 3, 4)  # type: ignore[call-arg,arg-type]
+    plain()  # type: ignore[call-arg]
+    await awaited(1, "soon")  # type: ignore[call-arg]
+    with_context(1)  # type: ignore[call-arg,arg-type]
+    await with_options(1)  # type: ignore[call-arg,arg-type]
+    plain.using(priority=5)("1")  # type: ignore[arg-type]
+    nightly("1")  # type: ignore[arg-type]
+    number: int = plain(1)  # type: ignore[assignment]
+    assert number
+
+
+def batches_called_directly(jobs: Batch[Document]) -> None:
+    assert_type(index(jobs), None)
+    index(1)  # type: ignore[arg-type]
+
+
+async def counted_directly(jobs: Batch[Document]) -> None:
+    assert_type(await counted(jobs), list[int])
+
+
+def named_by_two_types(task: Task[[int], str]) -> None:
+    assert_type(task.enqueue(1), JobHandle[str])
+    task(1, 2)  # not checked: of these types, the direct call's are unknown
 
 
 def enqueue() -> None:
@@ -174,12 +231,12 @@ def options() -> None:
     queue.task(5)  # type: ignore[call-overload]
 
 
-@queue.call
+@queue.remote
 async def square(number: int) -> int:
     return number * number
 
 
-@queue.call(queue="slow", timeout=30)
+@queue.remote(queue="slow", timeout=30)
 def described(ctx: Context, number: int, *, note: str = "") -> str:
     return f"{ctx.attempt} {number} {note}"
 
@@ -187,11 +244,11 @@ def described(ctx: Context, number: int, *, note: str = "") -> str:
 async def calls() -> None:
     assert_type(await square(2), int)
     assert_type(await described(2, note="x"), str)
-    assert_type(await queue.call(plain)(1), str)
-    assert_type(await queue.call(awaited.using(priority=5))(1, note="soon"), float)
+    assert_type(await queue.remote(plain)(1), str)
+    assert_type(await queue.remote(awaited.using(priority=5))(1, note="soon"), float)
     assert_type(square.task.enqueue(2), JobHandle[int])
 
     await square("2")  # type: ignore[arg-type]
     await described()  # type: ignore[call-arg]
     await described(1, nota="x")  # type: ignore[call-arg]
-    queue.call(priorty=1)  # type: ignore[call-overload]
+    queue.remote(priorty=1)  # type: ignore[call-overload]

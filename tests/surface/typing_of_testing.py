@@ -49,7 +49,7 @@ def modes() -> None:
     in_memory("queue")  # type: ignore[arg-type]
 
 
-async def draining() -> None:
+async def quiet() -> None:
     ran = drain(queue, now=datetime.now(UTC), queues=["mail"], raises=False, allow_real=True)
     assert_type(ran, list[Ran])
     assert_type(await adrain(queue), list[Ran])

@@ -398,7 +398,7 @@ def test_takes_at_once_never_hold_more_of_a_key_than_its_limit_and_each_job_once
             one.result(timeout=120)
 
     assert sorted(ended) == ids
-    assert set(most.values()) == {2}
+    assert max(most.values()) == 2
 
 
 def test_a_take_waits_for_the_instant_of_a_rate_and_hands_over_no_job_before_it(queue: PgQueue) -> None:

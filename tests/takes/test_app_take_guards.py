@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from app.silence import Way, way_to
 from looking import ask, wait_until
 from tenacity import retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from pgqueue import Dead, JobState, PgQueue, Retry, RetryLater, Snooze, Superseded
+from pgqueue import Cancelled, Dead, JobState, PgQueue, Retry, RetryLater, Snooze, Superseded
 from pgqueue.app.takes import base
 from pgqueue.errors import ConnectionFailed, InvalidOption
 from pgqueue.store.workers import upkeep
@@ -188,6 +189,16 @@ def test_a_task_decides_by_what_the_block_raises(patient: PgQueue) -> None:
         patient.control.run_now(job_id)
     leave(patient, Dead("no use"), awaited=False)
     assert [reason for _, reason, _ in dead(patient)] == ["asked"] * 2
+
+
+def test_a_block_ends_a_job_or_all_of_them_as_cancelled(queue: PgQueue) -> None:
+    (first, second, *_) = [note.enqueue() for note in [queue.task(name="note")(print)] for _ in range(2)]
+    with queue.take(1) as (job,):
+        job.fail(Cancelled("not needed"))
+    with suppress(Cancelled), queue.take(1):
+        raise Cancelled
+    assert (first.status(), second.status()) == (JobState.CANCELLED, JobState.CANCELLED)
+    assert [len(queue.job(one.id).errors) for one in (first, second)] == [1, 0]
 
 
 def test_a_policy_that_fails_itself_leaves_the_decision_to_the_default_one(queue: PgQueue) -> None:

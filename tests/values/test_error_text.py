@@ -14,6 +14,7 @@ from pgqueue.values.jobs.error_text import (
     LONGEST_TRACEBACK,
     LONGEST_TYPE,
     MOST_EXCEPTIONS,
+    PACKAGE,
     describe,
     traceback_of,
 )
@@ -267,3 +268,25 @@ def test_of_a_chain_the_last_exceptions_are_shown() -> None:
     assert text.rstrip().endswith("ValueError: 999")
     assert f"ValueError: {1_000 - MOST_EXCEPTIONS}\n" in text
     assert f"ValueError: {999 - MOST_EXCEPTIONS}\n" not in text
+
+
+def under_the_worker(task: Callable[[], object]) -> str:
+    """The traceback of a task's error, as a function of this package that called the task catches it."""
+    ours = compile("def run(task):\n    task()\n", f"{PACKAGE}worker/executor.py", "exec")
+    exec(ours, space := dict[str, Any]())  # noqa: S102 - a frame of ours above the task's
+    error = caught(lambda: space["run"](task))
+    while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_name != "run":
+        error.__traceback__ = error.__traceback__.tb_next
+    return traceback_of(error)
+
+
+def test_the_traceback_of_a_tasks_error_begins_in_the_task() -> None:
+    text = under_the_worker(lambda: _raise(ValueError("mine")))
+    assert text.startswith("Traceback (most recent call last):\n")
+    assert "worker/executor.py" not in text
+    assert text.count('  File "') == 2  # the task, _raise
+
+
+def test_an_error_of_this_package_keeps_its_frames() -> None:
+    text = under_the_worker(None)  # type: ignore[arg-type]  # the call itself fails
+    assert "worker/executor.py" in text

@@ -195,7 +195,9 @@ def test_a_number_is_seconds() -> None:
 
 @pytest.mark.parametrize("value", [7, 0.5, timedelta(hours=23)])
 def test_a_history_shorter_than_a_day_is_refused_since_days_were_meant(value: float) -> None:
-    with pytest.raises(InvalidOption, match=r"kept by whole days: use timedelta\(days=\.\.\.\), or 0"):
+    with pytest.raises(
+        InvalidOption, match=r"kept by whole days: give a day or more \(30d, timedelta\(days=30\)\), or 0"
+    ):
         PgQueue("", history=value)
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tenacity import retry_if_exception_type, retry_never, stop_after_delay, wait_fixed
 
+from pgqueue import errors
 from pgqueue.errors import Dead, InvalidOption, RetryLater, Snooze, TimedOut
 from pgqueue.values.jobs.error_text import LONGEST_MESSAGE, LONGEST_TRACEBACK, describe
 from pgqueue.values.jobs.job import AttemptError, Claim
@@ -19,8 +20,10 @@ from pgqueue.values.jobs.verdict import (
     Cancelled,
     Died,
     Returned,
+    Stop,
     Succeeded,
     Verdict,
+    as_stopped,
     fallbacks,
     judge,
     without_result,
@@ -85,6 +88,27 @@ def test_dead_is_dead_at_once() -> None:
 
     assert isinstance(verdict, Died)
     assert (verdict.reason, verdict.error.message, verdict.seconds) == ("asked", "no such order", 2.5)
+
+
+@pytest.mark.parametrize(("reason", "kept"), [("", None), ("not needed", "not needed")])
+def test_cancelled_is_no_failure_even_on_the_last_attempt_and_keeps_a_reason(
+    reason: str, kept: str | None
+) -> None:
+    verdict = _judged(errors.Cancelled(reason), attempt=3)
+
+    assert isinstance(verdict, Cancelled)
+    assert (None if verdict.error is None else verdict.error.message) == kept
+
+
+@pytest.mark.parametrize("error", [Snooze(MINUTE), RetryLater(MINUTE), Dead("no"), ValueError()])
+def test_an_attempt_that_was_cancelled_ends_so_whatever_it_raised(error: Exception) -> None:
+    assert isinstance(as_stopped(_judged(error), Stop.CANCEL), Cancelled)
+
+
+def test_a_task_that_ends_its_job_as_the_worker_stops_has_obeyed_the_worker() -> None:
+    assert as_stopped(_judged(errors.Cancelled()), Stop.SHUTDOWN) == Returned(_claim())
+    dead = _judged(Dead("no"))
+    assert as_stopped(dead, Stop.SHUTDOWN) is dead
 
 
 def test_an_error_that_the_policy_does_not_name_is_refused_another_attempt() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tenacity import stop_after_attempt, wait_none
 from worker.in_processes_queue import queue as queue  # noqa: PLC0414 - as tests call it
 
-from pgqueue import Context, Limit, Retry, Snooze
+from pgqueue import Cancelled, Context, Limit, Retry, Snooze
 from pgqueue.errors import TimedOut
 
 TWICE = Retry(wait=wait_none(), stop=stop_after_attempt(2))
@@ -86,6 +86,22 @@ def wait(ctx: Context, path: str) -> None:
         time.sleep(60)
     finally:
         Path(path).write_text(f"{os.getpid()} cleaned up")
+
+
+@queue.task(process=True)
+def end_as_cancelled() -> None:
+    """Find that the job is not needed."""
+    raise Cancelled("no such order")
+
+
+@queue.task(process=True)
+def fail_when_stopped(path: str) -> None:
+    """Turn the stop into an error of its own."""
+    try:
+        Path(path).write_text(str(os.getpid()))
+        time.sleep(60)
+    except asyncio.CancelledError:
+        raise RuntimeError("stopped") from None
 
 
 @queue.task(process=True, timeout=0.3, retry=TWICE, limit=Limit(1))

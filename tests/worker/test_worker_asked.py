@@ -84,7 +84,7 @@ def worker_host(queue: PgQueue) -> str:
 
 
 @pytest.mark.parametrize("plain", [True, False])
-async def test_a_draining_worker_finishes_what_runs_returns_the_rest_and_claims_again_when_asked(
+async def test_a_quiet_worker_finishes_what_runs_returns_the_rest_and_claims_again_when_asked(
     queue: PgQueue, running: Running, *, plain: bool
 ) -> None:
     turn = threading.Semaphore(0)
@@ -99,11 +99,11 @@ async def test_a_draining_worker_finishes_what_runs_returns_the_rest_and_claims_
     first = task.enqueue()
     async with running(queue, concurrency=1, lease=LONG) as worker:
         await until(lambda: worker.inspect().can_listen and worker.inspect().running)
-        (done,) = (await queue.workers.adrain(str(worker.id))).asked
+        (done,) = (await queue.workers.aquiet(str(worker.id))).asked
         assert done.id == worker.id
-        await until(lambda: status(queue, worker).draining)
-        assert worker.inspect().draining
-        assert status(queue, worker).state == "draining"
+        await until(lambda: status(queue, worker).quiet)
+        assert worker.inspect().quiet
+        assert status(queue, worker).state == "quiet"
         turn.release()
         (found,) = await ended(queue, first)
         assert found.attempts == 1
@@ -114,17 +114,20 @@ async def test_a_draining_worker_finishes_what_runs_returns_the_rest_and_claims_
         assert not ask(queue, "select 1 from pgqueue.jobs where status = 'running'")
         assert (await queue.database.arun(control.pulse())).workers == 0  # it serves no queue
         said = (await queue.awhy(second.id)).sentence
-        assert "of queue 'default' 1 live worker is draining, and no other serves it" in said
+        assert (
+            "of queue 'default' 1 live worker is quiet (`pgqueue workers resume` ends that), and no other serves it"
+            in said
+        )
         assert ask(queue, "select idle from pgqueue.workers") == [(False,)]  # enqueuers do not notify it
 
         await queue.workers.aresume(str(worker.id))
         turn.release()
         await ended(queue, second)
-        await until(lambda: not status(queue, worker).draining)
+        await until(lambda: not status(queue, worker).quiet)
         await until(lambda: ask(queue, "select idle from pgqueue.workers") == [(True,)])
 
 
-async def test_claims_that_have_not_started_go_back_from_a_draining_worker(
+async def test_claims_that_have_not_started_go_back_from_a_quiet_worker(
     queue: PgQueue, running: Running
 ) -> None:
     release = threading.Event()
@@ -139,8 +142,8 @@ async def test_claims_that_have_not_started_go_back_from_a_draining_worker(
         await queue.workers.aset(str(worker.id), concurrency=1)
         await until(lambda: worker.inspect().concurrency == 1)
         more = await wait.aenqueue()
-        await queue.workers.adrain(str(worker.id))
-        await until(lambda: worker.inspect().draining)
+        await queue.workers.aquiet(str(worker.id))
+        await until(lambda: worker.inspect().quiet)
         release.set()
         await ended(queue, *jobs)
         assert (await more.astatus()) == "ready"
@@ -149,7 +152,7 @@ async def test_claims_that_have_not_started_go_back_from_a_draining_worker(
     assert found.attempts == 1
 
 
-async def test_claims_that_wait_in_memory_go_back_at_once_when_a_worker_drains(
+async def test_claims_that_wait_in_memory_go_back_at_once_when_a_worker_is_made_quiet(
     queue: PgQueue, running: Running
 ) -> None:
     release = threading.Event()
@@ -173,7 +176,7 @@ async def test_claims_that_wait_in_memory_go_back_at_once_when_a_worker_drains(
             lambda: worker.inspect().can_listen and held.id in {one.id for one in worker.inspect().running}
         )
         await until(lambda: len(worker.inspect().waiting) > len(gathering))
-        await queue.workers.adrain(str(worker.id))
+        await queue.workers.aquiet(str(worker.id))
         await until(lambda: not worker.inspect().waiting)
         where = "select array_agg(id) from pgqueue.jobs where status = 'running'"
         await until(lambda: ask(queue, where) == [([held.id],)])
@@ -249,16 +252,16 @@ async def test_a_worker_that_loses_its_lease_stays_as_it_was_asked_to_be(
     async with running(queue, concurrency=2, lease=LONG) as worker:
         await until(lambda: worker.inspect().can_listen)
         await queue.workers.aset(str(worker.id), concurrency=5)
-        await queue.workers.adrain(str(worker.id))
-        await until(lambda: worker.inspect().draining and worker.inspect().concurrency == 5)
+        await queue.workers.aquiet(str(worker.id))
+        await until(lambda: worker.inspect().quiet and worker.inspect().concurrency == 5)
         former = worker.id
         ask(queue, "delete from pgqueue.workers")
         await beat(worker)
         assert worker.id != former
         seen = await astatus(queue, worker)
-        assert (seen.slots, seen.draining, seen.asked.at) == (5, True, None)
+        assert (seen.slots, seen.quiet, seen.asked.at) == (5, True, None)
         await beat(worker)
-        assert worker.inspect().draining
+        assert worker.inspect().quiet
 
 
 async def test_two_heartbeats_at_once_that_find_the_lease_lost_register_one_worker(
@@ -271,7 +274,7 @@ async def test_two_heartbeats_at_once_that_find_the_lease_lost_register_one_work
         assert ask(queue, "select id from pgqueue.workers") == [(worker.id,)]
 
 
-async def test_a_worker_whose_loop_is_blocked_shrinks_and_drains_with_its_heartbeat(
+async def test_a_worker_whose_loop_is_blocked_shrinks_and_is_made_quiet_with_its_heartbeat(
     queue: PgQueue, running: Running
 ) -> None:
     release, blocked = threading.Event(), threading.Event()
@@ -287,7 +290,7 @@ async def test_a_worker_whose_loop_is_blocked_shrinks_and_drains_with_its_heartb
         def steer() -> WorkerStatus:
             assert blocked.wait(20)
             queue.workers.set(str(worker.id), concurrency=2)
-            queue.workers.drain(str(worker.id))
+            queue.workers.quiet(str(worker.id))
             heartbeat = worker.parts.heartbeat
             for _ in range(2):
                 asyncio.run_coroutine_threadsafe(heartbeat.beat(), heartbeat._loop).result(20)  # noqa: SLF001
@@ -299,7 +302,7 @@ async def test_a_worker_whose_loop_is_blocked_shrinks_and_drains_with_its_heartb
             steering = thread.submit(steer)
             await block.aenqueue()
             seen = await asyncio.wrap_future(steering)
-        assert (seen.slots, seen.draining) == (2, True)
+        assert (seen.slots, seen.quiet) == (2, True)
 
 
 async def test_a_thousand_requests_at_once_end_with_the_last_one_and_cost_few_beats(
@@ -332,10 +335,10 @@ async def test_a_dead_worker_is_asked_nothing(queue: PgQueue) -> None:
     worker = Worker(queue, concurrency=2, poll=FOR_EVER)
     await register(worker)
     ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 second'")
-    for steer in (queue.workers.adrain, queue.workers.astop):
+    for steer in (queue.workers.aquiet, queue.workers.astop):
         with pytest.raises(UnknownWorker, match="its lease has passed"):
             await steer(str(worker.id))
-    assert await queue.workers.astop("all") == await queue.workers.adrain("all")
+    assert await queue.workers.astop("all") == await queue.workers.aquiet("all")
     assert (await astatus(queue, worker)).state == "lost"
     assert ask(queue, "select asked_at from pgqueue.workers") == [(None,)]
     await worker.parts.close()
@@ -349,7 +352,7 @@ async def test_a_take_is_asked_nothing(queue: PgQueue) -> None:
     ask(queue, statement)
     with pytest.raises(InvalidOption, match="it is a take"):
         await queue.workers.aset("old:7", concurrency=5)
-    done = await queue.workers.adrain("all")
+    done = await queue.workers.aquiet("all")
     assert done.asked == ()
     assert "old:7" in done.refused[0]
     (seen,) = await queue.workers.alist()
@@ -391,13 +394,13 @@ async def test_a_name_that_means_none_or_several_is_refused_with_those_there_are
         await register(worker)
     name = queue.workers.list()[0].name
     with pytest.raises(InvalidOption, match="may be any of"):
-        await queue.workers.adrain(name)
+        await queue.workers.aquiet(name)
     for unknown in ("web-9:1", "zzz", str(workers[0].id) + "0"):
         with pytest.raises(UnknownWorker, match="there are"):
-            await queue.workers.adrain(unknown)
+            await queue.workers.aquiet(unknown)
     for nothing in ("", None):
         with pytest.raises(InvalidOption, match="first characters"):
-            await queue.workers.adrain(nothing)  # type: ignore[arg-type]
-    assert len((await queue.workers.adrain("all")).asked) == 2
+            await queue.workers.aquiet(nothing)  # type: ignore[arg-type]
+    assert len((await queue.workers.aquiet("all")).asked) == 2
     for worker in workers:
         await worker.parts.close()

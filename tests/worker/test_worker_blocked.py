@@ -223,8 +223,11 @@ def pulse(queue: PgQueue) -> control.QueueSummary:
 
 
 def noted(queue: PgQueue, found: list[WorkerProblem]) -> bool:
-    """Note the problems of workers; whether there is any."""
-    found[:] = pulse(queue).worker_problems
+    """Note the workers whose event loop is blocked; whether there is any.
+
+    A worker that has only just begun may have another problem: it does not listen yet.
+    """
+    found[:] = [problem for problem in pulse(queue).worker_problems if problem.blocked is not None]
     return bool(found)
 
 

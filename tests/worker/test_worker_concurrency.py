@@ -352,17 +352,17 @@ async def test_ends_gather_while_jobs_wait_for_slots_if_nothing_waits_for_them(
 
 
 @pytest.mark.parametrize(
-    ("draining", "lane", "told"), [(True, "a", True), (True, None, False), (False, "a", False)]
+    ("quiet", "lane", "told"), [(True, "a", True), (True, None, False), (False, "a", False)]
 )
 async def test_other_workers_are_told_of_places_that_a_worker_frees_which_claims_no_more(
-    monkeypatch: pytest.MonkeyPatch, *, draining: bool, lane: str | None, told: bool
+    monkeypatch: pytest.MonkeyPatch, *, quiet: bool, lane: str | None, told: bool
 ) -> None:
     """A worker beside it rests for up to a minute where jobs wait in very many lanes and none may start."""
     claims, connection = _claims(1), AsyncMock(spec=WorkerConnection, losses=0)
     completer = Completer(connection, claims, PgQueue("postgresql://nowhere"))
     write = AsyncMock(return_value=WriteResult(done={1: JobState.SUCCEEDED}))
     monkeypatch.setattr(completer._recorder, "write", write)  # noqa: SLF001 - the database's answer
-    claims.drain(on=draining)
+    claims.set_quiet(on=quiet)
     completer.add([Succeeded(msgspec.structs.replace(_claim(1), lane=lane), 0.0)])
     await completer.run_once()
     assert [call.args[0].name for call in connection.run.await_args_list] == ["notifications.wake"] * told

@@ -134,6 +134,24 @@ async def test_a_cancel_ends_the_function_which_has_told_of_its_progress_and_may
         assert said(path).endswith("cleaned up")
 
 
+async def test_a_task_there_ends_its_job_as_cancelled(app: PgQueue, running: Running) -> None:
+    async with running(app, concurrency=1):
+        (found,) = await ended(app, in_processes.end_as_cancelled.enqueue())
+    assert (found.state, [one.message for one in found.errors]) == (JobState.CANCELLED, ["no such order"])
+
+
+async def test_an_error_there_after_a_cancel_is_not_said_to_run_again(
+    app: PgQueue, running: Running, path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = in_processes.fail_when_stopped.enqueue(str(path))
+    async with running(app, concurrency=1):
+        await until(lambda: pids(path))
+        await job.acancel()
+        (found,) = await ended(app, job)
+    assert found.state is JobState.CANCELLED
+    assert "goes back" not in capfd.readouterr().err
+
+
 async def test_a_stop_returns_the_job_unspent(app: PgQueue, running: Running, path: Path) -> None:
     job = in_processes.wait.enqueue(str(path))
     async with running(app, concurrency=1, grace=timedelta(0)):

@@ -14,6 +14,7 @@ from worker.proxy import Proxy
 from pgqueue import PgQueue
 from pgqueue.embedded import Server, embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
+from pgqueue.store import retention
 from pgqueue.store.schema import schema
 from pgqueue.store.workers import upkeep
 from pgqueue.worker.connection import WorkerConnection
@@ -89,7 +90,7 @@ async def test_another_plan_that_succeeds_does_not_end_the_refusal_of_one(queue:
         other.execute("lock table pgqueue.lost_workers in access exclusive mode")
         reclaiming = asyncio.create_task(link.run(upkeep.reclaim()))
         await until(lambda: log.lines)
-        await link.run(upkeep.keep_for(None, None, said_by="test"))
+        await link.run(retention.keep_for(None, None, said_by="test"))
         assert log.lines == [RetryCause.REFUSED.value]
         reclaiming.cancel()
         await asyncio.wait([reclaiming])

@@ -115,7 +115,7 @@ def test_the_time_begins_anew_where_no_worker_met_the_task_for_an_hour(
         ({"tasks": ["bill"], "queues": ["mail"]}, True),
         ({"tasks": ["bill"], "queues": ["!default"]}, True),
         ({"tasks": ["bill"], "lease": -LEASE}, True),
-        ({"tasks": ["bill"], "draining": True}, True),
+        ({"tasks": ["bill"], "quiet": True}, True),
     ],
     ids=[
         "it runs the task",
@@ -125,7 +125,7 @@ def test_the_time_begins_anew_where_no_worker_met_the_task_for_an_hour(
         "it serves others",
         "it serves the others",
         "it is gone",
-        "it is drained",
+        "it is quiet",
     ],
 )
 def test_a_task_is_noted_only_where_no_other_live_worker_may_run_it(
@@ -189,7 +189,7 @@ def _register(own: psycopg.Connection[object], other: dict[str, object]) -> UUID
     info = worker_info(queues=other.get("queues"))  # type: ignore[arg-type]  # a list or None
     info = msgspec.structs.replace(info, tasks=other["tasks"])
     on(own, leases.register(info, other.get("lease", LEASE), now=NOON))  # type: ignore[arg-type]  # a timedelta
-    own.execute("update pgqueue.workers set draining = %s where id = %s", [other.get("draining"), info.id])
+    own.execute("update pgqueue.workers set quiet = %s where id = %s", [other.get("quiet"), info.id])
     return info.id
 
 
@@ -487,7 +487,7 @@ async def test_any_worker_renews_the_note_of_a_task_that_none_runs(
 ) -> None:
     """One that has no free slot claims no job, and so meets none of its tasks."""
     async with running(queue, concurrency=1) as one:
-        one.parts.claims.draining = True
+        one.parts.claims.quiet = True
         with psycopg.connect(dsn, autocommit=True) as own:
             put(own, task="'gone'")
             own.execute(

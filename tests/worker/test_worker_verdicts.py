@@ -80,7 +80,7 @@ async def test_a_verdict_that_is_refused_in_any_words_is_kept_and_recorded_when_
         await ended(queue, other)
         ask(queue, REFUSE_ENDING)
         job = note.enqueue()
-        await until(lambda: any("verdict not recorded" in message for message in caplog.messages))
+        await until(lambda: any("outcome not recorded" in message for message in caplog.messages))
         assert known(worker) == [job.id]
         ask(queue, "drop trigger refuse on pgqueue.jobs")
         (found,) = await ended(queue, job)
@@ -99,7 +99,7 @@ async def test_a_worker_that_leaves_with_a_verdict_that_is_refused_leaves_its_jo
         await until(lambda: ask(queue, "select id from pgqueue.workers"))
         ask(queue, REFUSE_ENDING)
         job = note.enqueue()
-        await until(lambda: any("verdict not recorded" in message for message in caplog.messages))
+        await until(lambda: any("outcome not recorded" in message for message in caplog.messages))
     assert (job.status(), claims_of(queue, worker)) == (JobState.RUNNING, [job.id])
     ask(queue, "drop trigger refuse on pgqueue.jobs")
     assert queue.database.run(upkeep.reclaim()) == {job.id: JobState.DEAD}

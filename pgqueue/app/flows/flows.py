@@ -21,7 +21,7 @@ LAST_PLACE = (1 << 31) - 1
 
 
 class Flows:
-    """The flows of a queue. Each method has an awaited twin with an ``a`` before its name."""
+    """The flows of a queue. Each method has an async version with an ``a`` before its name."""
 
     def __init__(self, database: Callable[[], Database]) -> None:
         """Made by ``queue.flows``. ``database`` returns the queue's, which may be another one in another context."""

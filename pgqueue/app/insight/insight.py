@@ -5,31 +5,67 @@ What is read is decided in :mod:`pgqueue.store.insight.insight` and its neighbou
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
+from pgqueue.app.insight.of_runs import OfRuns
 from pgqueue.app.insight.over_time import OverTime
+from pgqueue.app.notes import opened_progress
 from pgqueue.app.registry import Registry
 from pgqueue.errors import InvalidOption
-from pgqueue.store import audit
+from pgqueue.store import audit, retention
 from pgqueue.store.connections.replica import ReplicatedDatabase
-from pgqueue.store.insight import insight, searching
+from pgqueue.store.insight import health, insight, searching
 from pgqueue.store.insight import story as stories
+from pgqueue.store.insight.searching import StoredDetail
 from pgqueue.store.jobs import control, known_tasks
 from pgqueue.store.jobs.known_tasks import KnownTask
 from pgqueue.store.limits import limit_control
 from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
-from pgqueue.values.bulk.filter import JobFilter
+from pgqueue.values.bulk.filter import JobFilter, check_ids
 from pgqueue.values.bulk.operation import AuditEntry
-from pgqueue.values.insight.now import Errors, Running, ScheduleLag, SearchPage, StoreHealth, Story
+from pgqueue.values.insight.health import Health
+from pgqueue.values.insight.now import (
+    Deploy,
+    DuePage,
+    Errors,
+    JobDetail,
+    Running,
+    ScheduleLag,
+    SearchPage,
+    StoreHealth,
+    Story,
+)
+from pgqueue.values.insight.problems import judge_health
 from pgqueue.values.jobs.job import JobState, QueueCount, states_of
-from pgqueue.values.jobs.options import check_before, check_page, check_text
+from pgqueue.values.jobs.options import check_before, check_instant, check_page, check_text
 from pgqueue.values.limits.status import LimitDetail, LimitStatus
 from pgqueue.values.payloads.codec import decode_job, encoded_key
-from pgqueue.values.queues.standing import QueueStanding
+from pgqueue.values.queues.standing import QueueStanding, with_declared
+from pgqueue.values.retention import Kept
 from pgqueue.values.shards import ReplicaStatus
+
+Page = TypeVar("Page", SearchPage, DuePage)
+
+
+class AuditCriteria(TypedDict, total=False):
+    """Which entries of the audit.
+
+    Attributes:
+        by: what this person did.
+        action: what has this name: ``pause``, ``set``, ``cancel``, ….
+        target: what was done to the queue, job, worker, … of this name.
+        since: what was done at this instant or later.
+        until: what was done before this instant.
+    """
+
+    by: str | None
+    action: str | None
+    target: str | None
+    since: datetime | None
+    until: datetime | None
 
 
 class SearchCriteria(TypedDict, total=False):
@@ -40,10 +76,13 @@ class SearchCriteria(TypedDict, total=False):
         queue: in this queue; a pattern such as ``mail-*`` is allowed.
         task: of this task; a pattern is allowed.
         unique_key: with this unique key.
+        run: of the run of this name.
         args: whose arguments contain these, as jsonb containment has it: ``{"customer_id": 7}``.
         enqueued_after: enqueued at this instant or later.
         enqueued_before: enqueued before this instant.
         error: whose last error is of this type; with the module or without.
+        error_group: whose last error is in the group of this key: :attr:`ErrorGroup.key` of :meth:`Insight.errors`.
+        ids: one of these ids, at most 10,000.
         before: with a lower id than this: the last id of the page before, or ``looked_to``.
         limit: at most how many jobs, up to 10,000; 100 where nothing is said.
     """
@@ -52,16 +91,19 @@ class SearchCriteria(TypedDict, total=False):
     queue: str | None
     task: str | None
     unique_key: str | None
+    run: str | None
     args: Mapping[str, Any] | None
     enqueued_after: datetime | None
     enqueued_before: datetime | None
     error: str | None
+    error_group: str | None
+    ids: Collection[int] | None
     before: int | None
     limit: int
 
 
-class Insight(OverTime):
-    """Looks at the queue as a whole. Each method takes milliseconds however many jobs wait, and has an awaited twin with an ``a``.
+class Insight(OverTime, OfRuns):
+    """Looks at the queue as a whole. Each method takes milliseconds however many jobs wait, and has an async version with an ``a``.
 
     The answers are frozen values; ``msgspec.to_builtins`` makes JSON of each. Instants are of the database's clock.
     """
@@ -70,17 +112,36 @@ class Insight(OverTime):
         super().__init__(queue)
         self._queue: Registry = queue
 
+    def health(self, queues: Sequence[QueueStanding] | None = None) -> Health:
+        """Whether all is right: one sentence, and every problem, the worst first, with what it is about, since when, and a command.
+
+        Problems are: no worker, or none that serves a queue with ready jobs; workers that are stalled, unresponsive or lost; tasks
+        that fail now, or more than before the last deploy; tasks that no worker runs; limits that hold jobs back for more than 10
+        minutes; schedules that are late or set aside; alerts. Paused and closed queues, and silenced alerts, are told as information.
+
+        Args:
+            queues: what :meth:`queues` returned a moment ago; None: it is asked.
+        """
+        found = self.queues() if queues is None else queues
+        return judge_health(found, self._queue.database.run(health.facts(self._queue.limits)))
+
+    async def ahealth(self, queues: Sequence[QueueStanding] | None = None) -> Health:
+        """As :meth:`health`, awaited."""
+        found = await self.aqueues() if queues is None else queues
+        return judge_health(found, await self._queue.database.arun(health.facts(self._queue.limits)))
+
     def queues(self) -> Sequence[QueueStanding]:
         """How every queue stands: how many jobs in which state, the age of the oldest ready one, the rate, in the order of names.
 
-        Queues without a job that were declared, paused, drained or given settings are among them. The numbers are exact while
+        Queues without a job that the app declares, or that were paused, closed or given settings, are among them. The numbers are exact while
         a table has up to 125 MiB; of larger ones some are estimates, and ``estimated`` names these. :meth:`counts` is exact.
         """
-        return self._queue.database.run(queues.queue_standings())
+        return with_declared(self._queue.queues, self._queue.database.run(queues.queue_standings()))
 
     async def aqueues(self) -> Sequence[QueueStanding]:
         """As :meth:`queues`, awaited."""
-        return await self._queue.database.arun(queues.queue_standings())
+        found = await self._queue.database.arun(queues.queue_standings())
+        return with_declared(self._queue.queues, found)
 
     def counts(self) -> tuple[list[QueueCount], list[str]]:
         """How many jobs of each queue are in each state, exactly, those that have succeeded or were cancelled left out; and which queues are paused.
@@ -123,6 +184,59 @@ class Insight(OverTime):
     async def asearch(self, **criteria: Unpack[SearchCriteria]) -> SearchPage:
         """As :meth:`search`, awaited."""
         return _decode_page(self._queue, await self._queue.database.arun(_search_plan(self._queue, criteria)))
+
+    def due(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        after: tuple[datetime, int] | None = None,
+        limit: int = 100,
+    ) -> DuePage:
+        """Scheduled jobs in the order in which they are due. The answer says where it stopped, as that of :meth:`search` does.
+
+        Args:
+            queue: only jobs of this queue; a pattern such as ``mail-*`` is allowed.
+            task: only jobs of this task; a pattern is allowed.
+            args: only jobs whose arguments contain these.
+            after: behind the job with this ``run_at`` and this id: the last job of the page before, or ``looked_to``.
+            limit: at most how many, up to 10,000.
+
+        Raises:
+            InvalidOption: an argument is out of its range, or the queue's codec encodes the jobs' arguments.
+        """
+        plan = _due_plan(self._queue, {"queue": queue, "task": task, "args": args}, after, limit)
+        return _decode_page(self._queue, self._queue.database.run(plan))
+
+    async def adue(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        after: tuple[datetime, int] | None = None,
+        limit: int = 100,
+    ) -> DuePage:
+        """As :meth:`due`, awaited."""
+        plan = _due_plan(self._queue, {"queue": queue, "task": task, "args": args}, after, limit)
+        return _decode_page(self._queue, await self._queue.database.arun(plan))
+
+    def details(self, job_ids: Sequence[int]) -> Mapping[int, JobDetail]:
+        """What a list shows of live jobs beside their records: what a blocked one waits for, who runs one, how far it is.
+
+        Args:
+            job_ids: which, at most 10,000; those that have ended are left out.
+        """
+        return _opened_details(
+            self._queue, self._queue.database.run(searching.details(check_ids("job_ids", job_ids)))
+        )
+
+    async def adetails(self, job_ids: Sequence[int]) -> Mapping[int, JobDetail]:
+        """As :meth:`details`, awaited."""
+        return _opened_details(
+            self._queue, await self._queue.database.arun(searching.details(check_ids("job_ids", job_ids)))
+        )
 
     def story(self, job_id: int) -> Story:
         """What surrounds a job: its place in a flow, the steps that it has done, its checkpoint. ``queue.job`` is its record.
@@ -214,20 +328,34 @@ class Insight(OverTime):
         """As :meth:`weights`, awaited."""
         return await self._queue.database.arun(limit_control.weights())
 
-    def audit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+    def audit(
+        self, *, before: int | None = None, limit: int = 100, **only: Unpack[AuditCriteria]
+    ) -> list[AuditEntry]:
         """What operators did to queues, jobs and workers, newest first.
 
         Args:
             before: with a lower id than this; give the last id of a page to get the next.
             limit: at most how many entries, up to 10,000.
-        """
-        return self._queue.database.run(audit.listed(before=check_before(before), limit=check_page(limit)))
+            only: what every entry has to match: by whom, which action, from when until when.
 
-    async def aaudit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        Raises:
+            InvalidOption: a value is out of its range.
+        """
+        return self._queue.database.run(_audit_plan(only, before, limit))
+
+    async def aaudit(
+        self, *, before: int | None = None, limit: int = 100, **only: Unpack[AuditCriteria]
+    ) -> list[AuditEntry]:
         """As :meth:`audit`, awaited."""
-        return await self._queue.database.arun(
-            audit.listed(before=check_before(before), limit=check_page(limit))
-        )
+        return await self._queue.database.arun(_audit_plan(only, before, limit))
+
+    def deploys(self) -> list[Deploy]:
+        """The deploys that ``pgqueue pipeline deployed`` has recorded, newest first."""
+        return self._queue.database.run(insight.deploys())
+
+    async def adeploys(self) -> list[Deploy]:
+        """As :meth:`deploys`, awaited."""
+        return await self._queue.database.arun(insight.deploys())
 
     def replica(self) -> ReplicaStatus | None:
         """How far behind the replica is that answers these methods; None: the queue has none, the primary answers."""
@@ -238,6 +366,14 @@ class Insight(OverTime):
         """As :meth:`replica`, awaited."""
         database = self._queue.database.itself
         return await database.areplica_status() if isinstance(database, ReplicatedDatabase) else None
+
+    def retention(self) -> Sequence[Kept]:
+        """What is kept for how long, how much there is, and when what is removed next."""
+        return self._queue.database.run(retention.shown())
+
+    async def aretention(self) -> Sequence[Kept]:
+        """As :meth:`retention`, awaited."""
+        return await self._queue.database.arun(retention.shown())
 
     def store(self) -> StoreHealth:
         """How the tables stand: sizes, dead rows, what holds vacuum back, partitions of the history."""
@@ -265,5 +401,34 @@ def _search_plan(queue: Registry, criteria: SearchCriteria) -> Plan[SearchPage]:
     )
 
 
-def _decode_page(queue: Registry, found: SearchPage) -> SearchPage:
+def _due_plan(
+    queue: Registry, criteria: Mapping[str, Any], after: tuple[datetime, int] | None, limit: int
+) -> Plan[DuePage]:
+    given = {name: value for name, value in criteria.items() if value is not None}
+    if queue.codec is not None and "args" in given:
+        raise InvalidOption("args: the queue's codec encodes them, so the database cannot look into them")
+    if after is not None:
+        check_instant("after", after[0])
+        check_before(after[1])
+    wanted = JobFilter.checked(given or {"everything": True})
+    return searching.due(wanted, after=after, limit=check_page(limit))
+
+
+def _opened_details(queue: Registry, found: Mapping[int, StoredDetail]) -> Mapping[int, JobDetail]:
+    return {
+        job_id: msgspec.structs.replace(one.detail, progress=opened_progress(queue.codec, one.progress))
+        for job_id, one in found.items()
+    }
+
+
+def _decode_page(queue: Registry, found: Page) -> Page:
     return msgspec.structs.replace(found, jobs=tuple(decode_job(queue.codec, job) for job in found.jobs))
+
+
+def _audit_plan(only: AuditCriteria, before: int | None, limit: int) -> Plan[list[AuditEntry]]:
+    for name in ("by", "action", "target"):
+        if (text := only.get(name)) is not None:
+            check_text(name, str(text))
+    for name in ("since", "until"):
+        check_instant(name, only.get(name))  # type: ignore[arg-type]  # by name
+    return audit.listed(before=check_before(before), limit=check_page(limit), **only)

@@ -12,10 +12,11 @@ from pgqueue.app.task import Task
 from pgqueue.errors import Duration, InvalidOption
 
 if TYPE_CHECKING:
-    from pgqueue.app.schedules.declared_schedules import ScheduleDecorator, TimingOptions
+    from pgqueue.app.decorators import ScheduleDecorator
+    from pgqueue.app.schedules.declared_schedules import TimingOptions
     from pgqueue.values.alerts.alert import Alert, Rule
 
-R = TypeVar("R")
+T = TypeVar("T", bound="Task[[Alert], Any]")
 
 
 def schedule(  # noqa: D417 - a method of the queue
@@ -70,7 +71,7 @@ def alert(  # noqa: D417 - a method of the queue
     clear_for: Duration = timedelta(minutes=5),
     repeat_every: Duration | None = None,
     resolved: bool = False,
-) -> "Callable[[Task[[Alert], R]], Task[[Alert], R]]":
+) -> "Callable[[T], T]":
     """Declare an alert: a job of the task tells that a condition holds. A worker that starts stores it; each looks at it.
 
     The task is told once, and again only after the alert is over.
@@ -95,7 +96,7 @@ def alert(  # noqa: D417 - a method of the queue
     chosen, condition = checked_name(name), checked_rule(name, rule)
     terms = Terms.checked(after, clear_for, repeat_every, resolved=resolved)
 
-    def declare(task: "Task[[Alert], R]") -> "Task[[Alert], R]":
+    def declare(task: T) -> T:
         if not isinstance(task, Task):
             raise InvalidOption(
                 f"alert {chosen!r}: {task!r:.80} is no task; put @queue.alert above @queue.task"

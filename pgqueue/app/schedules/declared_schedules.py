@@ -1,14 +1,13 @@
 """How a schedule is declared: the options of its timing, the decorator, what a worker stores of it, checked and encoded."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
+from typing import Any, TypedDict
 
 from msgspec import structs
 
 from pgqueue.app.adding import checked_job
-from pgqueue.app.context import Context
 from pgqueue.app.registry import Registry
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import Duration, InvalidOption
@@ -30,9 +29,6 @@ from pgqueue.values.schedules.schedule import (
     Timing,
 )
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 
 class TimingOptions(TypedDict, total=False):
     """The options of a schedule's timing; see :class:`pgqueue.values.schedules.schedule.Timing`."""
@@ -48,23 +44,8 @@ class TimingOptions(TypedDict, total=False):
     jitter: Duration
     missed: Missed
     missed_limit: int
-    grace: Duration
+    tolerance: Duration
     overlap: Overlap
-
-
-class ScheduleDecorator(Protocol):
-    """The decorator that :meth:`pgqueue.PgQueue.schedule` returns: of a task, or of a function that becomes one."""
-
-    @overload
-    def __call__(self, function: Task[P, R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +113,25 @@ class ScheduleEncoder:
             [*map(self._check_job, clear)], modules_of(self._queue.tasks), same=self._same(clear)
         )
 
-    def edition(self, name: str, call: Call[Any], timing: Timing, *, by: str) -> Plan[ScheduleChange]:
-        """The plan that changes a schedule for a page on which people edit it. Its unique key, which they do not see, stays.
+    def edition(
+        self, name: str, job: NewJob, timing: Timing, *, by: str, replace: bool = True
+    ) -> Plan[ScheduleChange]:
+        """The plan of a page on which people add and edit schedules.
+
+        What they do not see stays: a unique key, and for how long jobs may wait.
 
         Args:
             name: which.
-            call: what each tick enqueues.
+            job: what each tick enqueues.
             timing: when its ticks are.
             by: who edits it, for the audit.
+            replace: whether to change the one of this name; if not, it must be new.
         """
-        new = NewSchedule(name=name, job=call.job, timing=timing)
-        done = schedules.put(self._check_job(new), replace=True, keep_key=True, same=self._same([new]))
-        return _audited_change(done, new, "schedule put", by)
+        new = NewSchedule(name=name, job=job, timing=timing)
+        done = schedules.put(
+            self._check_job(new), replace=replace, keep_unseen=replace, same=self._same([new])
+        )
+        return _audited_change(done, new, "schedule put" if replace else "schedule add", by)
 
     def _adding(
         self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, by: str | None

@@ -6,8 +6,8 @@ app declares.
 """
 
 import logging
+from collections.abc import Collection
 from datetime import datetime
-from itertools import islice
 from typing import Any, Unpack
 
 from pgqueue.app.handle import JobHandle
@@ -19,7 +19,7 @@ from pgqueue.store import audit
 from pgqueue.store.plan import Plan
 from pgqueue.store.schedules import schedules, ticks
 from pgqueue.values.jobs.job import EnqueueAnswer
-from pgqueue.values.jobs.options import check_page
+from pgqueue.values.jobs.options import check_page, check_text
 from pgqueue.values.schedules.rule import Tick
 from pgqueue.values.schedules.schedule import Applied, Schedule, ScheduleChange, ScheduleRun
 
@@ -161,7 +161,7 @@ class Schedules(ScheduleEncoder):
 
         Args:
             name: of which schedule.
-            count: how many, up to 10,000.
+            count: how many, up to 10,000. Those that a clock change drops are listed, and not counted.
 
         Raises:
             UnknownSchedule: there is none of this name.
@@ -287,19 +287,38 @@ class Schedules(ScheduleEncoder):
             ticks.runs(name, before=_page_from(before), limit=check_page(limit))
         )
 
+    def last_runs(self, names: Collection[str], *, limit: int = 10) -> dict[str, list[ScheduleRun]]:
+        """The last ticks of several schedules, the latest first, by the schedule's name; as :meth:`runs` for each of them.
+
+        Args:
+            names: of which schedules.
+            limit: at most how many of each, up to 10,000.
+        """
+        return self._queue.database.run(_last_runs_plan(names, limit))
+
+    async def alast_runs(self, names: Collection[str], *, limit: int = 10) -> dict[str, list[ScheduleRun]]:
+        """As :meth:`last_runs`, awaited."""
+        return await self._queue.database.arun(_last_runs_plan(names, limit))
+
     def _handle(self, job_id: int | None) -> JobHandle[Any] | None:
         return None if job_id is None else JobHandle(EnqueueAnswer(job_id), self._queue)
 
 
 def next_ticks(schedule: Schedule, now: datetime, count: int) -> list[Tick]:
-    """The next ticks of a schedule after an instant, and those that a clock change drops.
+    """The next ticks of a schedule after an instant, ``count`` of them, and beside them those that a clock change drops.
 
     Raises:
         InvalidOption: the schedule makes no sense.
     """
     if schedule.timing is None:
         raise InvalidOption(f"schedule {schedule.name!r}: {schedule.error}")
-    return [*islice(schedule.timing.after(now), count)]
+    found: list[Tick] = []
+    for tick in schedule.timing.after(now):
+        found.append(tick)
+        count -= tick.runs
+        if not count:
+            break
+    return found
 
 
 def log_applied(applied: Applied) -> Applied:
@@ -336,6 +355,10 @@ def _backfill_plan(name: str, start: datetime, end: datetime, by: str | None) ->
     done = ticks.backfill(name, _aware("start", start), _aware("end", end))
     given: dict[str, Any] = {"from": start.isoformat(), "to": end.isoformat()}
     return audit.audited(done, "schedule backfill", name, by=operator_name(by), jobs=len, **given)
+
+
+def _last_runs_plan(names: Collection[str], limit: int) -> Plan[dict[str, list[ScheduleRun]]]:
+    return ticks.last_runs([check_text("name", name) for name in names], limit=check_page(limit))
 
 
 def _aware(what: str, instant: datetime) -> datetime:

@@ -6,15 +6,26 @@ import click
 
 from pgqueue.cli.verbs import LazyGroup, Verb
 from pgqueue.errors import PipelineError
+from pgqueue.values.hints import extra_for
+
+PACKAGES = ("adbc_driver_postgresql", "datasketches", "deltalake", "duckdb", "numpy", "pyarrow")
+"""Those of the extra "pipeline", as they are imported."""
 
 VERBS = {
-    "check": Verb("pgqueue.cli.pipeline.status:check", "Check the quality of the lake's jobs."),
+    "check": Verb(
+        "pgqueue.cli.pipeline.check:check", "Check the lake's jobs, or the contracts of a new release."
+    ),
     "compact": Verb("pgqueue.cli.pipeline.days:compact", "Merge the small files of the lake's days."),
+    "contracts": Verb(
+        "pgqueue.cli.pipeline.contracts:contracts",
+        "Show the types of tasks' arguments, and SQL of typed views.",
+    ),
     "deployed": Verb("pgqueue.cli.pipeline.report:deployed", "Record when a version of your code went live."),
     "demo": Verb("pgqueue.cli.pipeline.demo:demo", "Show the pipeline on real jobs and a generated month."),
     "erase": Verb("pgqueue.cli.pipeline.erase:erase", "Remove a tenant's jobs, or others, from the lake."),
     "export": Verb("pgqueue.cli.pipeline.days:export", "Write closed days of ended jobs to the lake."),
     "generate": Verb("pgqueue.cli.pipeline.demo:generate", "Make up history of any size."),
+    "leave": Verb("pgqueue.cli.pipeline.days:leave", "Drop old history by its age again, without a lake."),
     "prune": Verb("pgqueue.cli.pipeline.days:prune", "Drop history that is verified in the lake."),
     "report": Verb("pgqueue.cli.pipeline.report:report", "Report on a week: one page, and tables."),
     "rollup": Verb("pgqueue.cli.pipeline.report:rollup", "Sum up the lake's days, for plots and the report."),
@@ -32,7 +43,8 @@ class Pipeline(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
         """Run a verb; an error of Spark becomes one line, without Java's stack."""
         try:
-            return super().invoke(ctx)
+            with extra_for("pipeline", "the pipeline", *PACKAGES):
+                return super().invoke(ctx)
         except Exception as error:
             from pgqueue.spark.session import in_a_line, is_of_spark  # noqa: PLC0415 - only for errors
 
@@ -45,5 +57,5 @@ class Pipeline(LazyGroup):
 def pipeline() -> None:
     """Export ended jobs to a lake of Delta tables, and report on them.
 
-    Needs the extra "spark", and Java 17 or later.
+    Needs the extra "pipeline". Days with more than a million jobs need the extra "spark", too, and Java 17 or later.
     """

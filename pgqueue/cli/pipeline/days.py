@@ -6,21 +6,25 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pgqueue.app.operator import operator_name
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.output import json_option, print_json, steers
 from pgqueue.cli.pipeline.options import (
     LakeOptions,
     Spark,
     days_option,
     in_lake,
+    kept_for,
     margin_option,
     on_spark,
     size,
+    verified_lakes,
 )
 from pgqueue.cli.values import LENGTH
-from pgqueue.errors import DaysNotExported
+from pgqueue.errors import DaysNotExported, InvalidOption
 from pgqueue.spark.report.words import some
+from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +59,11 @@ if TYPE_CHECKING:
     "Write this UTC day (or FIRST..LAST) again from the database, in place of the lake's rows. Dead jobs "
     "that were revived or purged since are then not in it.",
 )
+@click.option(
+    "--change-data-feed",
+    is_flag=True,
+    help="Switch on Delta's change data feed of the table ended, for readers that follow its changes; it stays on.",
+)
 @json_option
 @with_queue
 def export(
@@ -67,6 +76,7 @@ def export(
     wait: timedelta,
     rows_per_file: int,
     again: set[date],
+    change_data_feed: bool,
     as_json: bool,
 ) -> None:
     """Write every closed day that is not in the lake yet, and late rows of the days that are.
@@ -77,7 +87,12 @@ def export(
     from pgqueue.spark.lake import export as exports  # noqa: PLC0415 - slow to import, so other errors come first
 
     options = exports.ExportOptions(
-        margin=margin, wait=wait, rows_per_file=rows_per_file, again=again, hide=given.config.hide
+        margin=margin,
+        wait=wait,
+        rows_per_file=rows_per_file,
+        again=again,
+        hide=given.config.hide,
+        change_data_feed=change_data_feed,
     )
     queue.database.verify()
     left: list[Session] = []
@@ -138,9 +153,12 @@ def verify(
     from pgqueue.spark.lake import verify as verifying  # noqa: PLC0415 - slow to import, so other errors come first
 
     queue.database.verify()
+    lake, is_first = given.lake(), not verified_lakes(queue)
     found = verifying.verify(
-        spark, queue.database, given.lake(), days=day or None, everything=everything, tell=_tell_verified
+        spark, queue.database, lake, days=day or None, everything=everything, tell=_tell_verified
     )
+    if is_first and any(one.finding is verifying.DayFinding.VERIFIED for one in found):
+        click.echo(f"from now on {kept_for([lake.uri])}", err=True)
     differing = [one for one in found if one.reason]
     if as_json:
         print_json(found)
@@ -179,7 +197,7 @@ def _tell_verified(one: "VerifyResult") -> None:
     type=LENGTH,
     default="1m",
     show_default=True,
-    help="Wait this long, for each day, until nothing else uses the history.",
+    help="Wait this long, in all, until nothing else uses the history; then try each day once more.",
 )
 @days_option("--day", "Only this UTC day (or FIRST..LAST).")
 @json_option
@@ -229,6 +247,36 @@ def _pruned_text(found: "list[PrunedDay]") -> str:
 def _tell_pruned(one: "PrunedDay") -> None:
     rows = f"; {some(one.rows, 'row')}" if one.rows else ""
     click.echo(f"{one.day}: {one.fate}{rows}" + (f"; {one.reason}" if one.reason else ""), err=True)
+
+
+@click.command()
+@in_lake
+@steers
+@with_queue
+def leave(queue: PgQueue, /, *, given: LakeOptions) -> None:
+    """End what `verify` began: workers drop old history by its age again, whether a lake has it or not.
+
+    The lake need not exist any more, and keeps what it has. The days that were pruned cannot be verified in it again.
+    """
+    queue.database.verify()
+    uri = given.lake().uri
+    days, others = queue.database.run(plans.leave(uri, by=operator_name(None)))
+    if not days:
+        raise InvalidOption(f"no day of this database is verified in {uri}: {_verified_in(queue)}")
+    click.echo(
+        f"{some(days, 'day')} of the history {'is' if days == 1 else 'are'} verified in {uri} no longer"
+    )
+    if others:
+        click.echo(f"history is still kept for another lake: {_verified_in(queue)}", err=True)
+    else:
+        click.echo(
+            "workers drop old history by its age again: `pgqueue retention` shows what goes when", err=True
+        )
+
+
+def _verified_in(queue: PgQueue) -> str:
+    lakes = verified_lakes(queue)
+    return f"days are verified in {', '.join(lakes)}" if lakes else "none is verified in any lake"
 
 
 @click.command()

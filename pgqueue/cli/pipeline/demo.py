@@ -156,9 +156,7 @@ class DemoReport:
 )
 @click.option("--days", type=click.IntRange(min=1), default=30, show_default=True, help="On how many days.")
 @click.option("--no-open", is_flag=True, help="Do not open the report.")
-@click.option(
-    "--json", "wants_json", is_flag=True, help="Print the verdict as JSON; the rest goes to stderr."
-)
+@click.option("--json", "wants_json", is_flag=True, help="Print the result as JSON; the rest goes to stderr.")
 @click.pass_context
 def demo(
     ctx: click.Context, /, *, folder: Path, jobs: int, rows: int, days: int, no_open: bool, wants_json: bool
@@ -186,9 +184,7 @@ def _demonstrate(
     folder: Path, jobs: int, rows: int, days: int, screen: Screen
 ) -> tuple[DemoComparison, DemoReport]:
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
-    from pgqueue.spark.session import check_java  # noqa: PLC0415 - needs PyArrow
 
-    check_java()
     screen.title(f"pgqueue pipeline demo: {jobs:,} real jobs and {rows:,} made-up ones, into {folder}/lake")
     with ExitStack() as opened:
         dsn = opened.enter_context(embedded_server())

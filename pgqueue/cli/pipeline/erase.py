@@ -1,6 +1,6 @@
 """``pgqueue pipeline erase``: removes chosen jobs from the lake, its roll-ups and the database's history."""
 
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -9,10 +9,19 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import LakeOptions, Spark, days_option, in_lake, on_spark
+from pgqueue.cli.pipeline.options import (
+    LakeOptions,
+    Spark,
+    days_option,
+    in_lake,
+    lasting_secrets,
+    on_spark,
+)
+from pgqueue.cli.values import LENGTH
 from pgqueue.errors import InvalidOption
 from pgqueue.spark.config import Config
 from pgqueue.spark.report.words import some
+from pgqueue.values.redaction import Redaction
 
 if TYPE_CHECKING:
     from pgqueue.spark.erasing import EraseCondition, ErasedDay
@@ -38,6 +47,13 @@ class EraseResult(msgspec.Struct):
 )
 @click.option("--reason", default="", help="Recorded with each changed day, such as the number of a request.")
 @days_option("--days", "Only this UTC day (or FIRST..LAST). [default: all]")
+@click.option(
+    "--keep-files",
+    type=LENGTH,
+    default="0s",
+    help="Keep the files of earlier versions this long, such as 24h, for readers of the change data feed; "
+    "until then they hold the jobs. [default: delete them at once]",
+)
 @click.option("--dry-run", is_flag=True, help="Only count the jobs.")
 @json_option
 @with_queue
@@ -53,6 +69,7 @@ def erase(
     reason: str,
     days: set[date],
     dry_run: bool,
+    keep_files: timedelta,
     as_json: bool,
 ) -> None:
     """Remove chosen jobs from the lake, its roll-ups, the history and the dead jobs, for good.
@@ -78,6 +95,8 @@ def erase(
             condition,
             reason=reason,
             days=days or None,
+            keep_files=keep_files,
+            redaction=Redaction(lasting_secrets(queue)),
             tell=_tell,
         )
         differing = [f"day {one.day}: {one.reason}" for one in verified if one.reason]
@@ -104,16 +123,25 @@ def _condition(config: Config, tenant: str | None, key: str | None, where: str |
 
 def _in_words(found: "list[ErasedDay]", *, dry_run: bool) -> str:
     rows = sum(one.rows for one in found)
-    if not rows:
+    if not found:
         return "no such jobs in the lake"
     jobs = f"{some(rows, 'job')} of {some(len(found), 'day')}"
     if dry_run:
         return f"{jobs} would be erased"
-    return f"{jobs} erased from the lake, {sum(one.database for one in found)} of them from the database, too"
+    erased = (
+        f"{jobs} erased from the lake, {sum(one.database for one in found)} of them from the database, too"
+    )
+    stays = sum(one.in_flows for one in found)
+    return f"{erased}; {_in_flows(stays)}: run it again when they have ended" if stays else erased
+
+
+def _in_flows(jobs: int) -> str:
+    return f"{some(jobs, 'job')} of workflows that go on stay"
 
 
 def _tell(one: "ErasedDay") -> None:
-    click.echo(f"{one.day}: {some(one.rows, 'job')} erased, {one.database} from the database", err=True)
+    said = f"{one.day}: {some(one.rows, 'job')} erased, {one.database} from the database"
+    click.echo(f"{said}; {_in_flows(one.in_flows)}" if one.in_flows else said, err=True)
 
 
 def _tell_dry(one: "ErasedDay") -> None:

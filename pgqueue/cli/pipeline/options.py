@@ -1,6 +1,6 @@
 """The options that the verbs of the lake share, and the form of sizes in their output."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import wraps
@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from pgqueue.cli.values import LENGTH
-from pgqueue.errors import ConfigurationError
+from pgqueue.cli.verbs import CommandOptions
+from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.spark.config import Config, load
+from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pgqueue.app.pgqueue import PgQueue
     from pgqueue.spark.lake.lake import Lake
 
 Spark: TypeAlias = "Callable[[], SparkSession]"
@@ -51,6 +54,21 @@ def in_lake(verb: Callable[..., R]) -> Callable[..., R]:
         ConfigurationError: no lake is named, or the file is not valid.
     """
 
+    @in_lake_if_named
+    @wraps(verb)
+    def call(*args: Any, given: LakeOptions | None, **others: Any) -> R:  # noqa: ANN401 - the verb's own
+        return verb(*args, given=require_lake(given), **others)
+
+    return call
+
+
+def in_lake_if_named(verb: Callable[..., R]) -> Callable[..., R]:
+    """Add ``--lake`` and ``--config``; the verb gets them as ``given``, or None if they name no lake.
+
+    Raises:
+        ConfigurationError: the file is not valid.
+    """
+
     @click.option(
         "--config", metavar="FILE", help="A pipeline.toml with the lake, promises, tenants and costs."
     )
@@ -65,13 +83,36 @@ def in_lake(verb: Callable[..., R]) -> Callable[..., R]:
     def call(*args: Any, lake: str | None, config: str | None, **given: Any) -> R:  # noqa: ANN401 - the verb's own
         told = load(config)
         place = lake or told.lake
-        if place is None:
-            raise ConfigurationError(
-                'no lake: give --lake, set PGQUEUE_LAKE, or write lake = "..." into the file that --config names'
-            )
-        return verb(*args, given=LakeOptions(place, told), **given)
+        return verb(*args, given=None if place is None else LakeOptions(place, told), **given)
 
     return call
+
+
+def lasting_secrets(queue: "PgQueue") -> tuple[str, ...]:
+    """The queue's patterns, for what is stored.
+
+    Raises:
+        InvalidOption: ``--reveal`` was given, which is for a screen.
+    """
+    options = click.get_current_context().find_object(CommandOptions)
+    if options is not None and options.reveal:
+        raise InvalidOption(
+            "--reveal shows secrets on a screen, and roll-ups are stored and mailed: leave it out"
+        )
+    return queue.redact
+
+
+def require_lake(given: LakeOptions | None) -> LakeOptions:
+    """The lake that is named.
+
+    Raises:
+        ConfigurationError: none is.
+    """
+    if given is None:
+        raise ConfigurationError(
+            'no lake: give --lake, set PGQUEUE_LAKE, or write lake = "..." into the file that --config names'
+        )
+    return given
 
 
 def _setting(value: str) -> tuple[str, str]:
@@ -151,3 +192,16 @@ def size(count: int) -> str:
     while shown >= STEP and unit < len(UNITS) - 1:
         shown, unit = shown / STEP, unit + 1
     return f"{shown:.0f} {UNITS[unit]}" if unit == 0 else f"{shown:.1f} {UNITS[unit]}"
+
+
+def verified_lakes(queue: "PgQueue") -> list[str]:
+    """The lakes in which a day of this database is verified."""
+    return sorted({one.lake for one in queue.database.run(plans.verified_days()).values()})
+
+
+def kept_for(lakes: Sequence[str]) -> str:
+    """What lakes in which a day is verified mean for the history, and how that ends."""
+    return (
+        f"this database keeps each day of its history until it is verified in {' or '.join(lakes)} and pruned; "
+        "`pgqueue pipeline leave` ends this"
+    )

@@ -8,11 +8,21 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, local, print_json, print_table
-from pgqueue.cli.pipeline.options import LakeOptions, Spark, days_option, in_lake, on_spark, span_of_days
+from pgqueue.cli.output import json_option, print_json, print_table, say
+from pgqueue.cli.pipeline.options import (
+    LakeOptions,
+    Spark,
+    days_option,
+    in_lake,
+    lasting_secrets,
+    on_spark,
+    span_of_days,
+)
+from pgqueue.cli.times import local
 from pgqueue.cli.values import LENGTH, day, instant, names
 from pgqueue.store.pipeline import rollups
 from pgqueue.values.queues.served_queues import parse_served
+from pgqueue.values.redaction import Redaction
 
 SHOWN_DAYS = 5
 SHOWN_TASKS = 20
@@ -53,7 +63,14 @@ def rollup(
     from pgqueue.spark.rollup.rollup import rollup as roll_up  # noqa: PLC0415 - slow to import, so other errors come first
 
     database = None if no_postgres else queue.database
-    written = roll_up(spark, database, given.lake(), given.config, days=sorted(days) or None)
+    written = roll_up(
+        spark,
+        database,
+        given.lake(),
+        given.config,
+        days=sorted(days) or None,
+        redaction=Redaction(lasting_secrets(queue)),
+    )
     if as_json:
         print_json(RollupResult(written, given.place, not no_postgres))
     else:
@@ -81,7 +98,7 @@ def deployed(queue: PgQueue, /, *, version: str | None, at: datetime | None, as_
     if version is None:
         if at is not None:
             raise click.UsageError("--at says when a version went live: name the VERSION, too.")
-        found = queue.database.run(rollups.deploys())
+        found = queue.insight.deploys()
     else:
         if not version.strip():
             raise click.UsageError("VERSION is empty: name the version, such as 1.4.0 or a commit.")
@@ -101,7 +118,6 @@ def deployed(queue: PgQueue, /, *, version: str | None, at: datetime | None, as_
 
 @click.command()
 @in_lake
-@on_spark
 @click.option(
     "--until", type=day, metavar="DAY", help="The last day of the week to report on. [default: the newest]"
 )
@@ -116,7 +132,6 @@ def deployed(queue: PgQueue, /, *, version: str | None, at: datetime | None, as_
 @json_option
 def report(
     *,
-    spark: Spark,
     given: LakeOptions,
     until: date | None,
     weeks: int,
@@ -125,7 +140,7 @@ def report(
 ) -> None:
     """Report on the week up to a day: unusual hours, tasks that a deploy slowed, and when workers will be too few.
 
-    Reads only the roll-ups in the lake, and no database. Writes one HTML file, and the same answers as Parquet under report/.
+    Reads only the roll-ups in the lake, and needs neither a database nor Spark. Writes one HTML file, and the same answers as Parquet under report/.
     """
     from pgqueue.spark.lake.steps import log_step  # noqa: PLC0415 - slow to import, so other errors come first
     from pgqueue.spark.report.rendering import check_out  # noqa: PLC0415 - slow to import, so other errors come first
@@ -133,16 +148,17 @@ def report(
     lake = given.lake()
     lake.marker()
     check_out(out, "week.html")
-    started = spark()
-    from pgqueue.spark.report.report import answers, write  # noqa: PLC0415 - after spark(), which checks for PySpark
+    from pgqueue.spark.report.report import answers, write  # noqa: PLC0415 - needs DuckDB
+    from pgqueue.spark.report.rollups import WEEK_DAYS  # noqa: PLC0415 - needs DuckDB
 
-    with log_step(lake, "report"):
-        found = write(answers(started, lake, given.config, until=until, weeks=weeks), lake, out=out)
+    with log_step(lake, "report") as size:
+        size.days = WEEK_DAYS
+        found = write(answers(lake, given.config, until=until, weeks=weeks), lake, out=out)
     if as_json:
         print_json(found)
         return
     for section in found.sections.values():
-        click.echo(f"{MARKS[section.state]} {section.title} {section.answer}")
+        say(f"{MARKS[section.state]} {section.title} {section.answer}", indent=2)
     click.echo(f"The page: {found.html}")
 
 
@@ -175,6 +191,13 @@ def report(
     "several times.",
 )
 @click.option(
+    "--had-limit",
+    "had",
+    multiple=True,
+    metavar="NAME=N",
+    help="A limit that these jobs had, in the same form: it stays, if no --limit has its name. Can be given several times.",
+)
+@click.option(
     "--schedule",
     "moves",
     multiple=True,
@@ -192,6 +215,7 @@ def whatif(
     concurrency: int,
     queues: list[str] | None,
     limits: tuple[str, ...],
+    had: tuple[str, ...],
     moves: tuple[str, ...],
     late: timedelta,
     out: str | None,
@@ -200,7 +224,8 @@ def whatif(
     """Replay recorded jobs under other settings: how long would they have waited?
 
     Reads only the lake, and needs neither a database nor Spark. Each job is ready when it was, and runs as long as it did.
-    Limits that your tasks have are not in the lake: give them, too.
+    The settings that the jobs had are replayed first, and the error is printed; a figure that this replay misses by more than
+    25% is not predicted. Limits that your tasks have are not in the lake: give them with --had-limit.
     """
     from pgqueue.spark.report.rendering import check_out  # noqa: PLC0415 - slow to import, so other errors come first
     from pgqueue.spark.whatif import page  # noqa: PLC0415 - needs PyArrow
@@ -212,6 +237,7 @@ def whatif(
         concurrency=concurrency,
         serving=parse_served(queues),
         limits=tuple(map(read_limit, limits)),
+        had=tuple(map(read_limit, had)),
         moved=tuple(map(read_move, moves)),
         late=late,
     )
@@ -223,7 +249,7 @@ def whatif(
     if as_json:
         print_json(found)
         return
-    for line in page.answer(found):
+    for line in (*page.answer(found), *page.checked(found)):
         click.echo(line)
     rows = [(row.queue, row.task, *page.cells(row)) for row in found.tasks[:SHOWN_TASKS]]
     print_table(page.HEADS, rows, empty="")

@@ -9,7 +9,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.pipeline.options import LakeOptions, Spark, in_lake, on_spark
+from pgqueue.cli.pipeline.options import LakeOptions, Spark, in_lake, lasting_secrets, on_spark
 from pgqueue.cli.values import LENGTH
 from pgqueue.cli.worker import handle_signals
 from pgqueue.values.jobs.job import Job, JobState
@@ -57,7 +57,7 @@ def run(
     from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - slow to import, so other errors come first
 
     # A separate queue object in the same database: it has no other tasks, and does not change the history's retention.
-    chain = PgQueue()
+    chain = PgQueue(redact=lasting_secrets(queue))
     chain.database = queue.database
     tasks = pipeline_jobs.register(
         chain, given.config, lake=given.place, keep=keep, session=spark, tell=_tell

@@ -1,6 +1,6 @@
-"""``pgqueue pipeline status``, ``steps`` and ``check``: the state of each day, the runs of steps, the quality of the lake's jobs."""
+"""``pgqueue pipeline status`` and ``steps``: the state of each day, and the runs of steps."""
 
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -8,27 +8,78 @@ import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.output import json_option, print_json, print_table
-from pgqueue.cli.pipeline.options import LakeOptions, days_option, in_lake, margin_option, size
+from pgqueue.cli.output import json_option, print_json, print_table, say
+from pgqueue.cli.pipeline.options import (
+    LakeOptions,
+    in_lake,
+    kept_for,
+    margin_option,
+    size,
+    verified_lakes,
+)
+from pgqueue.cli.table import Column
 from pgqueue.spark.config import Cost
-from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pgqueue.spark.lake.steps import StepRun
 
-DAY_HEADS = ("day", "state", "rows", "size", "files", "not in the lake", "generation", "verified")
-RUN_HEADS = ("started", "step", "seconds", "cpu seconds", "days", "rows", "cost", "error")
+DAY_COLUMNS = (
+    Column("day", least=0),
+    Column("state", 0, least=0),
+    Column("rows", 1),
+    Column("size", 3),
+    Column("files", 5),
+    Column("not in the lake", 2, bad=True),
+    Column("generation", 6),
+    Column("verified", 4),
+)
+RUN_COLUMNS = (
+    "started",
+    Column("step", 0, least=0),
+    Column("seconds", 1),
+    Column("cpu seconds", 6),
+    Column("days", 4),
+    Column("rows", 3),
+    Column("cost", 5, least=0),
+    Column("error", 2, least=16),
+)
 
 
 @click.command()
 @in_lake
 @margin_option
+@click.option(
+    "--ddl",
+    type=click.Choice(["spark", "unity", "glue", "trino", "duckdb"]),
+    is_flag=False,
+    flag_value="spark",
+    help="Print the statements that register the lake's tables in a catalogue, and ask no database.",
+)
+@click.option(
+    "--into",
+    metavar="[CATALOG.]SCHEMA",
+    help="Register them there.  [default: pgqueue]",
+)
 @json_option
 @with_queue
-def status(queue: PgQueue, /, *, given: LakeOptions, margin: timedelta, as_json: bool) -> None:
+def status(
+    queue: PgQueue,
+    /,
+    *,
+    given: LakeOptions,
+    margin: timedelta,
+    ddl: str | None,
+    into: str | None,
+    as_json: bool,
+) -> None:
     """Show each day: open, closed, exported, verified or pruned, and its rows in the lake."""
+    if ddl is not None:
+        _print_ddl(given, ddl, into, as_json=as_json)
+        return
+    if into is not None:
+        raise click.UsageError("--into says where --ddl registers the tables: give --ddl, too.")
     from pgqueue.spark.lake import status as states  # noqa: PLC0415 - slow to import, so other errors come first
 
     queue.database.verify()
@@ -49,7 +100,20 @@ def status(queue: PgQueue, /, *, given: LakeOptions, margin: timedelta, as_json:
         )
         for one in found
     ]
-    print_table(DAY_HEADS, rows, empty="no day has ended jobs")
+    print_table(DAY_COLUMNS, rows, empty="no day has ended jobs")
+    if lakes := verified_lakes(queue):
+        say(kept_for(lakes), err=True)
+
+
+def _print_ddl(given: LakeOptions, dialect: str, into: str | None, *, as_json: bool) -> None:
+    from pgqueue.spark.lake.ddl import Dialect, statements  # noqa: PLC0415 - needs PyArrow
+
+    made = statements(given.lake(), Dialect(dialect), into=into)
+    if as_json:
+        print_json(made)
+        return
+    for one in made:
+        click.echo(f"{one};")
 
 
 class PricedRun(msgspec.Struct):
@@ -96,7 +160,7 @@ def steps(*, given: LakeOptions, last: int, as_json: bool) -> None:
         )
         for one in found
     ]
-    print_table(RUN_HEADS, rows, empty="no step was logged")
+    print_table(RUN_COLUMNS, rows, empty="no step was logged")
 
 
 def _with_cost(one: "StepRun", price: Cost | None) -> PricedRun:
@@ -111,43 +175,3 @@ def _with_cost(one: "StepRun", price: Cost | None) -> PricedRun:
         cost=cost,
         error=one.error,
     )
-
-
-@click.command()
-@in_lake
-@days_option("--days", "Only this UTC day (or FIRST..LAST). [default: all that changed]")
-@json_option
-@with_queue
-def check(
-    queue: PgQueue,
-    /,
-    *,
-    given: LakeOptions,
-    days: set[date],
-    as_json: bool,
-) -> None:
-    """Check the quality of the lake's jobs: wrong times, rows twice, dead jobs without an error, and your own conditions.
-
-    The results are rows of the lake's table checks. The exit code is 1 if a check failed.
-    """
-    from pgqueue.spark import checks  # noqa: PLC0415 - slow to import, so other errors come first
-
-    queue.database.verify()
-    found = checks.check(queue.database, given.lake(), given.config.checks, days=days or None)
-    failed = [one for one in found if not one.passed]
-    if as_json:
-        print_json(found)
-    else:
-        checked = len({one.day for one in found})
-        click.echo(
-            f"{some(checked, 'day')} checked: {some(len(found) - len(failed), 'check')} passed, {len(failed)} failed"
-        )
-        for one in failed:
-            of = "" if one.task is None else f" of task {one.task}"
-            allowed = f"; allowed are {one.most:.1%}" if one.most else ""
-            click.echo(
-                f"{one.day}: {one.name}: {one.found} of {some(one.jobs, 'job')}{of}, such as {one.example}{allowed}",
-                err=True,
-            )
-    if failed:
-        click.get_current_context().exit(1)

@@ -3,37 +3,60 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from pgqueue.app.bulk import OnProgress
 from pgqueue.dashboard.access import Right
+from pgqueue.dashboard.audit_words import ACTIONS as WORDS
+from pgqueue.dashboard.audit_words import SKIPPED, sentence
+from pgqueue.dashboard.filters import read_instant
 from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Page, PageAction, Visit
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.values.bulk.operation import AuditEntry, BulkResult, Preview, SkipReason
+from pgqueue.values.bulk.operation import (
+    AuditEntry,
+    BulkAction,
+    BulkResult,
+    Preview,
+)
+from pgqueue.values.workers.lease import duration_text
 
-WHY = {
-    SkipReason.LOCKED: "locked by another transaction",
-    SkipReason.KEY_HELD: "a live job has their unique key",
-    SkipReason.OUT_OF_TURN: "another flow of their key is active",
-    SkipReason.REFUSED: "refused by the database",
-}
 HEADS = ("Queue", "Task", "State", "Jobs")
 SHOWN: Final = 50
 PATH = "/operations/<int:number>"
 
 
 def _read_audit(visit: Visit) -> Content:
-    found = visit.queue.insight.audit(before=visit.number("below"), limit=SHOWN + 1)
-    entries = [
-        msgspec.structs.replace(one, details=visit.redaction.value(one.details)) for one in found[:SHOWN]
-    ]
-    return {"entries": entries, "older": entries[-1].id if len(found) > SHOWN else None}
+    by, action, since, until = (visit.text(name) for name in ("by", "action", "since", "until"))
+    found = visit.queue.insight.audit(
+        by=by,
+        action=action,
+        since=read_instant("since", since),
+        until=read_instant("until", until),
+        before=visit.number("below"),
+        limit=SHOWN + 1,
+    )
+    entries = visit.without_secrets(found[:SHOWN])
+    return {
+        "entries": entries,
+        "sentences": [sentence(one) for one in entries],
+        "older": entries[-1].id if len(found) > SHOWN else None,
+        "given": {"by": by, "action": action, "since": since, "until": until},
+        "actions": sorted(WORDS.items(), key=lambda one: one[1]),
+    }
 
 
 def _read_operation(visit: Visit, *, number: int) -> Content:
+    running = visit.operations.running(number)  # before its row: if it ends between them, the row says so
     entry = _entry(visit, number)
-    shown = msgspec.structs.replace(entry, details=visit.redaction.value(entry.details))
-    return {"entry": shown, "runs_here": visit.operations.runs_here(number)}
+    passed, count = sum((entry.counts or {}).values()), visit.number("of")
+    count = None if count is None else max(count, passed)
+    runs_here = running is not None and entry.unfinished
+    return {
+        "entry": entry,
+        "runs_here": runs_here,
+        "passed": passed,
+        "count": count,
+        "left": running.left(passed, count) if running is not None and runs_here and count else None,
+        "sentence": describe_operation(entry),
+    }
 
 
 def _entry(visit: Visit, number: int) -> AuditEntry:
@@ -47,11 +70,11 @@ def _entry(visit: Visit, number: int) -> AuditEntry:
 
 def _ask(visit: Visit, *, number: int) -> ActionQuestion:
     entry = _entry(visit, number)
-    goes_on = visit.operations.runs_here(number)
-    text = "It goes on with the jobs that are left." if entry.unfinished else "It has ended."
+    goes_on = visit.operations.running(number) is not None
+    text = "It continues with the jobs that are left." if entry.unfinished else "It has ended."
     return ActionQuestion(
         title=f"Continue operation {number}?",
-        text="It is being done." if goes_on else text,
+        text="It is running." if goes_on else text,
         button="Continue",
         back=visit.url("operation", number=number),
         destroys=True,
@@ -71,13 +94,13 @@ def _go_on(visit: Visit, *, number: int) -> ActionResult:
         lambda progress: control.resume_operation(number, by=visit.by, progress=progress),
         done="done",
         back=visit.url("operation", number=number),
+        count=visit.number("of"),
     )
 
 
 def _rights(action: str) -> Right:
     return {
         "cancel": Right.CANCEL,
-        "purge": Right.CANCEL,
         "move": Right.MOVE,
         "reprioritise": Right.MOVE,
         "retry_dead": Right.RETRY,
@@ -101,7 +124,12 @@ def preview_table(preview: Preview) -> tuple[Sequence[str], Sequence[Sequence[ob
 
 
 def begin_operation(
-    visit: Visit, run: Callable[[OnProgress], BulkResult], *, done: str, back: str
+    visit: Visit,
+    run: Callable[[OnProgress], BulkResult],
+    *,
+    done: str,
+    back: str,
+    count: int | None = None,
 ) -> ActionResult:
     """Begin an operation: say its result if it ends soon, else show its page.
 
@@ -110,13 +138,30 @@ def begin_operation(
         run: does it.
         done: what it does, for the sentence: ``cancelled``.
         back: which page is shown after its end.
+        count: how many jobs it is for; None: not known.
     """
     state = visit.operations.run(visit.queue, run)
     if state.result is None:
         return ActionResult("The operation began. The audit shows how far it is.", back)
     if state.ended and state.error is None:
         return ActionResult(describe_result(state.result, done), back, well=not state.result.skipped)
-    return ActionResult("The operation goes on.", visit.url("operation", number=state.result.operation))
+    return ActionResult("", visit.url("operation", number=state.result.operation, of=count))
+
+
+def describe_operation(entry: AuditEntry) -> str | None:
+    """What an operation did and how long it took, in a sentence; None: it has not ended, or is none."""
+    if entry.ended_at is None or entry.action not in [*BulkAction]:
+        return None
+    action, details = BulkAction(entry.action), entry.details or {}
+    did = {
+        BulkAction.CANCEL: "cancelled",
+        BulkAction.MOVE: f"moved into queue {details.get('to')}",
+        BulkAction.REPRIORITISE: f"got priority {details.get('priority')}",
+        BulkAction.RETRY_DEAD: "ready again",
+        BulkAction.PURGE_DEAD: "deleted",
+    }[action]
+    took = duration_text((entry.ended_at - entry.at).total_seconds())
+    return describe_result(BulkResult.counted(entry.id, action, entry.counts or {}), f"{did} in {took}")
 
 
 def describe_result(result: BulkResult, done: str) -> str:
@@ -124,7 +169,7 @@ def describe_result(result: BulkResult, done: str) -> str:
     words = [f"{count_text(result.done)} {done}"]
     if result.asked:
         words.append(f"workers asked to stop {result.asked:,}")
-    words += [f"{number:,} skipped: {WHY[why]}" for why, number in result.skipped.items()]
+    words += [f"{number:,} skipped: {SKIPPED[why]}" for why, number in result.skipped.items()]
     return "; ".join(words) + "."
 
 

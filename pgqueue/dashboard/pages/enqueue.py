@@ -30,6 +30,7 @@ def _ask(visit: Visit) -> ActionQuestion:
             back=visit.url("jobs"),
             destroys=False,
             fields=(Field(name="task", label="Task", options=[one.name for one in known], required=True),),
+            noted=False,
         )
     check_name("task", task)
     found = next(iter(visit.queue.insight.known_tasks(task)), None)

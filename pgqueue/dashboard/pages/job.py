@@ -1,6 +1,6 @@
-"""One job: its story from the enqueue to its end, why it does not run, and what can be done with it."""
+"""One job: its record, what surrounds it, and what ends it or starts it. Its other actions are in :mod:`.job_actions`."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -20,89 +20,113 @@ from pgqueue.dashboard.page import (
     PageAction,
     Visit,
 )
+from pgqueue.dashboard.pages import job_actions
 from pgqueue.dashboard.pages.audit import begin_operation
-from pgqueue.dashboard.secret_forms import HIDDEN
+from pgqueue.dashboard.pages.job_actions import awaited_signals
+from pgqueue.dashboard.pages.job_now import facts_of, linked
+from pgqueue.dashboard.pages.job_story import WAITING, story_of
 from pgqueue.values.bulk.operation import BulkResult
-from pgqueue.values.jobs.job import AttemptError, Job, JobState
+from pgqueue.values.insight.now import JobWorker
+from pgqueue.values.insight.why import Why
+from pgqueue.values.jobs.job import ARGS_NOT_KEPT, Job, JobState
 from pgqueue.values.jobs.reproduction import file_name
+from pgqueue.values.payloads.storable import COPY_OF, SCHEDULE, SCHEDULED_FOR
+from pgqueue.values.redaction import NO_SECRETS
+from pgqueue.values.secret_forms import HIDDEN
 
 PATH: Final = "/jobs/<int:job_id>"
+READS: Final = 3
+"""How often a job is read whose state changes meanwhile."""
 STACK_WITHIN: Final = 3.0
 """Seconds for which a person waits for a stack; a worker whose event loop is blocked answers later, on the page."""
 
 
-class TimelineEvent(msgspec.Struct, frozen=True):
-    """Something that happened to a job.
-
-    Attributes:
-        at: when; None: not known.
-        kind: ``enqueued``, ``due``, ``claimed``, ``failed``, or the state in which it ended.
-        said: a sentence.
-        error: of a failed attempt.
-    """
-
-    at: datetime | None
-    kind: str
-    said: str
-    error: AttemptError | None = None
-
-
 def read(visit: Visit, *, job_id: int) -> Content:
     """The whole record of a job, and what surrounds it."""
-    found = visit.queue.job(job_id)
-    job = visit.redaction.job(found)
+    found, asked = _read_once(visit, job_id)
+    secrets = visit.redaction.secrets_of(found)
     story = visit.queue.insight.story(job_id)
+    job = _with_names(visit.redaction.job(found), story.workers)
     why = None
-    if not job.state.ended:
-        why = visit.redaction.why(visit.queue.why(job_id), visit.chosen, found, visit.queue.job)
+    if asked is not None:
+        why = _why_with_names(visit.redaction.why(asked, found, visit.message), story.workers)
+    meta = job.meta or {}
+    # Secrets were hidden when the lines were written; if the arguments have gone since, nothing more is known of them.
+    known = NO_SECRETS if ARGS_NOT_KEPT in found.args else secrets
+    logs = visit.redaction.shown(visit.queue.logs(job_id), secrets=known)
     return {
         "job": job,
         "why": None if why is None else why.sentence,
+        "now": None if why is None else linked(visit, why),
         "evidence": None if why is None else why.evidence,
-        "progress": visit.queue.progress(job_id),
+        "facts": [] if why is None else facts_of(visit, why),
+        "progress": visit.redaction.shown(visit.queue.progress(job_id), secrets=secrets),
         "place": story.place,
         "notes": [
-            msgspec.structs.replace(one, name=visit.redaction.text(one.name) or "") for one in story.notes
+            msgspec.structs.replace(one, name=visit.redaction.text(one.name, secrets) or "")
+            for one in story.notes
         ],
-        "story": _story(job),
-        "stack": None if story.stack is None else visit.redaction.text(story.stack.said),
+        "story": story_of(job, story.workers, logs, _instant(why)),
+        "has_logs": bool(logs),
+        "workers": story.workers,
+        "stack": None if story.stack is None else visit.redaction.text(story.stack.said, secrets),
         "stack_at": None if story.stack is None else story.stack.answered_at or story.stack.asked_at,
+        "schedule": meta.get(SCHEDULE) if isinstance(meta.get(SCHEDULE), str) else None,
+        "scheduled_for": meta.get(SCHEDULED_FOR),
+        "copy_of": meta.get(COPY_OF) if isinstance(meta.get(COPY_OF), int) else None,
         "is_running": job.state is JobState.RUNNING,
         "can_be_cancelled": not job.state.ended,
         "is_dead": job.state is JobState.DEAD,
         "is_scheduled": job.state is JobState.SCHEDULED,
+        "can_be_changed": job.state in WAITING,
+        "signals": [] if asked is None else [one.name for one in awaited_signals(asked)],
     }
+
+
+def _read_once(visit: Visit, job_id: int) -> tuple[Job, Why | None]:
+    """A job, and why it does not run, of the same moment: both are read again if it has changed between the two.
+
+    A job that changes faster than it is read has no reason; the page is read again soon.
+    """
+    for _ in range(READS):
+        job = visit.queue.job(job_id)
+        if job.state.ended:
+            return job, None
+        why = visit.queue.why(job_id)
+        if why.state is None or (why.state, why.evidence["attempts"]) == (job.state, job.attempts):
+            return job, why
+    return job, None
+
+
+def _instant(why: Why | None) -> datetime | None:
+    now = None if why is None else why.evidence.get("now")
+    return datetime.fromisoformat(now) if isinstance(now, str) else None
+
+
+def _with_names(job: Job, workers: Sequence[JobWorker]) -> Job:
+    """The job, whose errors name workers as people know them."""
+    errors = tuple(msgspec.structs.replace(one, message=_named(one.message, workers)) for one in job.errors)
+    return msgspec.structs.replace(job, errors=errors)
+
+
+def _why_with_names(why: Why, workers: Sequence[JobWorker]) -> Why:
+    """Why the job does not run, where its last error names a worker, too."""
+    evidence = why.evidence
+    if isinstance(said := evidence.get("last_message"), str):
+        evidence = {**evidence, "last_message": _named(said, workers)}
+    return msgspec.structs.replace(why, sentence=_named(why.sentence, workers), evidence=evidence)
+
+
+def _named(text: str, workers: Sequence[JobWorker]) -> str:
+    for one in workers:
+        text = text.replace(str(one.id), one.name)
+    return text
 
 
 def read_test(visit: Visit, *, job_id: int) -> Download:
     """A test that fails as the job did, without secrets."""
     job = visit.redaction.job(visit.queue.job(job_id))
     return Download(file_name(job), written_test(visit.queue, job, hidden=HIDDEN))
-
-
-def _story(job: Job) -> list[TimelineEvent]:
-    events = [TimelineEvent(job.created_at, "enqueued", f"Enqueued into {job.queue}.")]
-    if not job.attempts and not job.state.ended and job.run_at > job.created_at:
-        events.append(TimelineEvent(job.run_at, "due", "Due to run."))
-    for error in job.errors:
-        crashed = " with its worker" if error.crashed else ""
-        events.append(TimelineEvent(error.at, "failed", f"Attempt {error.attempt} failed{crashed}.", error))
-        if error.left_out:
-            events.append(TimelineEvent(None, "more", f"{error.left_out:,} more errors are not kept."))
-    if job.attempts and job.errors and not job.state.ended and job.state is not JobState.RUNNING:
-        events.append(TimelineEvent(job.run_at, "due", "Due to run again."))
-    if job.started_at is not None and (
-        job.state is JobState.RUNNING or not job.errors or job.state is JobState.SUCCEEDED
-    ):
-        events.append(
-            TimelineEvent(
-                job.started_at, "claimed", f"Attempt {job.attempts} of {job.max_attempts} was claimed."
-            )
-        )
-    if job.ended_at is not None:
-        reason = f": {job.reason}" if job.reason else ""
-        events.append(TimelineEvent(job.ended_at, str(job.state), f"{str(job.state).capitalize()}{reason}."))
-    return events
 
 
 def _ask(
@@ -186,7 +210,7 @@ def _begin(visit: Visit, job_id: int, run: Any, done: str) -> ActionResult:  # n
 
 
 PAGES = (
-    Page(name="job", path=PATH, title="Job", read=read, under="jobs", every=6),
+    Page(name="job", path=PATH, title="Job", read=read, under="jobs", every=8),
     Page(name="job-test", path=f"{PATH}/test", title="Test", read=read_test, under="jobs", every=None),
 )
 
@@ -205,6 +229,7 @@ def _action(
 
 
 ACTIONS = (
+    *job_actions.ACTIONS,
     _action(
         "run",
         Right.RETRY,

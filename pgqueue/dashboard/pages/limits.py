@@ -1,11 +1,16 @@
 """The limits, and one of them: who holds it, who waits; its numbers are set."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from werkzeug.exceptions import NotFound
 
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
+from pgqueue.dashboard.rendering import brief
 from pgqueue.errors import InvalidOption
-from pgqueue.values.limits.limit import QUEUE, Limit, LimitNumbers, Rate
+from pgqueue.values.limits.limit import QUEUE, Limit, LimitNumbers, Rate, keys_of
 from pgqueue.values.limits.status import LimitStatus
 
 SHOWN: Final = 200
@@ -16,18 +21,26 @@ LONGEST_NUMBER: Final = 9
 
 def read(visit: Visit) -> Content:
     """All limits."""
-    return {"limits": visit.queue.insight.limits()}
+    found = visit.queue.insight.limits()
+    return {"limits": found, "jobs_of": {one.name: _jobs_of(one.name, None) for one in found}}
 
 
 def read_one(visit: Visit) -> Content:
     """One limit, its keys, and the jobs that hold its places."""
-    found = visit.queue.insight.limit(visit.name)
+    try:
+        found = visit.queue.insight.limit(visit.name)
+    except InvalidOption as error:
+        raise NotFound(str(error)) from None
+    name = found.limit.name
     keys = [
         {
-            "key": visit.redaction.text(one.key),
+            "key": _words(visit, one.key),
             "running": one.running,
             "waiting": one.waiting,
             "next_start": one.next_start,
+            "jobs_of": _jobs_of(
+                name, None if visit.redaction.named_in(_values(one.key)) else _values(one.key)
+            ),
         }
         for one in found.keys[:SHOWN]
     ]
@@ -36,7 +49,7 @@ def read_one(visit: Visit) -> Content:
             "job_id": one.job_id,
             "task": one.task,
             "queue": one.queue,
-            "lane": visit.redaction.text(one.lane),
+            "lane": " and ".join(_words(visit, key.text) for key in keys_of(one.lane) if key.limit == name),
             "worker": one.worker,
             "since": one.since,
         }
@@ -44,11 +57,43 @@ def read_one(visit: Visit) -> Content:
     ]
     return {
         "limit": found.limit,
+        "jobs_of": _jobs_of(name, None),
         "keys": keys,
         "more_keys": max(0, len(found.keys) - SHOWN),
         "holders": holders,
         "more_holders": max(0, len(found.holders) - SHOWN),
     }
+
+
+def _values(key: str) -> dict[str, Any]:
+    """The arguments in a key, and their values; nothing where they are hashed, or there are none."""
+    try:
+        found = msgspec.json.decode(key.partition(" ")[2] or "{}")
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _words(visit: Visit, key: str) -> str:
+    """A key as people read it: ``customer 2``; the limit's name is on the page already."""
+    values = _values(key)
+    if not values:
+        return visit.redaction.text(key.partition(" ")[2]) or ""
+    shown = visit.redaction.value(values)
+    return ", ".join(
+        f"{name} {value if isinstance(value, str) else brief(value)}" for name, value in shown.items()
+    )
+
+
+def _jobs_of(name: str, values: Mapping[str, Any] | None) -> dict[str, str] | None:
+    """The filter of the list of jobs under a limit, or under a key of it; None: no filter says which these are."""
+    kind, _, rest = name.partition(":")
+    if kind == "queue":
+        return {"queue": rest}
+    if kind != "task":
+        return None
+    filters = {"task": rest.partition(":")[0]}
+    return {**filters, "args": msgspec.json.encode(values).decode()} if values else filters
 
 
 def _find_limit(visit: Visit) -> LimitStatus | None:
@@ -75,7 +120,8 @@ def _fields(numbers: LimitNumbers | None) -> tuple[Field, ...]:
     at_once = Field(
         name="most",
         label="At once",
-        hint="how many jobs of a key run at once",
+        kind="number",
+        hint="jobs of a key that run at once",
         value="" if numbers is None or numbers.most is None else str(numbers.most),
     )
     rate = (

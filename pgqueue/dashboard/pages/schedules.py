@@ -1,19 +1,26 @@
-"""The schedules, and one of them: its next ticks and what clock changes do to them, its runs; what can be done with it."""
+"""The schedules, and one of them: its rule in words, its next ticks and its runs; it is fired, paused, resumed and removed.
 
-from collections.abc import Callable, Collection
+The forms that add and change one are in ``schedule_forms.py``.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import Final
 from zoneinfo import ZoneInfo
-
-import msgspec
 
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.filters import read_instant
 from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
 from pgqueue.errors import InvalidOption
+from pgqueue.values.insight.now import ScheduleLag
+from pgqueue.values.schedules.schedule import ScheduleRun, Timing
+from pgqueue.values.schedules.words import rule_in_words
 from pgqueue.values.schedules.zone import find_zone
 
-SHOWN: Final = 200
+SHOWN: Final = 100
+DOTS: Final = 10
+"""The last runs of each schedule of the list."""
 TICKS: Final = 15
 """Next ticks, and runs, that are shown of a schedule."""
 ANY: Final = frozenset({"active", "paused", "ended", "set aside"})
@@ -22,36 +29,68 @@ INSTANT: Final = "in the past: an age such as 2h, or 2026-11-23T14:00 in UTC"
 
 
 def read(visit: Visit) -> Content:
-    """All schedules, the latest first."""
+    """All schedules, the latest first, and the last runs of each."""
     found = visit.queue.insight.schedules(limit=SHOWN + 1)
-    return {"schedules": found[:SHOWN], "more": len(found) > SHOWN}
+    shown = found[:SHOWN]
+    runs = visit.queue.schedules.last_runs([one.name for one in shown], limit=DOTS)
+    return {
+        "schedules": shown,
+        "more": len(found) > SHOWN,
+        "rules": {one.name: _rule(one.timing) for one in shown},
+        "next": {one.name: _local(one) for one in shown},
+        "runs": {name: some[::-1] for name, some in runs.items()},
+    }
+
+
+def _rule(timing: Timing | None) -> dict[str, str | None]:
+    """A rule in words, and the cron expression, if it has one."""
+    if timing is None:
+        return {"words": "it makes no sense", "cron": None}
+    return {"words": rule_in_words(timing), "cron": timing.cron}
+
+
+def _local(one: ScheduleLag) -> str | None:
+    """The next tick in the schedule's time zone."""
+    if one.next_at is None or one.timing is None:
+        return None
+    return f"{one.next_at.astimezone(find_zone(one.timing.timezone)):%a %H:%M:%S}"
 
 
 def read_one(visit: Visit) -> Content:
     """One schedule, its next ticks and its runs."""
     found = visit.queue.schedules.get(visit.name)
-    there = find_zone(found.timing.timezone) if found.timing else ZoneInfo("UTC")
+    zone = find_zone(found.timing.timezone) if found.timing else ZoneInfo("UTC")
     ticks = visit.queue.schedules.next(visit.name, count=TICKS) if found.timing else []
+    runs = visit.queue.schedules.runs(visit.name, limit=TICKS)
     return {
-        "schedule": msgspec.structs.replace(
-            found,
-            args=visit.redaction.value(found.args),
-            meta=visit.redaction.value(found.meta),
-            unique_key=visit.redaction.text(found.unique_key),
-        ),
+        "schedule": found,
         "state": found.state,
-        "zone": str(there),
+        "rule": _rule(found.timing),
+        "zone": str(zone),
+        "in_utc": any(
+            not _is_utc(one, zone) for one in (*(tick.at for tick in ticks), *(run.at for run in runs))
+        ),
+        "clock_changes": any(tick.note for tick in ticks),
         "ticks": [
-            {
-                "at": tick.at,
-                "there": f"{tick.at.astimezone(there):%a %Y-%m-%d %H:%M:%S %z}",
-                "note": tick.note,
-                "runs": tick.runs,
-            }
+            {"at": tick.at, "there": _there(tick.at, zone), "note": tick.note, "runs": tick.runs}
             for tick in ticks
         ],
-        "runs": visit.queue.schedules.runs(visit.name, limit=TICKS),
+        "runs": runs,
+        "runs_there": [_there(run.at, zone) for run in runs],
+        "dots": _dots(runs),
     }
+
+
+def _dots(runs: Sequence[ScheduleRun]) -> list[ScheduleRun]:
+    return [*runs[:DOTS]][::-1]
+
+
+def _there(at: datetime, zone: tzinfo) -> str:
+    return f"{at.astimezone(zone):%a %Y-%m-%d %H:%M:%S}"
+
+
+def _is_utc(at: datetime, zone: tzinfo) -> bool:
+    return not at.astimezone(zone).utcoffset()
 
 
 def _ask(

@@ -1,4 +1,4 @@
-"""The workers: what each runs and since when, its slots and health; they are asked to drain, stop, restart, change slots."""
+"""The workers, and one of them: what each runs and since when, its slots and health; they are asked to be quiet, stop, restart, change slots."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,32 +6,74 @@ from typing import Any, Final
 
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import ActionQuestion, ActionResult, Content, Field, Page, PageAction, Visit
-from pgqueue.errors import InvalidOption
-from pgqueue.values.insight.now import RunningJob
+from pgqueue.dashboard.tables import FEW, Table
+from pgqueue.errors import InvalidOption, NotGranted
+from pgqueue.values.insight.health import Problem
+from pgqueue.values.insight.now import Running, RunningJob
 from pgqueue.values.workers.load import read_bounds
 from pgqueue.values.workers.worker import ALL, Steered, WorkerStatus
 
 PATH: Final = "/workers/<which>"
-RUNNING: Final = 1_000
+RUNNING: Final = 10_000
 """Running jobs that the page knows."""
 SHOWN: Final = 20
 """Running jobs that are shown of a worker."""
+TROUBLED: Final = ("lost", "unresponsive", "stalled", "stopping", "quiet", "alive")
+"""The states of workers, those first that a person has to see."""
+STATES: Final = {state: (lambda row, state=state: row["state"] == state) for state in reversed(TROUBLED)}
+SORTS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
+    "state": lambda row: (TROUBLED.index(row["state"]), row["name"]),
+    "name": lambda row: row["name"],
+    "busy": lambda row: (-row["busy"] / max(1, row["worker"].slots), row["name"]),
+    "claimed": lambda row: (-row["claimed"], row["name"]),
+    "since": lambda row: row["worker"].started_at,
+}
 
 
 def read(visit: Visit) -> Content:
-    """All workers, the live ones first."""
-    known = sorted(visit.queue.workers.list(), key=lambda one: (not one.alive, one.name, one.started_at))
-    running = visit.queue.insight.running(limit=RUNNING)
-    workers = [_held(one, [job for job in running.jobs if job.worker_id == one.id]) for one in known]
+    """All workers, those with a trouble first."""
+    rows, running = _rows(visit, visit.queue.workers.list())
+    table = Table(
+        visit, rows, name=lambda row: f"{row['name']} {row['worker'].id}", states=STATES, sorts=SORTS
+    )
+    alive = [row["worker"] for row in rows if row["worker"].alive]
     return {
-        "workers": workers,
+        "workers": table.rows if visit.endpoint == "workers" else table.all,
         "lost": [job for job in running.jobs if job.lost],
-        "complete": running.complete,
-        "alive": sum(one.alive for one in known),
-        "slots": sum(one.slots for one in known if one.alive),
-        "busy": sum(one["busy"] for one in workers),
-        "claimed": sum(one["claimed"] for one in workers),
+        "complete": running.complete and len(running.jobs) < RUNNING,
+        "alive": len(alive),
+        "slots": sum(one.slots for one in alive),
+        "busy": sum(row["busy"] for row in rows),
+        "claimed": sum(row["claimed"] for row in rows),
+        **(
+            {"table": table, "few": FEW, "were_lost": _were_lost(visit)}
+            if visit.endpoint == "workers"
+            else {}
+        ),
     }
+
+
+def _were_lost(visit: Visit) -> list[Problem]:
+    """What the first page says of workers that a sweep has removed: it leads here, where no row of them is left."""
+    try:
+        problems = visit.look_for_workers.health.problems
+    except NotGranted:
+        return []
+    return [one for one in problems if one.kind == "worker lost"]
+
+
+def read_one(visit: Visit, *, which: str) -> Content:
+    """One worker, and what it runs."""
+    ((row,), _) = _rows(visit, [visit.queue.workers.get(which)])
+    return {"one": row}
+
+
+def _rows(visit: Visit, known: Sequence[WorkerStatus]) -> tuple[list[dict[str, Any]], Running]:
+    running = visit.queue.insight.running(limit=RUNNING)
+    held: dict[object, list[RunningJob]] = {}
+    for job in running.jobs:
+        held.setdefault(job.worker_id, []).append(job)
+    return [_held(one, held.get(one.id, ())) for one in known], running
 
 
 def _held(worker: WorkerStatus, jobs: Sequence[RunningJob]) -> dict[str, Any]:
@@ -49,13 +91,20 @@ def _held(worker: WorkerStatus, jobs: Sequence[RunningJob]) -> dict[str, Any]:
 
 
 def _ask(
-    visit: Visit, *, which: str, verb: str, text: str, destroys: bool = False, fields: tuple[Field, ...] = ()
+    visit: Visit,
+    *,
+    which: str,
+    verb: str,
+    button: str,
+    text: str,
+    destroys: bool = False,
+    fields: tuple[Field, ...] = (),
 ) -> ActionQuestion:
     meant = _named_workers(visit, which)
     return ActionQuestion(
-        title=f"{verb} {'every live worker' if which == ALL else meant[0].name}?",
+        title=verb.format("every live worker" if which == ALL else meant[0].name),
         text=text if meant else "No worker is alive.",
-        button=verb,
+        button=button,
         back=visit.url("workers"),
         destroys=destroys,
         fields=fields,
@@ -66,6 +115,7 @@ def _ask(
                 for one in meant
             ],
         ),
+        affected="Affected workers",
         possible=bool(meant),
     )
 
@@ -103,23 +153,27 @@ def _action(
     destroys: bool = False,
     fields: tuple[Field, ...] = (),
 ) -> PageAction:
-    verb = "Change slots of" if name == "set" else name.capitalize()
+    button = {"set": "Change slots", "quiet": "Make quiet"}.get(name, name.capitalize())
+    verb = {"set": "Change the slots of {}?", "quiet": "Make {} quiet?"}.get(name, f"{button} {{}}?")
     return PageAction(
         name=f"worker-{name}",
         path=f"{PATH}/{name}",
         right=Right.STEER,
-        ask=partial(_ask, verb=verb, text=text, destroys=destroys, fields=fields),
+        ask=partial(_ask, verb=verb, button=button, text=text, destroys=destroys, fields=fields),
         do=partial(_do, ask=ask, done=done),
         under="workers",
     )
 
 
-PAGE = Page(name="workers", path="/workers", title="Workers", read=read, place=50)
+PAGES = (
+    Page(name="workers", path="/workers", title="Workers", read=read, place=50),
+    Page(name="worker", path=PATH, title="Worker", read=read_one, under="workers"),
+)
 ACTIONS = (
     _action(
-        "drain",
-        lambda visit, which: visit.queue.workers.drain(which, by=visit.by),
-        "drain",
+        "quiet",
+        lambda visit, which: visit.queue.workers.quiet(which, by=visit.by),
+        "be quiet",
         "It claims no more jobs, finishes those that run, and stays.",
     ),
     _action(

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import migrations, models
 
-from pgqueue.django.models import TimeField, table
+from pgqueue.django.models import TextsField, TimeField, table
 from pgqueue.django.operations import Revision
 
 ENQUEUED: Any = (
@@ -68,7 +67,7 @@ class Migration(migrations.Migration):
                 "managed": False,
                 "db_table": table("queues"),
                 "default_permissions": ("view", "change"),
-                "permissions": (("pause_queue", "Can pause, drain and resume queue"),),
+                "permissions": (("pause_queue", "Can pause, close and resume queue"),),
             },
         ),
         migrations.CreateModel(
@@ -82,13 +81,13 @@ class Migration(migrations.Migration):
                 ("idle", models.BooleanField()),
                 ("host", models.TextField()),
                 ("version", models.TextField()),
-                ("queues", ArrayField(base_field=models.TextField(), null=True)),
+                ("queues", TextsField(null=True)),
             ],
             options={
                 "managed": False,
                 "db_table": table("workers"),
                 "default_permissions": ("view",),
-                "permissions": (("steer_worker", "Can drain, resume, stop and restart worker"),),
+                "permissions": (("steer_worker", "Can make quiet, resume, stop and restart worker"),),
             },
         ),
         migrations.CreateModel(

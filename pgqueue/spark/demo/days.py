@@ -1,9 +1,10 @@
 """Plans a made-up history before its rows are made: pure rules, with the same result for the same wish.
 
-A day is planned in cells, one for each hour and task: how many jobs ended in it, and how they ran, waited and failed.
-The cells add up to the wish exactly. PostgreSQL makes the rows of a day from its cells in one statement
-(``statements/day.sql``). The values that differ between rows come from a hash of the job's id and the seed. So a history
-does not depend on the number or the order of the connections that made it.
+A day is planned in cells, one for each hour and task: how many jobs are ready in it, and how they run and fail.
+The cells add up to the wish exactly. :mod:`pgqueue.spark.demo.slots` runs the jobs of a day on the slots of its workers. PostgreSQL
+makes the rows of a day from its cells and from these runs in one statement (``statements/day.sql``). Everything is drawn from the seed
+and the day, or from a hash of the job's id and the seed. So a history does not depend on the number or the order of the connections
+that made it.
 """
 
 import math
@@ -17,7 +18,7 @@ from itertools import pairwise
 import msgspec
 
 from pgqueue.errors import InvalidOption
-from pgqueue.spark.demo.world import BUSIEST, TASKS, WAITS, WORKDAYS, ShopTask, shares
+from pgqueue.spark.demo.world import BUSIEST, TASKS, WORKDAYS, ShopTask, shares
 
 FIRST_ID = 1_000_000_000_000
 """Ids of made-up jobs begin here. A queue that uses a million ids a second reaches it after eleven days; one that uses a
@@ -32,12 +33,17 @@ STORM_HOURS = range(19, 22)
 STORM_FAILS = 0.72
 CROWD_HOUR, CROWD_TENANT, CROWD_SHARE, CROWD_TIMES = 14, 42, 0.75, 4.0
 """The hour in which one tenant has most of the busiest queue's jobs, the tenant, its share, and the factor of load."""
+CROWD_MINUTES, CROWD_WAIT = 20, 150.0
+"""In how many minutes the tenant's jobs come, and for how many seconds others then wait: so slow are the tenant's jobs."""
 TENANTS = 400
 LONGEST_RUN = 600.0
 OVERLAP = timedelta(seconds=LONGEST_RUN)
-"""Workers of a release start this long before it takes over: jobs that ended just after that had started before it."""
+"""Workers end this long after the next release has taken over: they run what they had begun."""
 DEPLOY_EVERY = 6
 DEPLOY_HOUR = 11
+LAST_HOUR = 23
+HOUR = 3_600_000_000
+"""Microseconds."""
 REFUSED, CANCELLED = 0.0012, 0.003
 SLOTS = 16
 """The most slots of one worker."""
@@ -86,7 +92,7 @@ class Wish:
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs of one task that ended in one hour; ``statements/day.sql`` makes rows of it.
+    """The jobs of one task that are ready in one hour; ``statements/day.sql`` makes rows of it.
 
     Attributes:
         hour: hour of the day, 0 to 23.
@@ -96,7 +102,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         task: the task's name.
         run: the median run time, in seconds.
         spread: the standard deviation of the logarithm of run times.
-        wait: the median wait time, in seconds.
         fails: the probability that an attempt fails.
         refused: the probability that a job dies for another reason than its last attempt.
         cancelled: the probability that a job is cancelled.
@@ -106,10 +111,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         number: the name of the second argument.
         key: the beginning of unique keys.
         result: whether the task returns a value.
-        crowd: the share of jobs of the crowding tenant.
+        ticks: how many times in the hour its jobs become ready together; 0: at any time.
+        crowd: how many of the jobs, the first ones, are the crowding tenant's.
+        crowd_run: the median run time of those, in seconds.
         failures: the key of its failures: the task's name, or a storm's.
-        crew: the place of its first worker in the list of all.
-        crew_size: the number of its workers.
     """
 
     hour: int
@@ -119,7 +124,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     run: float
     spread: float
-    wait: float
     fails: float
     refused: float
     cancelled: float
@@ -129,28 +133,47 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     number: str
     key: str | None
     result: bool
-    crowd: float
+    ticks: int
+    crowd: int
+    crowd_run: float
     failures: str
-    crew: int
-    crew_size: int
 
     @property
     def busy(self) -> float:
-        """The expected seconds of runs: a log-normal's mean, times the rows."""
-        return self.rows * min(self.run * math.exp(self.spread**2 / 2), LONGEST_RUN)
+        """The expected seconds of runs, without the crowd: a log-normal's mean, times the rows."""
+        return (self.rows - self.crowd) * min(self.run * self.mean, LONGEST_RUN)
+
+    @property
+    def mean(self) -> float:
+        """The mean of run times, as a multiple of the median."""
+        return math.exp(self.spread**2 / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The workers of a part of a day.
+
+    Attributes:
+        begins: when they take over, in microseconds of the day.
+        workers: for each slot the place of its worker in the list of all.
+    """
+
+    begins: int
+    workers: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
 class MadeUpDay:
-    """A day to make: its cells, and the ids of its jobs, which follow ``first_id``."""
+    """A day to make: its cells, the ids of its jobs, which follow ``first_id``, and who runs them."""
 
     day: date
     first_id: int
     cells: Sequence[Cell]
+    shifts: Sequence[Shift] = ()
 
     @property
     def rows(self) -> int:
-        """How many jobs end on it."""
+        """How many jobs are ready, and end, on it."""
         return sum(cell.rows for cell in self.cells)
 
 
@@ -211,9 +234,12 @@ def story(wish: Wish) -> PlannedHistory:
     sizes = dict(zip(wish.dates(), rows_of_days(wish), strict=True))
     plain = [_day(wish, events, day, rows) for day, rows in sizes.items()]
     crews = list(_crews(wish, events, plain))
-    starts = [sum(map(len, crews[:number])) for number in range(len(crews))]
-    days = [_with_crews(events, day, crews, starts) for day in plain]
-    return PlannedHistory(wish, events, days, [hand for crew in crews for hand in crew])
+    return PlannedHistory(
+        wish,
+        events,
+        [_with_workers(events, day, crews) for day in plain],
+        [hand for crew in crews for hand in crew],
+    )
 
 
 def events_of(wish: Wish) -> Events:
@@ -283,7 +309,6 @@ def _cell(events: Events, day: date, hour: int, task: ShopTask, *, first: int, r
     storm = busiest and day == events.storm and hour in STORM_HOURS
     crowd = busiest and day == events.crowd and hour == CROWD_HOUR
     slow = task.name == SLOWED and _instant(day, hour) >= events.slower.at
-    wait = WAITS[task.queue] * (0.4 + task.rhythm[hour] * 0.6) * (6 if storm else 40 if crowd else 1)
     return Cell(
         hour=hour,
         first=first,
@@ -292,7 +317,6 @@ def _cell(events: Events, day: date, hour: int, task: ShopTask, *, first: int, r
         task=task.name,
         run=task.run * (SLOWER if slow else 1.0),
         spread=task.spread,
-        wait=wait,
         fails=STORM_FAILS if storm else task.fails,
         refused=REFUSED,
         cancelled=CANCELLED,
@@ -302,10 +326,10 @@ def _cell(events: Events, day: date, hour: int, task: ShopTask, *, first: int, r
         number=task.number,
         key=task.key,
         result=task.result,
-        crowd=CROWD_SHARE if crowd else 0.0,
+        ticks=task.ticks,
+        crowd=round(rows * CROWD_SHARE) if crowd else 0,
+        crowd_run=task.run,
         failures="storm" if storm else task.name,
-        crew=0,
-        crew_size=0,
     )
 
 
@@ -319,8 +343,8 @@ def _crews(wish: Wish, events: Events, days: Iterable[MadeUpDay]) -> Iterator[li
         yield [
             MadeUpWorker(
                 id=uuid.uuid5(uuid.NAMESPACE_URL, f"pgqueue:generated:{wish.seed}:{begin}:{hand}"),
-                started_at=begin - OVERLAP * 2,
-                ended_at=end,
+                started_at=begin,
+                ended_at=end + (OVERLAP if number < len(events.releases) else timedelta()),
                 concurrency=slots,
                 host=f"app-{1 + hand}",
             )
@@ -357,14 +381,32 @@ def _peaks(events: Events, days: Iterable[MadeUpDay]) -> Mapping[int, float]:
     return peaks
 
 
-def _with_crews(
-    events: Events, day: MadeUpDay, crews: Sequence[Sequence[MadeUpWorker]], starts: Sequence[int]
-) -> MadeUpDay:
-    def with_crew(cell: Cell) -> Cell:
-        number = events.release_at(_instant(day.day, cell.hour))
-        return msgspec.structs.replace(cell, crew=starts[number], crew_size=len(crews[number]))
+def _with_workers(events: Events, day: MadeUpDay, crews: Sequence[Sequence[MadeUpWorker]]) -> MadeUpDay:
+    """The day with its shifts: the crew of its first hour, and that of a release on it; and with the run time of a crowd."""
+    first = events.release_at(_instant(day.day, 0))
+    last = events.release_at(_instant(day.day, LAST_HOUR))
+    shifts = [
+        Shift(DEPLOY_HOUR * HOUR if number > first else 0, _slots_of(crews, number))
+        for number in range(first, last + 1)
+    ]
+    cells = day.cells
+    if crowds := [cell for cell in cells if cell.crowd]:
+        slow = _crowd_run(cells, crowds, len(shifts[-1].workers))
+        cells = [msgspec.structs.replace(cell, crowd_run=max(cell.run, slow / cell.mean)) for cell in cells]
+    return MadeUpDay(day.day, day.first_id, cells, shifts)
 
-    return MadeUpDay(day.day, day.first_id, [with_crew(cell) for cell in day.cells])
+
+def _slots_of(crews: Sequence[Sequence[MadeUpWorker]], number: int) -> list[int]:
+    """For each slot of a crew the place of its worker in the list of all, in turn."""
+    before, crew = sum(map(len, crews[:number])), crews[number]
+    return [before + place for _ in range(crew[0].concurrency) for place in range(len(crew))]
+
+
+def _crowd_run(cells: Sequence[Cell], crowds: Sequence[Cell], slots: int) -> float:
+    """How long a job of the crowd runs on average, so that others wait for :data:`CROWD_WAIT` when all have come, in seconds."""
+    free = slots - sum(cell.busy for cell in cells if cell.hour == CROWD_HOUR) / 3600
+    seconds = free * CROWD_MINUTES * 60 + slots * CROWD_WAIT
+    return min(seconds / sum(cell.crowd for cell in crowds), LONGEST_RUN / 2)
 
 
 def _instant(day: date, hour: int) -> datetime:

@@ -105,11 +105,11 @@ def work(
         return f"{len(done)} days, {rows:,} rows, {files:,} files, {size / 1e6:,.0f} MB"
 
     def report(given: Surroundings) -> str:
-        from pgqueue.spark.report.report import answers, write  # noqa: PLC0415 - PySpark
+        from pgqueue.spark.report.report import answers, write  # noqa: PLC0415 - DuckDB
 
         # The real jobs ran within seconds: compared with the shop's days, that day looks idle.
         until = (now - timedelta(days=2)).date()
-        found = write(answers(given.session(), given.lake, given.config, until=until), given.lake)
+        found = write(answers(given.lake, given.config, until=until), given.lake)
         for section in found.sections.values():
             if section.state == "look":
                 answered(section.title, section.answer)

@@ -1,6 +1,6 @@
 """Makes up history: refuses a schema in real use, then makes the days, several at a time.
 
-:mod:`pgqueue.spark.demo.days` plans the days; PostgreSQL makes the rows (``statements/*.sql``). Each day is one transaction, so the same call
+:mod:`pgqueue.spark.demo.days` plans the days, :mod:`pgqueue.spark.demo.slots` runs their jobs, PostgreSQL makes the rows (``statements/*.sql``). Each day is one transaction, so the same call
 repeated finishes an interrupted one.
 """
 
@@ -29,6 +29,7 @@ from pgqueue.spark.demo.days import (
     story,
 )
 from pgqueue.spark.demo.world import FAILURES, TASKS
+from pgqueue.store.arrays import numbers
 from pgqueue.store.catalogue import in_schema
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import lake
@@ -166,10 +167,14 @@ def _make(
     connections: int,
     told: Callable[[MadeUpDay], object],
 ) -> None:
+    from pgqueue.spark.demo.slots import course_of  # noqa: PLC0415 - needs NumPy
+
     workers = [hand.id for hand in planned.hands]
 
     def make(day: MadeUpDay) -> None:
+        course = course_of(day, planned.wish.seed)
         params = {
+            **{name: numbers(values) for name, values in course._asdict().items()},
             "day": day.day,
             "first_id": day.first_id,
             "seed": planned.wish.seed,

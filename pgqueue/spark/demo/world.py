@@ -51,6 +51,7 @@ class ShopTask:
         spread: the standard deviation of the logarithm of run times.
         fails: the probability that an attempt fails.
         rhythm: its load in each hour of the day.
+        ticks: how many times in an hour a schedule enqueues its jobs, all together; 0: they come one by one.
         max_attempts: the number of attempts after which a job is dead.
         priority: its jobs' priority.
         number: the name of its second argument, beside the tenant.
@@ -69,6 +70,7 @@ class ShopTask:
     number: str
     failures: Sequence[Failure]
     rhythm: Sequence[float] = DAYTIME
+    ticks: int = 0
     max_attempts: int = 5
     priority: int = 0
     key: str | None = None
@@ -166,7 +168,7 @@ FAILURES: Mapping[str, Sequence[Failure]] = {
 TASKS = (
     ShopTask(name="send_receipt", queue="mail", share=0.170, run=0.12, spread=0.5, fails=0.012, number="order_id",
          priority=10, key="receipt", failures=SMTP),
-    ShopTask(name="send_newsletter", queue="mail", share=0.110, run=0.08, spread=0.4, fails=0.020, number="issue_id",
+    ShopTask(name="send_newsletter", queue="mail", share=0.110, run=0.08, spread=0.4, fails=0.020, number="issue_id", ticks=2,
          priority=-20, later=0.6, failures=SMTP),
     ShopTask(name="send_reminder", queue="mail", share=0.040, run=0.11, spread=0.5, fails=0.012, number="cart_id",
          later=0.95, failures=SMTP),
@@ -179,7 +181,7 @@ TASKS = (
     ShopTask(name="issue_invoice", queue="billing", share=0.050, run=0.35, spread=0.4, fails=0.008, number="order_id",
          priority=20, result=True, failures=DATABASE),
     ShopTask(name="settle_account", queue="billing", share=0.012, run=4.5, spread=0.6, fails=0.010, number="account_id",
-         rhythm=NIGHTLY, key="settle", failures=DATABASE),
+         rhythm=NIGHTLY, ticks=4, key="settle", failures=DATABASE),
     ShopTask(name="make_thumbnail", queue="media", share=0.110, run=0.35, spread=0.45, fails=0.006, number="upload_id",
          failures=FILES),
     ShopTask(name="scan_upload", queue="media", share=0.060, run=0.5, spread=0.6, fails=0.004, number="upload_id",
@@ -187,18 +189,14 @@ TASKS = (
     ShopTask(name="transcode_video", queue="media", share=0.008, run=14.0, spread=0.8, fails=0.030, number="upload_id",
          max_attempts=3, priority=-10, failures=FILES),
     ShopTask(name="build_report", queue="reports", share=0.010, run=6.0, spread=0.7, fails=0.015, number="report_id",
-         rhythm=NIGHTLY, max_attempts=3, later=0.8, result=True, failures=DATABASE),
-    ShopTask(name="export_rows", queue="reports", share=0.020, run=2.5, spread=0.9, fails=0.012, number="export_id",
+         rhythm=NIGHTLY, ticks=4, max_attempts=3, later=0.8, result=True, failures=DATABASE),
+    ShopTask(name="export_rows", queue="reports", share=0.020, run=2.5, spread=0.9, fails=0.012, number="export_id", ticks=4,
          max_attempts=3, result=True, failures=DATABASE),
     ShopTask(name="refresh_search", queue="default", share=0.080, run=0.05, spread=0.5, fails=0.003, number="product_id",
          rhythm=STEADY, failures=DATABASE),
     ShopTask(name="expire_session", queue="default", share=0.025, run=0.02, spread=0.4, fails=0.001, number="session_id",
          rhythm=STEADY, later=1.0, failures=DATABASE),
 )  # fmt: skip
-WAITS: Mapping[str, float] = {
-    "mail": 0.6, "webhooks": 0.9, "billing": 0.08, "media": 1.4, "reports": 6.0, "default": 0.3,
-}  # fmt: skip
-"""The median wait time of a queue's jobs in an average hour, in seconds."""
 
 
 def shares(skew: float | None) -> dict[str, float]:

@@ -74,6 +74,25 @@ def of_rows(rows: dataset.Dataset | pa.Table, pruned_below: int) -> InFiles:
     return InFiles(**{named: Checksum(count, checksum) for named, count, checksum in found})
 
 
+def not_among(dead: Iterable[pa.RecordBatch], ended: dataset.Dataset, most: int) -> list[int]:
+    """The ids of dead jobs that are not among a day's ended jobs with the same values, in order, at most so many.
+
+    Args:
+        dead: the dead jobs.
+        ended: the ended jobs.
+        most: how many ids.
+    """
+    digests = f"select id, {_digest()} as digest"
+    with duckdb.connect() as engine:
+        engine.register("dead", pa.RecordBatchReader.from_batches(ended.schema, dead))
+        engine.register("ended", ended)
+        found = engine.execute(
+            f"from ({digests} from dead) anti join ({digests} from ended where {IS_DEAD}) using (id, digest) "
+            f"select id order by id limit {most}"
+        )
+        return [row[0] for row in found.fetchall()]
+
+
 def of_frame(ended: "DataFrame", pruned_below: int) -> InFiles:
     """The counts and the checksums of ended jobs, in Spark.
 
@@ -84,14 +103,14 @@ def of_frame(ended: "DataFrame", pruned_below: int) -> InFiles:
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
     by_part = (
-        ended.select(f.expr(_part(pruned_below)).alias("part"), digest().alias("digest"))
+        ended.select(f.expr(_part(pruned_below)).alias("part"), _digest_in_spark().alias("digest"))
         .groupBy("part")
         .agg(f.count("*").alias("rows"), f.sum("digest").cast("string").alias("checksum"))
     )
     return InFiles(**{row["part"]: Checksum(row["rows"], row["checksum"]) for row in by_part.collect()})
 
 
-def digest() -> "Column":
+def _digest_in_spark() -> "Column":
     """60 bits of a row's MD5, as a decimal number."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
@@ -128,10 +147,13 @@ def _part(pruned_below: int) -> str:
 
 
 def _statement(pruned_below: int) -> str:
+    return f"select {_part(pruned_below)}, count(*), sum({_digest()})::varchar from ended group by 1"
+
+
+def _digest() -> str:
+    """SQL of DuckDB for 60 bits of a row's MD5."""
     words = ", ".join(f"coalesce({_duckdb_text(name)}, chr({ord(NULL)}))" for name in SPELLED)
-    return f"""
-        select {_part(pruned_below)}, count(*), sum(('0x' || substr(md5(concat_ws(chr({ord(SEPARATOR)}), {words})), 1, 15))::hugeint)::varchar
-        from ended group by 1"""
+    return f"('0x' || substr(md5(concat_ws(chr({ord(SEPARATOR)}), {words})), 1, 15))::hugeint"
 
 
 def _duckdb_text(name: str) -> str:

@@ -4,19 +4,18 @@ Each export of late rows adds a file to a day. The rows stay the same, so the da
 verification, and no roll-up is made again. The former files are deleted a week later, with others that do not count.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake import checksum
-from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
 from pgqueue.spark.lake.database_rows import ORDER
-from pgqueue.spark.lake.export import ROWS_PER_FILE
-from pgqueue.spark.lake.files import WrittenFile, rows_of
+from pgqueue.spark.lake.files import ROWS_PER_FILE, WrittenFile, rows_of
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.records import EndedDay
-from pgqueue.spark.lake.steps import lake_step
+from pgqueue.spark.lake.steps import WriterLock, lake_step
 from pgqueue.spark.lake.table import DataFile
 from pgqueue.store.connections.database import Database
 
@@ -62,20 +61,41 @@ def compact(
         PipelineError: another process is writing to the lake.
         LakeError: a file cannot be read.
     """
-    found = []
     with lake_step(database, lake, "compact") as (lock, size):
-        for entry in lake.days():
-            groups = list(_groups(entry.files, rows_per_file))
-            if not groups or (days is not None and entry.day not in days):
-                continue
-            written = [_merge_files(lake, entry, group) for group in groups]
-            removed = [_below(file) for group in groups for file in group]
-            lock.require_held()
-            lake.table(ENDED).commit(ENDED_TABLE, written, {}, removed=removed)
-            lake.passed("compacted")
-            found.append(_compacted_day(entry, written, removed))
-            size.days, size.rows = size.days + 1, size.rows + found[-1].rows
-            tell(found[-1])
+        chosen = [entry for entry in lake.days() if days is None or entry.day in days]
+        found = merge(lake, lock, chosen, rows_per_file, tell)
+        size.days, size.rows = len(found), sum(one.rows for one in found)
+    return found
+
+
+def merge(
+    lake: Lake,
+    lock: WriterLock,
+    entries: Iterable[EndedDay],
+    rows_per_file: int,
+    tell: Callable[[CompactedDay], object] = lambda _: None,
+) -> list[CompactedDay]:
+    """Merge the files of each of these days; see :func:`compact`.
+
+    Args:
+        lake: the lake.
+        lock: the lock of its writer.
+        entries: the days.
+        rows_per_file: the most rows of a merged file.
+        tell: called with each day that was changed.
+    """
+    found = []
+    for entry in entries:
+        groups = list(_groups(entry.files, rows_per_file))
+        if not groups:
+            continue
+        written = [_merge_files(lake, entry, group) for group in groups]
+        removed = [_below(file) for group in groups for file in group]
+        lock.require_held()
+        lake.table(ENDED).exchange(written, removed)
+        lake.passed("compacted")
+        found.append(_compacted_day(entry, written, removed))
+        tell(found[-1])
     return found
 
 

@@ -15,8 +15,6 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
-from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from pgqueue.spark.lake.columns import (
@@ -31,8 +29,8 @@ from pgqueue.spark.lake.columns import (
     shown,
 )
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.reading.columns import Shape
 from pgqueue.spark.reading.fetching import Fetch, connect, fetch, fetch_over
+from pgqueue.spark.reading.fitting import fit
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
@@ -111,10 +109,10 @@ class DayReader:
         """
         schema = shown(ENDED_SCHEMA, self._hidden)
         wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below), dead]
-        shape, asked = _day_fetch(self._database, "ended", schema, wanted)
+        asked = _day_fetch(self._database, "ended", schema, wanted)
         try:
             with self._connected() as connection, closing(fetch_over(connection, asked)) as batches:
-                found = list(map(shape.fitted, _of_a_small_day(batches)))
+                found = [fit("ended", batch, schema) for batch in _of_a_small_day(batches)]
         except _TooManyBytes:
             return None
         rows = hide(pa.Table.from_batches(found, schema), ENDED_SCHEMA, self._hidden)
@@ -143,8 +141,8 @@ class DayReader:
 
 def keep_workers(database: Database, lake: Lake) -> None:
     """Add the database's workers to the lake's: the database deletes old ones in time, the lake keeps them."""
-    shape, asked = _day_fetch(database, WORKERS, WORKER_SCHEMA)
-    found = pa.Table.from_batches(map(shape.fitted, fetch(database.dsn, (asked,))), WORKER_SCHEMA)
+    read = fetch(database.dsn, (_day_fetch(database, WORKERS, WORKER_SCHEMA),))
+    found = pa.Table.from_batches((fit(WORKERS, batch, WORKER_SCHEMA) for batch in read), WORKER_SCHEMA)
     former = lake.entry(WORKERS, None)
     if former is not None:
         known = lake.rows(WORKERS, WORKER_SCHEMA)
@@ -153,19 +151,31 @@ def keep_workers(database: Database, lake: Lake) -> None:
         last_seen = pc.coalesce(gone["ended_at"], pa.scalar(former.written_at, gone["ended_at"].type))
         place = WORKER_SCHEMA.get_field_index("ended_at")
         found = pa.concat_tables([found, gone.set_column(place, WORKER_SCHEMA.field(place), last_seen)])
+        if _has_same(known, found):
+            return
     lake.replace(WORKERS, found)
 
 
 def keep_deploys(database: Database, lake: Lake) -> None:
     """Replace the lake's deploys with the database's."""
     rows = [dict(zip(DEPLOY_SCHEMA.names, row, strict=True)) for row in database.run(plans.deploys())]
-    lake.replace(DEPLOYS, pa.Table.from_pylist(rows, DEPLOY_SCHEMA))
+    found = pa.Table.from_pylist(rows, DEPLOY_SCHEMA)
+    if lake.entry(DEPLOYS, None) is None or not _has_same(lake.rows(DEPLOYS, DEPLOY_SCHEMA), found):
+        lake.replace(DEPLOYS, found)
+
+
+def _has_same(known: pa.Table, found: pa.Table) -> bool:
+    """Whether two tables have the same rows, in any order; the first column names each row."""
+    one, other = (rows.sort_by(rows.column_names[0]).combine_chunks() for rows in (known, found))
+    return bool(one.equals(other))
 
 
 def ended(
     spark: "SparkSession", database: Database, day: date, *, since: int, below: int, hidden: HiddenValues
 ) -> "DataFrame":
     """The jobs that ended on a day, in transactions from ``since`` to below ``below``, as the lake holds them."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - small days need no PySpark
+
     place = {"dsn": database.dsn, "schema": database.catalogue.schema, "table": "ended"}
     columns = ",".join(name for name in ENDED_COLUMNS if name not in hidden.left_out)
     days = {"from": str(day), "to": str(day), "columns": columns}
@@ -174,11 +184,13 @@ def ended(
     return final.select(*(hidden_column(name, hidden) for name in ENDED_COLUMNS))
 
 
-def dead(
-    spark: "SparkSession", database: Database, day: date, *, below: int, hidden: HiddenValues
-) -> "DataFrame":
-    """The dead jobs of a day that are still in ``dead_jobs``, in the shape of ended jobs."""
-    return ended(spark, database, day, since=0, below=below, hidden=hidden).where(f.col("outcome") == "dead")
+def dead(database: Database, day: date, *, below: int, hidden: HiddenValues) -> Iterator[pa.RecordBatch]:
+    """The dead jobs of a day that are still in ``dead_jobs``, as the lake holds them."""
+    schema = shown(ENDED_SCHEMA, hidden)
+    wanted = [where.on_day(TABLES["ended"], day), where.ended_between(0, below), where.from_source("dead")]
+    for batch in fetch(database.dsn, (_day_fetch(database, "ended", schema, wanted),)):
+        rows = pa.Table.from_batches([fit("ended", batch, schema)])
+        yield from hide(rows, ENDED_SCHEMA, hidden).to_batches()
 
 
 def arrange_rows(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":
@@ -189,6 +201,8 @@ def arrange_rows(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: i
         queues: how many rows each queue has.
         rows_per_file: about the most rows in a file.
     """
+    from pyspark.sql import functions as f  # noqa: PLC0415 - small days need no PySpark
+
     large = {queue: -(-rows // rows_per_file) for queue, rows in queues.items() if rows > rows_per_file}
     small = sum(rows for queue, rows in queues.items() if queue not in large)
     shared = max(1, -(-small // rows_per_file))
@@ -210,8 +224,7 @@ def _of_a_small_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 def _day_fetch(
     database: Database, table: str, schema: pa.Schema, conditions: Iterable[sql.Composable] = ()
-) -> tuple[Shape, Fetch]:
-    """Return what to send for rows of a table as Spark sees it, in these columns, and how to fit the answer to them."""
-    shape = Shape(table, from_arrow_schema(schema))
-    asked = where.statement(TABLES[table], shape.wanted, conditions, database.catalogue)
-    return shape, Fetch(asked.as_string(None))
+) -> Fetch:
+    """Return what to send for rows of a table as Spark sees it, in these columns."""
+    asked = where.statement(TABLES[table], schema.names, conditions, database.catalogue)
+    return Fetch(asked.as_string(None))

@@ -11,6 +11,7 @@ each on all its cores. The rows and their order are the same. Days are committed
 No table is locked, and no snapshot is held while Spark reads.
 """
 
+import errno
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,24 +21,35 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import psycopg
-import pyarrow.compute as pc
 
-from pgqueue.errors import ConnectionFailed, DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
+from pgqueue.errors import (
+    ConnectionFailed,
+    DaysNotExported,
+    Duration,
+    InvalidOption,
+    LakeError,
+    PipelineError,
+    as_delay,
+)
 from pgqueue.spark.config import HiddenColumns
-from pgqueue.spark.lake import database_rows
+from pgqueue.spark.lake import database_rows, day_files
 from pgqueue.spark.lake.ahead import ahead
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
+from pgqueue.spark.lake.compact import merge
+from pgqueue.spark.lake.contracts import keep_contracts
 from pgqueue.spark.lake.database_rows import final_below
-from pgqueue.spark.lake.files import WrittenFile
+from pgqueue.spark.lake.day_files import DayFiles
+from pgqueue.spark.lake.files import ROWS_PER_FILE
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.records import EndedDay, ExportBatch
 from pgqueue.spark.lake.steps import WriterLock, log_step, writer_lock
 from pgqueue.spark.session import SessionOrStart, in_a_line, require_no_interrupt, when_needed
 from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.label import label_of
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import MARGIN, Checksum, DayCounts, Session, first_open_day
+from pgqueue.store.pipeline.lake import MARGIN, Checksum, Session, first_open_day
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +57,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("pgqueue.pipeline")
 
 WAIT = timedelta(minutes=1)
-ROWS_PER_FILE = 1_000_000
+MANY_FILES = 10
+"""Files of a day from which on an export of late rows merges them."""
+TOGETHER = 100_000
+"""Rows of small days from which on they are committed together."""
+TELL_EVERY = 5.0
+"""Seconds after which small days are committed, however few rows they have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +98,7 @@ class ExportOptions:
         rows_per_file: about the most rows in a file; a queue with more rows gets several files.
         again: days to write again from the database, in place of the lake's rows.
         hide: the columns that a new lake leaves out or hashes; None: none, or those that an existing lake hides.
+        change_data_feed: whether to switch on Delta's change data feed of the ended jobs; it stays on.
         now: the time, in place of the database's clock.
     """
 
@@ -89,6 +107,7 @@ class ExportOptions:
     rows_per_file: int = ROWS_PER_FILE
     again: Collection[date] = ()
     hide: HiddenColumns | None = None
+    change_data_feed: bool = False
     now: datetime | None = None
 
     def __post_init__(self) -> None:
@@ -131,8 +150,10 @@ def export(
     """
     given = options or ExportOptions()
     with writer_lock(database) as lock:
-        lake.create(database.run(plans.origin(database.catalogue.schema)), given.hide)
-        with log_step(lake, "export") as size:
+        lake.create(database.run(plans.origin(database.catalogue.schema)), given.hide, label_of(database)[0])
+        if given.change_data_feed:
+            lake.table(ENDED).feed_changes(ENDED_TABLE)
+        with log_step(lake, "export", database) as size:
             lake.sweep(ENDED)
             exporter = _Exporter(when_needed(spark), database, lake, given, lock)
             due = exporter.due()
@@ -144,8 +165,10 @@ def export(
                 )
                 tell_open(exporter.open)
             exporter.export(due, tell)
+            exporter.merge_files()
             database_rows.keep_workers(database, lake)
             database_rows.keep_deploys(database, lake)
+            keep_contracts(database, lake)
             size.days = len(exporter.exported)
             size.rows = sum(one.history + one.dead for one in exporter.exported)
             _require_all(exporter.failed, len(exporter.exported))
@@ -178,6 +201,7 @@ class _Exporter:
         reader: reads small days.
         exported: the days that were written.
         failed: the days that could not be, and why.
+        total: how many days this run is to write.
     """
 
     def __init__(
@@ -203,6 +227,7 @@ class _Exporter:
         self.reader = database_rows.DayReader(database, self.hidden)
         self.exported: list[ExportedDay] = []
         self.failed: dict[date, str] = {}
+        self.total = 0
 
     def due(self) -> list[date]:
         """The closed days with rows that are not in the lake; waits for open transactions that may add some.
@@ -227,40 +252,97 @@ class _Exporter:
         return sorted(due | again)
 
     def export(self, due: Sequence[date], tell: Callable[[ExportedDay], object]) -> None:
-        """Write days, each on its own, the small ones first; ``tell`` is called with each."""
+        """Write days, the small ones first, several in a commit; ``tell`` is called with each that is committed."""
+        self.total = len(due)
         self.lake.table(ENDED).require(ENDED_TABLE)
+        large, made, begun = [], dict[date, DayFiles](), time.monotonic()
         with self.reader, ahead(self._by_arrow, due, self.reader.interrupt) as read:
-            large = [day for day, made in read if not self._try(day, made, tell)]
+            for day, make in read:
+                files = self._try(day, make)
+                if files is None:
+                    large.append(day)
+                elif files.files:
+                    made[day] = files
+                if (
+                    sum(one.rows for one in made.values()) >= TOGETHER
+                    or time.monotonic() - begun > TELL_EVERY
+                ):
+                    self._commit(made, tell)
+                    made, begun = {}, time.monotonic()
+            self._commit(made, tell)
         if large:  # the reader's connections are closed: Spark may take hours
             spark = self.spark()
             for day in large:
-                self._try(day, partial(self._by_spark, spark, day), tell)
+                files = self._try(day, partial(self._by_spark, spark, day))
+                self._commit({day: files} if files and files.files else {}, tell)
 
-    def _try(
-        self, day: date, make: "Callable[[], _DayFiles | None]", tell: Callable[[ExportedDay], object]
-    ) -> bool:
-        """Commit what is made of a day, or note why not; return False if it is left to Spark."""
+    def merge_files(self) -> None:
+        """Merge the files of days to which exports have added many."""
+        files = self.lake.table(ENDED).files()  # of the open table: the records would be read from the store
+        many = {one.day for one in self.exported if len(files.get(one.day, ())) >= MANY_FILES}
+        if many:
+            entries = [one for one in self.lake.days() if one.day in many]
+            merge(self.lake, self.lock, entries, self.options.rows_per_file)
+
+    def _try(self, day: date, make: Callable[[], DayFiles | None]) -> DayFiles | None:
+        """Return what is made of a day, or note why nothing is; None: the day is left to Spark."""
         self.lock.require_held()  # another export may have begun
         try:
-            made = make()
-            exported = self._commit(day, made) if made and made.files else None
+            return make()
         except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
             require_no_interrupt(error)
             _require_server(error, self.lock)
+            self._require_lake(error)
             self._note_failure(day, error)
-            return True
-        if exported is not None:
-            self.exported.append(exported)
-            tell(exported)
-        return made is not None
+            return DayFiles()
+
+    def _require_lake(self, error: Exception) -> None:
+        """Raise an error that is not the day's: the lake cannot be reached, read or written."""
+        failed = next((one for one in (error, error.__cause__) if isinstance(one, OSError)), None)
+        if failed is not None and failed.errno != errno.ENAMETOOLONG:  # a name is of one queue
+            raise LakeError(
+                f"the export stopped after {len(self.exported)} of {self.total} days, since the lake {self.lake.uri} fails: "
+                f"{in_a_line(error)}; run it again when the lake can be written"
+            ) from error
 
     def _note_failure(self, day: date, error: Exception) -> None:
-        why = f"{self._unfit(day)}{in_a_line(error)}"
+        why = f"{day_files.unfit(self.database, day)}{in_a_line(error)}"
         log.error("day %s was not exported: %s; export continues with the next day", day, why)
         self.failed[day] = why
 
-    def _commit(self, day: date, made: "_DayFiles") -> ExportedDay:
+    def _commit(self, made: Mapping[date, DayFiles], tell: Callable[[ExportedDay], object]) -> None:
+        if not made:
+            return
         started = time.monotonic()
+        again = [day for day in made if day in self.options.again]
+        try:
+            entries = [self._entry(day, files) for day, files in made.items()]
+            self.lock.require_held()
+            self.lake.commit(
+                ENDED_TABLE,
+                [file for files in made.values() for file in files.files],
+                entries,
+                replaced=[day for day in made if self._former(day) is None],
+                why="export --again" if again else "export",
+            )
+        except LakeError as error:
+            self._require_lake(error)
+            raise
+        seconds = (time.monotonic() - started) / len(made)
+        for (day, files), entry in zip(made.items(), entries, strict=True):
+            done = ExportedDay(
+                day=day,
+                generation=entry.generation,
+                history=files.history,
+                dead=files.dead,
+                files=len(files.files),
+                bytes=sum(one.bytes for one in files.files),
+                seconds=files.seconds + seconds,
+            )
+            self.exported.append(done)
+            tell(done)
+
+    def _entry(self, day: date, made: DayFiles) -> EndedDay:
         batch = ExportBatch(
             generation=self.lake.table(ENDED).generation(day) + 1,
             since=self._since(day),
@@ -271,34 +353,13 @@ class _Exporter:
             dead=Checksum(made.dead),
         )
         former = self._former(day)
-        entry = EndedDay(
+        return EndedDay(
             table=ENDED,
             day=day,
             generation=batch.generation,
             written_at=batch.exported_at,
             batches=(*(former.batches if former else ()), batch),
             erased=self.former[day].erased if day in self.former else (),
-        )
-        self.lock.require_held()
-        self.lake.commit(ENDED_TABLE, made.files, [entry], replaced=[] if former else [day])
-        return ExportedDay(
-            day=day,
-            generation=entry.generation,
-            history=made.history,
-            dead=made.dead,
-            files=len(made.files),
-            bytes=sum(one.bytes for one in made.files),
-            seconds=made.seconds + time.monotonic() - started,
-        )
-
-    def _unfit(self, day: date) -> str:
-        """Name the rows of a day that no lake can hold, for a message; empty: there are none."""
-        rows = self.database.run(plans.unfit(day))
-        if not rows:
-            return ""
-        named = ", ".join(f"{name} of job {number}" for number, name in rows)
-        return (
-            f"{named}: a time that is infinite or outside the years 1 to 9999; correct it in the database: "
         )
 
     def _again(self, whole: Collection[date]) -> set[date]:
@@ -310,35 +371,25 @@ class _Exporter:
                 )
         return set(self.options.again)
 
-    def _by_arrow(self, day: date) -> "_DayFiles | None":
+    def _by_arrow(self, day: date) -> DayFiles | None:
         """Write a day's rows from this process; return None if they have too many rows or bytes."""
-        started = time.monotonic()
         if self.rows[day] > min(database_rows.MOST_ROWS, self.options.rows_per_file):
             return None
-        found_by = where.dead_within(*self.dead.get(day, plans.NO_DEAD), self.unseen_from)
-        rows = self.reader.ended(day, since=self._since(day), below=self.final, dead=found_by)
-        if rows is None:
-            return None
-        dead = pc.sum(pc.equal(rows["outcome"], "dead")).as_py() or 0
-        files = self.lake.write_rows(ENDED, day, rows)
-        highest = pc.max(rows["ended_in"]).as_py()
-        return _DayFiles(files, rows.num_rows - dead, dead, highest, time.monotonic() - started)
+        dead = where.dead_within(*self.dead.get(day, plans.NO_DEAD), self.unseen_from)
+        return day_files.by_arrow(
+            self.reader, self.lake, day, since=self._since(day), below=self.final, dead=dead
+        )
 
-    def _by_spark(self, spark: "SparkSession", day: date) -> "_DayFiles":
-        started = time.monotonic()
-        since = self._since(day)
-        held = self._counts(day, since)
-        if not held.rows:
-            return _DayFiles([], 0, 0, None, 0)
-        frame = database_rows.ended(
-            spark, self.database, day, since=since, below=self.final, hidden=self.hidden
+    def _by_spark(self, spark: "SparkSession", day: date) -> DayFiles:
+        return day_files.by_spark(
+            spark,
+            self.database,
+            self.lake,
+            day,
+            since=self._since(day),
+            below=self.final,
+            rows_per_file=self.options.rows_per_file,
         )
-        files = self.lake.write(
-            ENDED, database_rows.arrange_rows(frame, held.queues, self.options.rows_per_file)
-        )
-        history, dead = self.lake.written(files)
-        self._require(day, since, held, (history, dead))
-        return _DayFiles(files, history, dead, held.highest, time.monotonic() - started)
 
     def _former(self, day: date) -> EndedDay | None:
         return None if day in self.options.again else self.former.get(day)
@@ -347,28 +398,3 @@ class _Exporter:
         """Return the transaction number below which the day's rows are in the lake."""
         former = self._former(day)
         return 0 if former is None else former.below
-
-    def _require(self, day: date, since: int, held: DayCounts, written: tuple[int, int]) -> None:
-        history, dead = written
-        if written == (held.history, held.dead):
-            return
-        # A user may revive or purge dead jobs while Spark reads, but no new ones can be added to these transactions.
-        if history != held.history or not self._counts(day, since).dead <= dead <= held.dead:
-            raise PipelineError(
-                f"day {day} was not exported: its files have {history} rows of the history and {dead} dead jobs, and the "
-                f"database held {held.history} and {held.dead}; run it again, and should it happen again, report it"
-            )
-
-    def _counts(self, day: date, since: int) -> DayCounts:
-        return self.database.run(plans.counts(day, since=since, below=self.final))
-
-
-@dataclass(frozen=True, slots=True)
-class _DayFiles:
-    """The files of a day, which do not count yet; making them took ``seconds``."""
-
-    files: Sequence[WrittenFile]
-    history: int
-    dead: int
-    highest: int | None
-    seconds: float

@@ -16,24 +16,30 @@ import pyarrow.compute as pc
 from pyarrow import dataset, fs, parquet
 
 from pgqueue.spark.lake.folder import open_location
+from pgqueue.spark.lake.statistics import have_bounds, statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITION = "day"
 """The column that makes folders, in tables that have it; the files do not have it."""
+ROWS_PER_FILE = 1_000_000
+"""About the most rows in a file."""
 ROW_GROUP = 128_000
 """Rows of a row group."""
 COMPRESSION = "zstd"
+FEW_ROWS = 1_000
+"""A file with fewer rows is without what helps readers of large ones only: it is larger than the rows of a small day."""
 REPORT = pa.schema(
     [
         ("path", pa.string()),
         ("day", pa.date32()),
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
+        ("statistics", pa.string()),
     ]
 )
-REPORT_IN_SPARK = "path string, day date, rows bigint, bytes bigint"
+REPORT_IN_SPARK = "path string, day date, rows bigint, bytes bigint, statistics string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +51,14 @@ class WrittenFile:
         day: the day of its rows; None: its table has no days.
         rows: the number of its rows.
         bytes: its size.
+        statistics: what the table's log says of it, see :mod:`pgqueue.spark.lake.statistics`.
     """
 
     path: str
     day: date | None
     rows: int
     bytes: int
+    statistics: str
 
 
 def arrow_schema(frame: "DataFrame") -> pa.Schema:
@@ -174,10 +182,13 @@ class _OpenFile:
         folder = "" if day is None else f"{PARTITION}={day}/"
         self.path = f"{folder}{uuid.uuid4().hex}.parquet"
         self.day = day
-        self._files = files
         self._at = f"{root}/{self.path}"
-        files.create_dir(self._at.rpartition("/")[0], recursive=True)
-        self._writer = parquet.ParquetWriter(self._at, schema, filesystem=files, compression=COMPRESSION)
+        if isinstance(files, fs.LocalFileSystem):  # in an object store a folder is part of a name
+            files.create_dir(self._at.rpartition("/")[0], recursive=True)
+        self._sink = files.open_output_stream(self._at)
+        self._schema = schema
+        self._told: list[parquet.FileMetaData] = []
+        self._writer: parquet.ParquetWriter | None = None
         self._kept: list[pa.Table] = []
         self._rows = 0
 
@@ -189,15 +200,30 @@ class _OpenFile:
 
     def close(self) -> WrittenFile:
         self._flush()
-        self._writer.close()
-        size = self._files.get_file_info(self._at).size
-        rows = parquet.read_metadata(self._at, filesystem=self._files).num_rows
-        return WrittenFile(self.path, self.day, rows, size)
+        self._opened().close()
+        size = self._sink.tell()
+        self._sink.close()
+        (found,) = self._told
+        return WrittenFile(self.path, self.day, found.num_rows, size, statistics(found))
 
     def _flush(self) -> None:
         if self._rows:
-            self._writer.write_table(pa.concat_tables(self._kept), row_group_size=ROW_GROUP)
+            self._opened().write_table(pa.concat_tables(self._kept), row_group_size=ROW_GROUP)
             self._kept, self._rows = [], 0
+
+    def _opened(self) -> parquet.ParquetWriter:
+        if self._writer is None:
+            few = self._rows < FEW_ROWS
+            self._writer = parquet.ParquetWriter(
+                self._sink,
+                self._schema,
+                compression=COMPRESSION,
+                metadata_collector=self._told,
+                use_dictionary=not few,
+                store_schema=not few,
+                write_statistics=not few or have_bounds(self._schema),
+            )
+        return self._writer
 
 
 def _read(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

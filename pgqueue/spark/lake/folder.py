@@ -4,6 +4,7 @@
 in Spark's executors, because a JVM from PyPI knows no object store, and Spark Connect gives no access to one.
 """
 
+import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,10 @@ ESCAPE = re.compile(r"%[0-9a-fA-F]{2}|#")
 ARROWS = {"s3a": "s3", "s3n": "s3"}
 """Arrow's names of file systems that Spark names differently."""
 LOCAL = "file"
+S3_OPTIONS = {"region", "scheme", "endpoint_override"}
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+CONNECT_TIMEOUT = 1.5
+"""Seconds of each of three attempts."""
 
 
 def open_location(location: str) -> tuple[fs.FileSystem, str]:
@@ -29,8 +34,35 @@ def open_location(location: str) -> tuple[fs.FileSystem, str]:
     scheme, _, rest = location.partition("://")
     if scheme == LOCAL:  # not as a URI, in which % would be an escape
         return fs.LocalFileSystem(), rest
-    files, root = fs.FileSystem.from_uri(f"{ARROWS.get(scheme, scheme)}://{rest}")
+    scheme, (place, _, options) = ARROWS.get(scheme, scheme), rest.partition("?")
+    if scheme == "s3" and "@" not in place:
+        return _s3(place, options), place
+    files, root = fs.FileSystem.from_uri(f"{scheme}://{rest}")
     return files, root
+
+
+def _s3(place: str, options: str) -> fs.S3FileSystem:
+    """Arrow's file system, as its URI describes it; a store that does not answer is given up within 5 s.
+
+    A file that is small is sent in one request.
+    """
+    given = {name: values[-1] for name, values in parse_qs(options).items()}
+    if unknown := sorted(given.keys() - S3_OPTIONS):
+        raise ValueError(f"{unknown[0]}: of the options of an S3 URI use {', '.join(sorted(S3_OPTIONS))}")
+    settings = {name: given[name] for name in ("region", "scheme", "endpoint_override") if name in given}
+    told = next((url for name in ENDPOINTS if (url := os.environ.get(name))), None)
+    if told and "endpoint_override" not in settings:
+        settings["scheme"], _, settings["endpoint_override"] = told.rpartition("://")
+    if "endpoint_override" not in settings and not settings.get(
+        "region", os.environ.get("AWS_DEFAULT_REGION")
+    ):
+        settings["region"] = fs.resolve_s3_region(place.partition("/")[0])
+    return fs.S3FileSystem(
+        connect_timeout=CONNECT_TIMEOUT,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=3),
+        allow_delayed_open=True,
+        **settings,
+    )
 
 
 class Folder:

@@ -114,12 +114,18 @@ class Lake:
         """Which columns the lake hides."""
         return HiddenColumns(self.marker().leave_out, self.marker().hashed)
 
-    def create(self, origin: Origin, choice: HiddenColumns | None = None) -> None:
+    @property
+    def owner(self) -> str:
+        """What people call the lake's database, as far as it is known; else its numbers."""
+        return self.marker().database or str(self.marker().origin)
+
+    def create(self, origin: Origin, choice: HiddenColumns | None = None, database: str = "") -> None:
         """Create the lake of a database, unless it exists.
 
         Args:
             origin: the database.
             choice: the columns that it hides; None: none, or those that an existing lake hides.
+            database: what people call the database; an existing lake takes it, too.
 
         Raises:
             ConfigurationError: the key of the hashes is missing.
@@ -134,13 +140,15 @@ class Lake:
                     f"{self.uri} {self.choice}, and the configuration {choice}: which columns a lake hides is decided when "
                     "it is made. Change [export] in the file of --config, or export into another folder"
                 )
+            if database not in {"", self.marker().database}:
+                self._mark(msgspec.structs.replace(self.marker(), database=database))
             return
         others = [path for path in self.folder.paths() if UNFINISHED not in path]
         if others:
             raise LakeError(
                 f"{self.uri} is no lake, and not empty ({others[0]} is in it): give --lake a folder of its own"
             )
-        self.folder.write(MARKER, encode(_marker(origin, choice or HiddenColumns())))
+        self._mark(_marker(origin, choice or HiddenColumns(), database))
         self.passed("created")
 
     def require(self, origin: Origin) -> None:
@@ -285,6 +293,7 @@ class Lake:
         *,
         replaced: Collection[date | None] = (),
         removed: Collection[str] = (),
+        why: str = "",
     ) -> None:
         """Make files count, and the records of their days, all of one table.
 
@@ -294,6 +303,7 @@ class Lake:
             entries: the records, each of a new generation.
             replaced: the days whose former files no longer count.
             removed: paths, below the table, of single files that no longer count.
+            why: what is done, for the history of the table.
 
         Raises:
             LakeError: a column has another type in the lake, or another process has changed the table meanwhile.
@@ -302,12 +312,12 @@ class Lake:
         self._records.add(entries)
         self.passed("recorded")
         generations = {one.day: one.generation for one in entries}
-        table.commit(schema, written, generations, replaced=replaced, removed=removed)
+        table.commit(schema, written, generations, replaced=replaced, removed=removed, why=why)
         self.passed("committed")
 
-    def note(self, entry: DayRecord) -> None:
-        """Record more of a generation that counts, such as when it was verified."""
-        self._records.add([entry])
+    def note(self, entries: Sequence[DayRecord]) -> None:
+        """Record more of generations that count, such as when they were verified, in one commit."""
+        self._records.add(entries)
         self.passed("noted in the lake")
 
     def sweep(self, table: str, *, kept_hours: int = KEPT_HOURS) -> list[str]:
@@ -316,6 +326,10 @@ class Lake:
         return self.table(table).sweep(kept_hours=kept_hours)
 
     # Within.
+
+    def _mark(self, marker: Marker) -> None:
+        self.folder.write(MARKER, encode(marker))
+        self._marker = marker
 
     def _replace(
         self,
@@ -368,11 +382,12 @@ class Lake:
         }
 
 
-def _marker(origin: Origin, choice: HiddenColumns) -> Marker:
+def _marker(origin: Origin, choice: HiddenColumns, database: str) -> Marker:
     return Marker(
         origin=origin,
         created_at=datetime.now(UTC),
         leave_out=choice.leave_out,
         hashed=choice.hashed,
         key_id=columns.id_of(columns.hidden_values(choice).key),
+        database=database,
     )

@@ -10,6 +10,7 @@ Drop: a day is dropped only if the database has no rows of it any more: rows tha
 rows. Its roll-ups stay, too, so plots and reports reach further back than the jobs.
 """
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -84,7 +85,7 @@ def prune(
         lake: where they were exported.
         keep: how far back to keep whole days, counted from the database's clock, in seconds or as a timedelta.
         days: these days only.
-        lock_wait: how long to try to get the exclusive lock on the history, for each day.
+        lock_wait: how long to try to get the exclusive lock on the history, in all; then each day gets one more attempt.
         now: the time, in place of the database's clock.
         tell: called with each day's result.
 
@@ -96,7 +97,7 @@ def prune(
         LakeError: there is no lake, or it is not this database's.
     """
     keep, lock_wait = as_delay("keep", keep), as_delay("lock_wait", lock_wait)
-    found = []
+    found, ends = [], time.monotonic() + lock_wait.total_seconds()
     with lake_step(database, lake, "prune") as (_, size):
         seen = database.run(plans.horizon(now=now))
         first_kept = (seen.at - keep).astimezone(UTC).date()
@@ -105,7 +106,7 @@ def prune(
         for one in database.run(plans.there(below, seen.xmax)):
             if one.stands and (days is None or one.day in days):
                 reason = _reason_to_keep(one, entries.get(one.day), first_kept)
-                found.append(reason or _prune_day(database, lake, entries[one.day], lock_wait))
+                found.append(reason or _prune_day(database, lake, entries[one.day], ends))
                 size.days += found[-1].fate is Fate.PRUNED
                 size.rows += found[-1].rows
                 tell(found[-1])
@@ -182,23 +183,23 @@ def _reason_to_keep(one: DatabaseDay, entry: EndedDay | None, first_kept: date) 
     return None
 
 
-def _prune_day(database: Database, lake: Lake, entry: EndedDay, lock_wait: timedelta) -> PrunedDay:
+def _prune_day(database: Database, lake: Lake, entry: EndedDay, ends: float) -> PrunedDay:
     day = entry.day
     try:
-        _until(lock_wait, database.run, plans.gather(day))
+        _until(ends, database.run, plans.gather(day))
         with database.transaction() as connection:
-            done = _drop_day(StepRunner(connection, database.catalogue), lake, entry, day, lock_wait)
+            done = _drop_day(StepRunner(connection, database.catalogue), lake, entry, day, ends)
     except RetryError:
         others = "; ".join(map(str, database.run(plans.readers()))) or "it has just ended"
-        reason = f"other transactions used the history for {lock_wait}: {others}; run it again, or end them"
+        reason = f"other transactions used the history during the whole wait (--wait): {others}; run it again, or end them"
         return PrunedDay(day=day, fate=Fate.BUSY, reason=reason)
     lake.passed("pruned")
     return done
 
 
-def _drop_day(runs: StepRunner, lake: Lake, entry: EndedDay, day: date, lock_wait: timedelta) -> PrunedDay:
+def _drop_day(runs: StepRunner, lake: Lake, entry: EndedDay, day: date, ends: float) -> PrunedDay:
     """In a transaction: lock the day, compare it once more, and drop it."""
-    if _until(lock_wait, run, plans.hold(day), runs) is None:
+    if _until(ends, run, plans.hold(day), runs) is None:
         return PrunedDay(day=day, fate=Fate.KEPT, reason="gone meanwhile")
     lake.passed("held")
     known = run(plans.verified_days(), runs).get(day)
@@ -206,7 +207,7 @@ def _drop_day(runs: StepRunner, lake: Lake, entry: EndedDay, day: date, lock_wai
         return PrunedDay(day=day, fate=Fate.WAITING, reason=UNVERIFIED)
     if reason := _why_changed(runs, lake, entry.verified, day, known.pruned_below):
         return PrunedDay(day=day, fate=Fate.REFUSED, reason=reason)
-    _until(lock_wait, run, plans.drop(day), runs)
+    _until(ends, run, plans.drop(day), runs)
     lake.passed("dropped")
     return PrunedDay(day=day, fate=Fate.PRUNED, rows=entry.verified.standing.rows)
 
@@ -230,12 +231,15 @@ def _why_changed(runs: StepRunner, lake: Lake, verified: Verification, day: date
     )
 
 
-def _until(lock_wait: timedelta, attempt: Callable[..., bool | None], *args: object) -> bool | None:
-    """Repeat the attempt until it does not return False, with pauses in which other transactions get their locks."""
+def _until(ends: float, attempt: Callable[..., bool | None], *args: object) -> bool | None:
+    """Repeat the attempt until it does not return False, with pauses in which other transactions get their locks.
+
+    The last attempt begins before this instant of the monotonic clock; there is one in any case.
+    """
     return Retrying(
         retry=retry_if_result(lambda done: done is False),
         wait=wait_random(0.5, 1.5),
-        stop=stop_after_delay(lock_wait),
+        stop=stop_after_delay(max(0.0, ends - time.monotonic())),
     )(attempt, *args)
 
 
@@ -259,4 +263,4 @@ def _drop(lake: Lake, entry: EndedDay) -> None:
         erased=entry.erased,
         dropped_at=now,
     )
-    lake.commit(ENDED_TABLE, [], [dropped], replaced=[entry.day])
+    lake.commit(ENDED_TABLE, [], [dropped], replaced=[entry.day], why="prune --keep-lake")

@@ -167,6 +167,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
         leave_out: columns of ended jobs that are null in it.
         hashed: columns that hold hashes.
         key_id: by which it knows the key of the hashes.
+        database: what people call the database, as :func:`pgqueue.store.connections.label.label_of` says it.
         format: the newest format of its records.
     """
 
@@ -175,6 +176,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     leave_out: tuple[str, ...] = ()
     hashed: tuple[str, ...] = ()
     key_id: str = ""
+    database: str = ""
     format: int = FORMAT
 
 

@@ -5,7 +5,8 @@ dies leaves nothing to clean up. If the connection is lost meanwhile, :meth:`Wri
 effect.
 
 The log is a Delta table, ``steps``, with one row for each run: its duration, CPU time and size. A run that fails is logged, too. A
-log that cannot be written does not stop a step: what the step did counts.
+log that cannot be written does not stop a step: what the step did counts. The same door tells of the run's start and end as events of
+OpenLineage (:mod:`pgqueue.spark.lake.lineage`).
 """
 
 import logging
@@ -22,6 +23,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from pgqueue.errors import ConfigurationError, LakeError, PipelineError
 from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.lineage import LineageRun
 from pgqueue.spark.lake.table import LakeTable, errors
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
@@ -145,20 +147,27 @@ def lake_step(database: Database, lake: Lake, step: str) -> Iterator[tuple[Write
     """
     with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
-        with log_step(lake, step) as size:
+        with log_step(lake, step, database) as size:
             yield lock, size
 
 
 @contextmanager
-def log_step(lake: Lake, step: str) -> Iterator[Size]:
-    """Log the block as a run of a step; the block fills in how much it did."""
+def log_step(lake: Lake, step: str, database: Database | None = None) -> Iterator[Size]:
+    """Log the block as a run of a step, and tell of its lineage; the block fills in how much it did.
+
+    Args:
+        lake: the lake.
+        step: the verb.
+        database: which it reads or writes; None: none.
+    """
     size = Size()
+    told = LineageRun(lake, step, database)
     started_at, started, used = datetime.now(UTC), time.monotonic(), time.process_time()
-    failed: str | None = None
+    failed: BaseException | None = None
     try:
         yield size
     except BaseException as error:
-        failed = type(error).__name__
+        failed = error
         raise
     finally:
         row = {
@@ -168,9 +177,11 @@ def log_step(lake: Lake, step: str) -> Iterator[Size]:
             "cpu_seconds": time.process_time() - used,
             "days": size.days,
             "rows": size.rows,
-            "error": failed,
+            "error": type(failed).__name__ if failed else None,
         }
-        _append(lake, row)
+        if failed or size.days:  # a run without work leaves nothing in the lake
+            _append(lake, row)
+        told.end(size.rows, failed)
 
 
 def steps(lake: Lake) -> list[StepRun]:

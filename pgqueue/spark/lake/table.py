@@ -3,9 +3,11 @@
 ``deltalake`` reads and writes the table's log. The files themselves are written before, by :mod:`pgqueue.spark.lake.files`. One
 commit adds files, removes the files that they replace, and notes the generation of each day: a reader sees the table as it was
 before the commit, or after it. Delta calls such a noted number the version of an application's transaction.
+
+A new table has its comments, and its columns that are never null, in its log (:mod:`pgqueue.spark.lake.comments`). An earlier one
+gets comments that have changed with its next rows, in commits of their own; its files stay.
 """
 
-import json
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,6 +21,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pgqueue.errors import LakeError
+from pgqueue.spark.lake.columns import ENDED
+from pgqueue.spark.lake.comments import COMMENT, comment_of, described, texts
 from pgqueue.spark.lake.files import PARTITION, WrittenFile
 from pgqueue.spark.lake.folder import Folder
 
@@ -26,10 +30,15 @@ WHOLE = "all"
 """Names the rows of a table without days, where a generation is noted."""
 KEPT_HOURS = 7 * 24
 """For how long files stay that a commit has removed: their readers may finish."""
+MERGED_HOURS = 1
+"""The same for files of a table that grows by appends, when they were merged: its readers take a second."""
 COMPACTED_AT = 50
 """Files of a table that grows by appends. Each append adds one, and a reader opens them all."""
 DRAWN = re.compile("\x1b\\[[0-9;]*m|↳")
-SETTINGS = {"delta.checkpointInterval": "50", "delta.deletedFileRetentionDuration": "interval 7 days"}
+FEED = "delta.enableChangeDataFeed"
+SETTINGS = {"delta.checkpointInterval": "10", "delta.deletedFileRetentionDuration": "interval 7 days"}
+SHORT_LOG = {"delta.logRetentionDuration": "interval 7 days"}
+"""Of tables that are made from the ended jobs, or tell of them: theirs is the log that other programs follow, for 30 days."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -58,6 +67,10 @@ class LakeTable:
         self._version = -1
         self._generations: dict[date | None, int] = {}
         self._files: dict[date | None, tuple[DataFile, ...]] = {}
+
+    @property
+    def _settings(self) -> dict[str, str | None]:
+        return {**SETTINGS, **({} if self.name == ENDED else SHORT_LOG)}
 
     def latest(self) -> DeltaTable | None:
         """The table as it is now; None: it does not exist.
@@ -130,6 +143,7 @@ class LakeTable:
         *,
         replaced: Collection[date | None] = (),
         removed: Collection[str] = (),
+        why: str = "",
     ) -> None:
         """Make files count, in one commit.
 
@@ -139,6 +153,7 @@ class LakeTable:
             generations: how often each of these days has been committed, with this commit.
             replaced: the days whose former files no longer count.
             removed: paths, below the table, of single files that no longer count.
+            why: what is done, for the history of the table.
 
         Raises:
             LakeError: a column has another type in the table, or another process has changed the table meanwhile.
@@ -148,20 +163,36 @@ class LakeTable:
             # From here on the table is not looked at again: a commit that comes between is a conflict of this one.
             _require_before(table, generations)
             noted = [Transaction(_name(day), generation) for day, generation in generations.items()]
-            table.create_write_transaction(
-                self._actions(table, written, replaced, removed),
-                "append",
-                table.schema(),
-                table.metadata().partition_columns,
-                commit_properties=CommitProperties(app_transactions=noted),
-            )
+            _commit(table, _actions(table, written, replaced, removed), why, noted)
+
+    def exchange(self, written: Sequence[WrittenFile], removed: Collection[str]) -> None:
+        """Make files count in place of others that have the same rows: a reader that follows the table sees no change.
+
+        Args:
+            written: the files.
+            removed: paths, below the table, of the files that no longer count.
+
+        Raises:
+            LakeError: another process has changed the table meanwhile.
+        """
+        table = self.latest()
+        if table is not None:
+            with errors(self.uri):
+                _commit(table, _actions(table, written, (), removed, changes=False), "compact")
+
+    def feed_changes(self, schema: pa.Schema) -> None:
+        """Switch Delta's change data feed on, for the commits from now on; ``schema`` is for a table that does not exist yet."""
+        with errors(self.uri):
+            table = self._widened(schema)
+            if table.metadata().configuration.get(FEED) != "true":
+                table.alter.set_table_properties({FEED: "true"})
 
     def append(self, rows: pa.Table) -> None:
         """Add rows to a table without days, in a commit of their own."""
+        table = self.latest()
         with errors(self.uri):
-            write_deltalake(
-                self.uri, rows, mode="append", configuration=SETTINGS, storage_options=self._options
-            )
+            to = self._created(rows.schema, days=[]) if table is None else self._commented(table)
+            write_deltalake(to, rows, mode="append")
 
     def compact(self) -> None:
         """Merge the files of a table that grows by appends, if there are many."""
@@ -169,7 +200,7 @@ class LakeTable:
         with errors(self.uri):
             if table is not None and len(table.file_uris()) > COMPACTED_AT:
                 table.optimize.compact()
-                table.vacuum(KEPT_HOURS, dry_run=False)
+                table.vacuum(MERGED_HOURS, dry_run=False, enforce_retention_duration=False)
 
     def sweep(self, *, kept_hours: int = KEPT_HOURS) -> list[str]:
         """Delete files that do not count and are older than this: those of killed writers, and replaced ones."""
@@ -179,49 +210,76 @@ class LakeTable:
         with errors(self.uri):
             return list(table.vacuum(kept_hours, dry_run=False, enforce_retention_duration=False, full=True))
 
-    @staticmethod
-    def _actions(
-        table: DeltaTable,
-        written: Sequence[WrittenFile],
-        replaced: Collection[date | None],
-        removed: Collection[str],
-    ) -> list[AddAction | RemoveAction]:
-        now = int(time.time() * 1000)
-        removes = [
-            RemoveAction(path, True, now, size, _values(day))  # noqa: FBT003 - deltalake's
-            for path, size, _, day in _rows(table)
-            if day in replaced or path in removed
-        ]
-        adds = [
-            AddAction(one.path, one.bytes, _values(one.day), now, True, _statistics(one.rows))  # noqa: FBT003 - deltalake's
-            for one in written
-        ]
-        return [*removes, *adds]
-
     def _widened(self, schema: pa.Schema) -> DeltaTable:
         """Return the table, with these columns added where they are missing."""
         table = self.latest()
         if table is None:
-            days = [PARTITION] if PARTITION in schema.names else []
-            self._opened = DeltaTable.create(
-                self.uri, schema, partition_by=days, configuration=SETTINGS, storage_options=self._options
-            )
-            return self._opened
+            return self._created(schema, days=[PARTITION] if PARTITION in schema.names else [])
         there = self.require(schema)
         if new := [field for field in schema if field.name not in there.names]:
-            wider = Schema.from_arrow(pa.schema([field.with_nullable(True) for field in new]))  # noqa: FBT003 - pyarrow's
+            wider = Schema.from_arrow(described(self.name, pa.schema(new), new=False))
             table.alter.add_columns(wider.fields)
             table.update_incremental()
+        return self._commented(table)
+
+    def _created(self, schema: pa.Schema, *, days: list[str]) -> DeltaTable:
+        text = texts().get(self.name)
+        self._opened = DeltaTable.create(
+            self.uri,
+            described(self.name, schema),
+            partition_by=days,
+            description=None if text is None else text.comment,
+            configuration=self._settings,
+            storage_options=self._options,
+        )
+        return self._opened
+
+    def _commented(self, table: DeltaTable) -> DeltaTable:
+        """Return the table, with the comments of this release."""
+        there, text = pa.schema(table.schema()), texts().get(self.name)
+        for field in described(self.name, there):
+            if (said := comment_of(field)) and said != comment_of(there.field(field.name)):
+                table.alter.set_column_metadata(field.name, {COMMENT: said})
+        if text is not None and table.metadata().description != text.comment:
+            table.alter.set_table_description(text.comment)
         return table
 
 
-def _statistics(rows: int) -> str:
-    """What the log says of a file, in Delta's form: only how many rows it has.
+def _commit(
+    table: DeltaTable,
+    actions: list[AddAction | RemoveAction],
+    why: str,
+    noted: list[Transaction] | None = None,
+) -> None:
+    """Commit. The operation is always called WRITE: ``deltalake`` has no other name for given files, so ``why`` is noted."""
+    table.create_write_transaction(
+        actions,
+        "append",
+        table.schema(),
+        table.metadata().partition_columns,
+        commit_properties=CommitProperties(
+            custom_metadata={"userMetadata": why} if why else None, app_transactions=noted
+        ),
+    )
 
-    Lowest and highest values would let a reader skip files, which the days do already. ``deltalake`` takes a column without
-    them, in a log that has them for others, for one without any value: `outcome = 'dead'` found no row.
-    """
-    return json.dumps({"numRecords": rows})
+
+def _actions(
+    table: DeltaTable,
+    written: Sequence[WrittenFile],
+    replaced: Collection[date | None],
+    removed: Collection[str],
+    *,
+    changes: bool = True,
+) -> list[AddAction | RemoveAction]:
+    """The files of a commit; ``changes``: whether the table has other rows after it than before."""
+    now = int(time.time() * 1000)
+    removes = [
+        RemoveAction(path, changes, now, size, _values(day))
+        for path, size, _, day in _rows(table)
+        if day in replaced or path in removed
+    ]
+    adds = [AddAction(one.path, one.bytes, _values(one.day), now, changes, one.statistics) for one in written]
+    return [*removes, *adds]
 
 
 @contextmanager

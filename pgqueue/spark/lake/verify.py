@@ -12,6 +12,7 @@ A day that agrees is recorded in the lake and in the database's ``lake_days``: f
 """
 
 import re
+import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ import msgspec
 from pgqueue.errors import LakeError, NotVerified
 from pgqueue.spark.lake import checksum
 from pgqueue.spark.lake.ahead import ThreadedDatabase, ahead
-from pgqueue.spark.lake.checksum import IS_DEAD, InFiles, digest, of_frame
+from pgqueue.spark.lake.checksum import InFiles, of_frame
 from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
+from pgqueue.spark.lake.database_rows import dead
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.records import EndedDay, Verification
 from pgqueue.spark.lake.steps import WriterLock, lake_step
@@ -37,6 +39,8 @@ from pgqueue.store.pipeline.lake import Checksum, Contents, VerifiedDay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NOTE_EVERY = 5.0
+"""Seconds after which the days that agree are recorded, in one commit: a killed run repeats no more than these."""
 UNREADABLE = re.compile(r"\[FAILED_READ_FILE.*|\[PATH_NOT_FOUND.*")
 """Spark's message for a file that cannot be read; several Python errors carry it."""
 
@@ -97,7 +101,8 @@ def verify(
         PipelineError: another process is writing to the lake.
         LakeError: there is no lake, or it is another database's, or a day is not in it.
     """
-    found = []
+    found: list[VerifyResult] = []
+    told, noted_at = 0, time.monotonic()
     with lake_step(database, lake, "verify") as (lock, size):
         verifier = _Verifier(when_needed(spark), database, lake, lock)
         due = verifier.due(days, everything=everything or days is not None)
@@ -106,7 +111,11 @@ def verify(
                 held, in_files = result()
                 found.append(verifier.verify(entry, held, in_files or verifier.read_by_spark(entry)))
                 size.days, size.rows = size.days + 1, size.rows + entry.rows
-                tell(found[-1])
+                if len(found) == len(due) or time.monotonic() - noted_at > NOTE_EVERY:
+                    verifier.note()
+                    for one in found[told:]:
+                        tell(one)
+                    told, noted_at = len(found), time.monotonic()
     return found
 
 
@@ -134,6 +143,7 @@ class _Verifier:
         self.hidden = lake.hidden()
         self.dead = database.run(plans.dead_bounds())
         self.in_threads = ThreadedDatabase(database)
+        self._agreed: list[tuple[EndedDay, Verification]] = []
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
         entries = self.lake.days()
@@ -175,7 +185,7 @@ class _Verifier:
             reason = _history_differs(found.standing, held.history)
         finding = DayFinding.DIFFERS if reason else DayFinding.GONE if gone else DayFinding.VERIFIED
         if finding is DayFinding.VERIFIED:
-            self._note(entry, found, held)
+            self._agreed.append((entry, _verification(found, held)))
         return VerifyResult(
             day=day,
             finding=finding,
@@ -184,6 +194,27 @@ class _Verifier:
             standing=held.dead.rows,
             reason=reason,
         )
+
+    def note(self) -> None:
+        """Record the days that agree."""
+        if not self._agreed:
+            return
+        self.lock.require_held()
+        # In the lake first: the database's record allows the history to be dropped.
+        self.lake.note(
+            [msgspec.structs.replace(entry, verified=verified) for entry, verified in self._agreed]
+        )
+        for entry, verified in self._agreed:
+            noted = plans.note_verified(
+                entry.day,
+                history=verified.history,
+                dead=verified.dead,
+                below=entry.below,
+                lake=self.lake.uri,
+            )
+            self.database.run(noted)
+            self.lake.passed("noted")
+        self._agreed = []
 
     def _is_noted(self, entry: EndedDay) -> bool:
         known = self._known(entry.day)
@@ -216,34 +247,23 @@ class _Verifier:
         """Return how the database's remaining dead jobs differ from the lake's; empty: they agree."""
         if standing == exported:
             return ""
-        from pgqueue.spark.lake.database_rows import dead  # noqa: PLC0415 - needs PySpark
-
-        day = entry.day
-        standing_dead = dead(self.spark(), self.database, day, below=entry.below, hidden=self.hidden)
-        here = standing_dead.select("id", digest().alias("digest"))
-        there = self.lake.ended(self.spark(), [day]).where(IS_DEAD).select("id", digest().alias("digest"))
-        other = [row["id"] for row in here.join(there, ["id", "digest"], "left_anti").take(3)]
+        rows = dead(self.database, entry.day, below=entry.below, hidden=self.hidden)
+        with checksum.errors():
+            other = checksum.not_among(rows, self.lake.dataset(ENDED, ENDED_SCHEMA, [entry.day]), most=3)
         if not other:
             return ""
         named = ", ".join(map(str, other))
         return f"dead jobs are not in the lake as the database has them (ids {named}, …); {_again(entry)}"
 
-    def _note(self, entry: EndedDay, found: InFiles, held: Contents) -> None:
-        self.lock.require_held()
-        verified = Verification(
-            at=datetime.now(UTC),
-            history=found.history,
-            dead=found.dead,
-            standing=held.history,
-            versions=held.versions,
-        )
-        # In the lake first: the database's record allows the history to be dropped.
-        self.lake.note(msgspec.structs.replace(entry, verified=verified))
-        noted = plans.note_verified(
-            entry.day, history=found.history, dead=found.dead, below=entry.below, lake=self.lake.uri
-        )
-        self.database.run(noted)
-        self.lake.passed("noted")
+
+def _verification(found: InFiles, held: Contents) -> Verification:
+    return Verification(
+        at=datetime.now(UTC),
+        history=found.history,
+        dead=found.dead,
+        standing=held.history,
+        versions=held.versions,
+    )
 
 
 def _files(entry: EndedDay, found: InFiles | LakeError) -> tuple[InFiles, str]:

@@ -18,7 +18,7 @@ decimals and bytes are read from the strings in which pgqueue writes them (ISO 8
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, Required, TypedDict
@@ -49,6 +49,7 @@ from pyspark.sql.types import (
 )
 
 from pgqueue.errors import InvalidOption, PipelineError
+from pgqueue.spark.reading.fitting import fit_column, row_name
 from pgqueue.store.pipeline.extract_where import TABLES, ColumnKind
 from pgqueue.values.hints import did_you_mean
 
@@ -64,9 +65,8 @@ TYPES: Mapping[ColumnKind, tuple[DataType, ...]] = {
 }
 """The Spark types that a column may have; the first is the default."""
 PARSED = (StructType, ArrayType, MapType)
-FIRST_INSTANT = datetime(1, 1, 1, tzinfo=UTC)
-LAST_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
-"""The timestamps that Spark promises to hold."""
+LONG = frozenset({"args", "errors", "meta", "result"})
+"""Columns that are read only if they are asked for: Spark does not tell a Python source which columns a query uses."""
 
 
 def _integer(bits: int) -> Any:  # noqa: ANN401 - a type, annotated
@@ -91,13 +91,13 @@ PLAIN: dict[type[DataType], Any] = {
 
 
 def schema_of(table: str, columns: Iterable[str] | None = None) -> StructType:
-    """A table's schema, or that of some of its columns, in the order given.
+    """The schema of some of a table's columns, in the order given; by default of all but :data:`LONG`.
 
     Raises:
         InvalidOption: the table has no such column.
     """
     kinds = TABLES[table].columns
-    names = list(kinds) if columns is None else list(columns)
+    names = [name for name in kinds if name not in LONG] if columns is None else list(columns)
     for name in names:
         _check_known(table, name)
     return StructType([StructField(name, TYPES[kinds[name]][0]) for name in names])
@@ -194,9 +194,7 @@ class Shape:
             raise self._misfit(batch, pc.index(column.is_null(), True).as_py(), field.name, "it is null")
         if field.name in self._parsers:
             return self._parsed(batch, field.name, field.type, column)
-        if pa.types.is_timestamp(field.type):
-            self._check_instants(batch, field.name, column)
-        return column.cast(field.type)
+        return fit_column(field, column, lambda row: self._row(batch, row))
 
     def _parsed(self, batch: pa.RecordBatch, name: str, wanted: pa.DataType, column: pa.Array) -> pa.Array:
         parse, values = self._parsers[name], []
@@ -211,16 +209,6 @@ class Shape:
             row = next(number for number, value in enumerate(values) if not _goes(value, wanted))
             raise self._misfit(batch, row, name, str(error)) from None
 
-    def _check_instants(self, batch: pa.RecordBatch, name: str, column: pa.Array) -> None:
-        first, last = (pa.scalar(one, column.type) for one in (FIRST_INSTANT, LAST_INSTANT))
-        outside = pc.or_(pc.less(column, first), pc.greater(column, last))
-        row = pc.index(outside, True).as_py()
-        if row >= 0:
-            raise PipelineError(
-                f"{self._row(batch, row)}: {name!r} is infinity, or lies outside the years 1 to 9999, and is no "
-                f"timestamp in Spark; read without that column, or set it right"
-            )
-
     def _misfit(self, batch: pa.RecordBatch, row: int, name: str, reason: str) -> PipelineError:
         said = self.schema[name].dataType.simpleString()
         return PipelineError(
@@ -229,7 +217,7 @@ class Shape:
         )
 
     def _row(self, batch: pa.RecordBatch, row: int) -> str:
-        return f"table {self.table!r}, id {batch.column('id')[row].as_py()}"
+        return row_name(self.table, batch, row)
 
 
 def _goes(value: object, wanted: pa.DataType) -> bool:

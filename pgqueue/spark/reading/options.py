@@ -19,10 +19,12 @@ ONLY: Mapping[str, tuple[str, ...]] = {
 }
 """Columns that an option can filter by, and their possible values; an empty tuple: any value."""
 COMMON = ("dsn", "schema", "table", "columns", *ONLY)
-BATCH = (*COMMON, "from", "to", "partitions", "pagesPerPartition", "snapshot", "pushdown")
+BATCH = (*COMMON, "from", "to", "partitions", "pagesPerPartition", "snapshot", "where")
 STREAM = (*COMMON, "startingFrom", "maxRowsPerBatch", "rowsPerPartition", "failOnDataLoss")
 STREAMED = ("history", "dead", "ended")
 EARLIEST, LATEST = "earliest", "latest"
+ALL = "all"
+"""In place of names of columns: also the long ones."""
 PAGES_PER_PARTITION = 8_192
 """64 MB in pages of 8 kB: some 200,000 jobs with small arguments."""
 ROWS_PER_BATCH = 1_000_000
@@ -37,7 +39,7 @@ class ReadSource:
         dsn: where the database is.
         schema: where pgqueue's tables are.
         name: the table's name.
-        columns: the columns to read; None: all.
+        columns: the columns to read; None: all that are not long.
         only: the values to read, by column.
     """
 
@@ -68,7 +70,7 @@ class BatchOptions:
         partitions: about how many partitions to make; None: as ``pages`` says.
         pages: how many of the table's pages go into a partition.
         snapshot: the name of an exported snapshot to read; None: none.
-        pushdown: whether Spark's filters go to PostgreSQL.
+        where: an expression of PostgreSQL over the table's columns that is true for the rows to read; None: all.
     """
 
     source: ReadSource
@@ -77,7 +79,7 @@ class BatchOptions:
     partitions: int | None
     pages: int
     snapshot: str | None
-    pushdown: bool
+    where: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,21 +109,28 @@ def source_of(options: Options) -> ReadSource:
         InvalidOption: there is no such table.
     """
     name = _table(options)
+    return ReadSource(
+        dsn=database_of(options),
+        schema=options.get("schema") or "pgqueue",
+        name=name,
+        columns=_columns(options, name),
+        only=dict(_only(options, name)),
+    )
+
+
+def database_of(options: Options) -> str:
+    """The DSN of the database to read.
+
+    Raises:
+        ConfigurationError: no database is named.
+    """
     dsn = options.get("dsn") or replica_in_environment() or dsn_in_environment()
     if not dsn:
         raise ConfigurationError(
             'no database: give option("dsn", "postgresql://user@host/name"), or set PGQUEUE_DSN or DATABASE_URL '
             "where the session is started"
         )
-    return ReadSource(
-        dsn=Database(dsn).dsn,
-        schema=options.get("schema") or "pgqueue",
-        name=name,
-        columns=options.read(
-            "columns", _names, "names, each once, with commas between them, such as id, queue, task"
-        ),
-        only=dict(_only(options, name)),
-    )
+    return Database(dsn).dsn
 
 
 def batch_options(options: Options) -> BatchOptions:
@@ -150,7 +159,7 @@ def batch_options(options: Options) -> BatchOptions:
         partitions=partitions,
         pages=pages or PAGES_PER_PARTITION,
         snapshot=options.get("snapshot"),
-        pushdown=options.read("pushdown", truth, TRUE_OR_FALSE) or False,
+        where=options.get("where"),
     )
 
 
@@ -182,15 +191,23 @@ def stream_options(options: Options) -> StreamOptions:
 def _table(options: Options) -> str:
     name = options.get("table")
     if name is None:
-        raise InvalidOption(f'option "table" is missing: use {", ".join(TABLES)}')
+        raise InvalidOption(
+            f'option "table" is missing: use {", ".join(TABLES)}; or give the option "results", with the name of a run'
+        )
     if name not in TABLES:
         raise InvalidOption(f"there is no table {name!r}: {remedy(name, TABLES)}")
     return name
 
 
+def _columns(options: Options, table: str) -> tuple[str, ...] | None:
+    form = f"names, each once, with commas between them, such as id, queue, task; or {ALL}"
+    asked = options.read("columns", names, form)
+    return tuple(TABLES[table].columns) if [one.lower() for one in asked or ()] == [ALL] else asked
+
+
 def _only(options: Options, table: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     for column, values in ONLY.items():
-        asked = options.read(column, _names, "values, each once, with commas between them")
+        asked = options.read(column, names, "values, each once, with commas between them")
         if asked is None:
             continue
         if column not in TABLES[table].columns:
@@ -201,11 +218,12 @@ def _only(options: Options, table: str) -> Iterator[tuple[str, tuple[str, ...]]]
         yield column, asked
 
 
-def _names(written: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in written.split(","))
-    if not all(names) or len(set(names)) < len(names):
+def names(written: str) -> tuple[str, ...]:
+    """Names with commas between them, each once."""
+    found = tuple(name.strip() for name in written.split(","))
+    if not all(found) or len(set(found)) < len(found):
         raise ValueError(written)
-    return names
+    return found
 
 
 def _start(written: str) -> str | date:

@@ -11,8 +11,8 @@ workers               one statement
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass
+from datetime import date
 
 from psycopg import sql
 
@@ -21,7 +21,7 @@ from pgqueue.spark.reading.options import BatchOptions
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline.extract import Piece, Planner
-from pgqueue.store.pipeline.extract_where import DEAD, HISTORY, ColumnCondition, Operator, SparkTable
+from pgqueue.store.pipeline.extract_where import DEAD, HISTORY
 
 SOURCES = {HISTORY: "history", DEAD: "dead"}
 JOBS = "jobs"
@@ -36,41 +36,6 @@ class PageRange:
     before: int | None
 
 
-@dataclass(frozen=True)
-class Days:
-    """The UTC days on which the wanted jobs can have ended.
-
-    Attributes:
-        first: the first day; None: no limit.
-        last: the last day; None: no limit.
-        among: these days only; None: all between.
-    """
-
-    first: date | None = None
-    last: date | None = None
-    among: frozenset[date] | None = None
-
-    def __contains__(self, day: date) -> bool:
-        return (
-            (self.first is None or self.first <= day)
-            and (self.last is None or day <= self.last)
-            and (self.among is None or day in self.among)
-        )
-
-    def also(self, *, first: date | None = None, last: date | None = None) -> "Days":
-        """These days, further limited by a first and a last day."""
-        return replace(
-            self,
-            first=max(filter(None, (self.first, first)), default=None),
-            last=min(filter(None, (self.last, last)), default=None),
-        )
-
-    def only(self, days: Iterable[date]) -> "Days":
-        """These days, further limited to the given ones."""
-        among = frozenset(days)
-        return replace(self, among=among if self.among is None else self.among & among)
-
-
 class Dealer:
     """Divides a read into tasks."""
 
@@ -79,24 +44,28 @@ class Dealer:
         planner: Planner,
         options: BatchOptions,
         columns: Sequence[str],
-        conditions: Sequence[ColumnCondition],
     ) -> None:
         """Look at the database, and fix which rows are read.
 
         Raises:
+            DatabaseError: the expression of the options is none of PostgreSQL over the table's columns.
             PipelineError: the transaction numbers of ended jobs are not valid in this database.
         """
         self._planner = planner
         self._options = options
         self._table = options.source.table
         self._columns = columns
-        self._conditions = [where.condition_sql(self._table, condition) for condition in conditions]
-        self._days = days_of(self._table, conditions)
+        self._conditions = [
+            *where.only(options.source.only),
+            *where.between_days(self._table, options.first, options.last),
+        ]
         state = planner.run(extract.look())
         if HISTORY in self._table.of and options.snapshot is None:
             planner.run(extract.check_numbers(state))
         self._state = state
         self._pieces = planner.run(extract.pieces(self._table))
+        if options.where is not None:  # an error is raised here, and not by each task
+            planner.explain(self._statement([]))
 
     def tasks(self) -> list[tuple[Fetch, ...]]:
         """What each task fetches; empty: there is nothing to read."""
@@ -109,8 +78,11 @@ class Dealer:
 
     def _in_pages(self, piece: Piece) -> bool:
         if piece.table == HISTORY:
-            return piece.day is not None and piece.day in self._days
+            return piece.day is not None and self._wants(piece.day)
         return self._options.snapshot is not None and piece.table in {DEAD, JOBS}
+
+    def _wants(self, day: date) -> bool:
+        return (self._options.first or day) <= day <= (self._options.last or day)
 
     def _wholes(self) -> Iterator[Fetch]:
         for name in self._table.of:
@@ -146,13 +118,19 @@ class Dealer:
             yield where.ended_before(self._state.next, self._state.running or ())
 
     def _fetch(self, conditions: Iterable[sql.Composable], kept: KeptPieces | None = None) -> Fetch:
-        said = where.statement(
-            self._table, self._columns, [*self._conditions, *conditions], self._planner.catalogue
-        )
         before: tuple[str, ...] = ()
         if self._options.snapshot is not None:
             before = (extract.ISOLATED, self._planner.text(extract.in_snapshot(self._options.snapshot)))
-        return Fetch(self._planner.text(said), before, kept)
+        return Fetch(self._planner.text(self._statement(conditions)), before, kept)
+
+    def _statement(self, conditions: Iterable[sql.Composable]) -> sql.Composed:
+        return where.statement(
+            self._table,
+            self._columns,
+            [*self._conditions, *conditions],
+            self._planner.catalogue,
+            expression=self._options.where,
+        )
 
 
 def kept_as_is(planner: Planner, pieces: Sequence[Piece]) -> KeptPieces:
@@ -194,26 +172,3 @@ def shares_of(pieces: Iterable[Piece], pages: int) -> list[list[PageRange]]:
             shares.append([])
             room = pages
     return [share for share in shares if share]
-
-
-def days_of(table: SparkTable, conditions: Iterable[ColumnCondition]) -> Days:
-    """The days that conditions leave; only conditions on the day or the time of a job's end matter."""
-    left = Days()
-    for condition in conditions:
-        if condition.column in {"day", table.ended} and not condition.negated:
-            left = _narrow_days(left, condition)
-    return left
-
-
-def _narrow_days(left: Days, condition: ColumnCondition) -> Days:
-    days = [
-        value.astimezone(UTC).date() if isinstance(value, datetime) else value for value in condition.values
-    ]
-    match condition.operator:
-        case Operator.EQUAL | Operator.SAME | Operator.IN:
-            return left.only(days)
-        case Operator.LESS | Operator.AT_MOST:
-            return left.also(last=days[0])
-        case Operator.MORE | Operator.AT_LEAST:
-            return left.also(first=days[0])
-    return left

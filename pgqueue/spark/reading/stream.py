@@ -26,10 +26,11 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import PipelineError
+from pgqueue.spark.reading.columns import Shape
 from pgqueue.spark.reading.fetching import Fetch, KeptPieces
 from pgqueue.spark.reading.options import EARLIEST, StreamOptions
 from pgqueue.spark.reading.page_ranges import kept_at_all
-from pgqueue.spark.reading.reader import conditions_of, read_part, shape_of
+from pgqueue.spark.reading.reader import read_part, shape_of
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline.extract import GROUPS_AT_ONCE, DatabaseState, Planner
@@ -74,11 +75,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         """Check the options and the schema; the database is not asked."""
         self._options = options
-        self._shape = shape_of(options.source, schema)
+        self._shape = self._shaped(schema)
         self._target: int | None = None
         self._ahead: deque[tuple[int, int]] = deque()
         self._ahead_from = self._ahead_until = -1
         self._look_again = 0.0
+
+    def _shaped(self, schema: StructType) -> Shape:
+        return shape_of(self._options.source, schema)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins."""
@@ -88,9 +92,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starting = self._options.starting
             horizon = 0 if starting == EARLIEST else state.horizon
             if isinstance(starting, date):
-                first = planner.run(extract.first_of(self._options.source.table, starting))
-                horizon = horizon if first is None else min(first, horizon)
+                horizon = self._first_of(planner, starting, state)
             return self._plain_offset(planner, state, horizon)
+
+    def _first_of(self, planner: Planner, day: date, state: DatabaseState) -> int:
+        first = planner.run(extract.first_of(self._options.source.table, day))
+        return state.horizon if first is None else min(first, state.horizon)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The most rows in a batch."""
@@ -176,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _fetch(self, planner: Planner, one: Range, kept: KeptPieces | None) -> Fetch:
         table = self._options.source.table
         conditions = [
-            *(where.condition_sql(table, condition) for condition in conditions_of(self._options.source)),
+            *where.only(self._options.source.only),
             where.ended_between(one.first, one.after, share=one.share, of=one.shares),
         ]
         return Fetch(

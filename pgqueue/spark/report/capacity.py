@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
 from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import forecast
-from pgqueue.spark.report.rollups import DAY, WEEK_DAYS, Rollups
+from pgqueue.spark.report.rollups import HOUR_SECONDS, WEEK_DAYS, Rollups
 from pgqueue.spark.report.rule_forecast import FEWEST_DAYS, Crossing, Fit, crossing, fit
 from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, Value, ValueKind
 
-HOUR_SECONDS = 3_600
 LEVELS = (0.8, 1.0)
 QUESTION = Question(
     name="capacity",
@@ -21,9 +18,10 @@ QUESTION = Question(
     compared=(
         "Hours of run time on each day (last attempts only: the run time of earlier ones is not recorded) with the "
         "workers' capacity: their concurrency times how long they were alive, on the median day of the reported week. "
-        "Forecast: a straight line with a weekday pattern, by least squares, as many days ahead as there are days "
-        "behind; four days in five are expected within the range. It does not know of launches, holidays or new "
-        "customers. A worker that only waits for replies of other services counts as busy."
+        "Forecast: growth by a factor each week with a weekday pattern, by least squares on logarithms, as many days ahead "
+        "as there are days behind; four days in five are expected within the range (in made-up histories that grow by 0 to "
+        "15% a week, 79 to 82 days in 100 were). It does not know of launches, holidays, new customers, or the end of a "
+        "growth. A worker that only waits for replies of other services counts as busy."
     ),
     advice=(
         "Above 80% in the busiest hour, jobs begin to wait. Add workers or concurrency before the earliest date, or "
@@ -102,15 +100,7 @@ def section(rollups: Rollups) -> Section:
 
 def daily_loads(rollups: Rollups) -> list[Daily]:
     """The load of each day that the lake holds."""
-    slots = F.sum(F.col("concurrency") * F.col("alive_seconds")).alias("slots")
-    by_hour = rollups.busy.join(rollups.workers.groupBy("at").agg(slots), "at", "full_outer")
-    busy = F.coalesce("busy_seconds", F.lit(0.0))
-    full = F.when(F.col("slots") >= HOUR_SECONDS / 2, busy / F.col("slots"))
-    rows = (
-        by_hour.groupBy(F.floor(F.col("at") / DAY).cast("int").alias("day"))
-        .agg(F.sum(busy).alias("busy"), F.sum("slots").alias("slots"), F.max(full).alias("peak"))
-        .collect()
-    )
+    rows = rollups.rows("loads", {"fewest_slots": HOUR_SECONDS / 2})
     found = {row.day: row for row in rows}
     return [_daily(day, found.get(day)) for day in rollups.period.days]
 
@@ -153,7 +143,7 @@ def sentence(one: Outlook, level: float, crossed: Crossing, until: int) -> str:
     )
 
 
-def _daily(day: int, row: Any) -> Daily:  # noqa: ANN401 - a Row of Spark's, or None
+def _daily(day: int, row: Any) -> Daily:  # noqa: ANN401 - a row of the statement, or None
     if row is None:
         return Daily(day=day, busy=0.0, capacity=0.0, peak=None)
     return Daily(
@@ -201,14 +191,14 @@ def _growth(one: Outlook) -> str:
     word = "grows" if middle > 0 else "falls"
     sizes = sorted((abs(low), abs(high)))
     return (
-        f"The load {word} by {words.share(abs(middle))} of capacity a week "
+        f"The load {word} by {words.share(abs(middle))} a week "
         f"({words.share(sizes[0])} to {words.share(sizes[1])}). "
     )
 
 
 def _row(one: Outlook, level: float, crossed: Crossing, said: str) -> tuple[Value, ...]:
     return (
-        *(one.name, level, one.now, one.line.growth[1]),
+        *(one.name, level, one.now, one.line.growth.middle),
         *(crossed.earliest, crossed.likely, crossed.latest, one.line.days, one.line.days, said),
     )
 
@@ -217,7 +207,7 @@ def _plots(outlooks: Sequence[Outlook], days: Sequence[Daily], capacity: float, 
     for one in outlooks[:1]:
         line = one.line
         ahead = [
-            (day, line.expected(day) * capacity, line.half(day) * capacity)
+            (day, *(value * capacity for value in line.range(day)))
             for day in range(until + 1, until + 1 + line.days)
         ]
         yield Plot(

@@ -7,34 +7,22 @@ figures of the roll-ups.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pgqueue.spark.report import rule_burst, words
 from pgqueue.spark.report.plots import storm_hours
-from pgqueue.spark.report.rollups import DAY, RECENT_DAYS, WEEK_DAYS, Rollups, judged
+from pgqueue.spark.report.rollups import DAY, RECENT_DAYS, WEEK_DAYS, Rollups
 from pgqueue.spark.report.rule_burst import FEWEST_HOURS, Storm
 from pgqueue.spark.report.rule_unusual import FEWEST_JOBS, MATTERS_WAIT, MATTERS_WAIT_RATIO
 from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, Value, ValueKind
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-
 MOST = 500
 NEW_SHARE = 0.05
 DRAWN = 1
-STORM = pa.schema(
-    [
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("hours", pa.list_(pa.int64())),
-        ("jobs", pa.int64()),
-        ("retries", pa.int64()),
-        ("expected", pa.float64()),
-    ]
+STORMY = pa.schema(
+    [("storm", pa.int32()), ("queue", pa.string()), ("task", pa.string()), ("hour", pa.int64())]
 )
 FAILURES = Question(
     name="failures",
@@ -111,7 +99,7 @@ def failures(rollups: Rollups) -> Section:
     )
 
 
-def _reason_sentence(row: "Row") -> str:
+def _reason_sentence(row: Any) -> str:  # noqa: ANN401 - a row of the statement
     dead = f", {words.some(row.dead, 'job')} dead of it" if row.dead else ""
     news = "; it was never seen in former weeks" if row.news == "new" else ""
     return (
@@ -120,34 +108,15 @@ def _reason_sentence(row: "Row") -> str:
     )
 
 
-def _reasons(rollups: Rollups) -> list["Row"]:
-    now = F.col("at") >= rollups.period.begin
+def _reasons(rollups: Rollups) -> list[Any]:
     former_days = len(rollups.period.days) - len(rollups.period.reported)
-    keys = ["queue", "task", "error_type", "reason"]
-    by_reason = rollups.failures.groupBy(*keys).agg(
-        F.coalesce(F.sum(F.when(now, F.col("failures"))), F.lit(0)).alias("failures"),
-        F.coalesce(F.sum(F.when(now, F.col("dead"))), F.lit(0)).alias("dead"),
-        F.coalesce(F.sum(F.when(~now, F.col("failures"))), F.lit(0)).alias("former"),
-        F.max_by("sample", F.struct(now, "at")).alias("sample"),
-    )
-    total = by_reason.agg(F.sum("failures").alias("all"))
-    a_week = F.col("former") * (WEEK_DAYS / former_days) if former_days else F.lit(None).cast("double")
-    new = F.when((F.col("former") == 0) & F.lit(former_days >= WEEK_DAYS), F.lit("new"))
-    answer = by_reason.where(F.col("failures") > 0).crossJoin(F.broadcast(total))
-    return (
-        answer.select(
-            *keys,
-            "failures",
-            (F.col("failures") / F.col("all")).alias("share"),
-            "dead",
-            a_week.alias("former_week"),
-            new.alias("news"),
-            "sample",
-        )
-        .orderBy(F.col("failures").desc(), *keys)
-        .limit(MOST)
-        .collect()
-    )
+    values = {
+        "begin": rollups.period.begin,
+        "former_weeks": WEEK_DAYS / former_days if former_days else None,
+        "knows_former": former_days >= WEEK_DAYS,
+        "most": MOST,
+    }
+    return rollups.rows("reasons", values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,95 +185,52 @@ def _storm_sentence(one: StormReport) -> str:
 
 
 def _find_storms(rollups: Rollups) -> list[tuple[str, str, Storm]]:
-    tasks = rollups.hours.select(
-        "queue",
-        "task",
-        "at",
-        F.col("jobs").cast("double").alias("jobs"),
-        F.col("retries").cast("double").alias("retries"),
-    )
-    begin = rollups.period.recent
-    found = judged(tasks, ("queue", "task"), lambda table: _judge(table, begin), STORM)
-    rows = found.orderBy((F.col("retries") - F.col("expected")).desc(), "first").limit(MOST).collect()
-    return [
-        (
-            row.queue,
-            row.task,
-            Storm(row["first"], row["last"], tuple(row.hours), row.jobs, row.retries, row.expected),
+    found = [
+        (queue, task, storm)
+        for (queue, task), hours in rollups.groups("task_hours")
+        for storm in rule_burst.storms(
+            hours["hour"], hours["jobs"], hours["retries"], begin=rollups.period.recent
         )
-        for row in rows
     ]
-
-
-def _judge(table: pa.Table, begin: int) -> list[Storm]:
-    jobs, retries = (np.asarray(table[name], dtype=np.float64) for name in ("jobs", "retries"))
-    return rule_burst.storms(np.asarray(table["at"], dtype=np.int64), jobs, retries, begin=begin)
+    return sorted(found, key=lambda one: (one[2].expected - one[2].retries, one[2].first, *one[:2]))[:MOST]
 
 
 def _storm_reasons(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, dict[str, Any]]:
     """By the storm's number: the most frequent reason, and its share."""
-    by_reason = (
-        rollups.failures.join(_hours(rollups, found), ["queue", "task", "at"])
-        .groupBy("storm", "error_type", "reason")
-        .agg(F.sum("failures").alias("failures"))
-    )
-    first = F.struct("failures", "error_type", "reason")
-    rows = (
-        by_reason.groupBy("storm").agg(F.max(first).alias("first"), F.sum("failures").alias("all")).collect()
-    )
     return {
         row.storm: {
-            "error_type": row["first"].error_type,
-            "reason": row["first"].reason,
-            "share": row["first"].failures / row["all"],
+            "error_type": row.most["error_type"],
+            "reason": row.most["reason"],
+            "share": row.share,
         }
-        for row in rows
+        for row in rollups.rows("storm_reasons", stormy=_hours(found))
     }
 
 
 def _slowed_tasks(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, tuple[str, ...]]:
     """By the storm's number: the tasks that waited longer in its hours than usual at that hour of the day."""
-    stormy = _hours(rollups, found).withColumnsRenamed({"queue": "of_queue", "task": "of_task"})
-    waits = rollups.hours.where(F.col("jobs") >= FEWEST_JOBS).select(
-        "queue", "task", "at", (F.col("at") % DAY).alias("time"), F.col("wait_p90").alias("wait")
-    )
-    then = waits.join(stormy, "at").where(
-        (F.col("queue") != F.col("of_queue")) | (F.col("task") != F.col("of_task"))
-    )
-    keys = ["queue", "task", "time"]
-    usual = (
-        waits.join(then.select(*keys).distinct(), keys, "left_semi")
-        .groupBy(*keys)
-        .agg(F.median("wait").alias("usual"))
-    )
-    late = (F.col("wait") >= MATTERS_WAIT_RATIO * F.col("usual")) & (
-        F.col("wait") - F.col("usual") >= MATTERS_WAIT
-    )
-    worst = F.max(F.struct("wait", "usual")).alias("worst")
-    rows = (
-        then.join(usual, keys)
-        .where(late)
-        .groupBy("storm", "queue", "task", (F.col("queue") == F.col("of_queue")).alias("beside"))
-        .agg(worst)
-        .orderBy(F.col("beside").desc(), F.col("worst.wait").desc())
-        .limit(MOST * 10)
-        .collect()
-    )
+    values = {
+        "fewest_jobs": FEWEST_JOBS,
+        "ratio": MATTERS_WAIT_RATIO,
+        "seconds": MATTERS_WAIT,
+        "most": MOST * 10,
+    }
     told: dict[int, tuple[str, ...]] = {}
-    for row in rows:
-        said = f"{words.task_of(row.queue, row.task)} {words.span(row.worst.wait)} instead of {words.span(row.worst.usual)}"
+    for row in rollups.rows("slowed_tasks", values, stormy=_hours(found)):
+        wait, usual = words.span(row.worst["wait"]), words.span(row.worst["usual"])
+        said = f"{words.task_of(row.queue, row.task)} {wait} instead of {usual}"
         told[row.storm] = (*told.get(row.storm, ()), said)
     return told
 
 
-def _hours(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> "DataFrame":
-    """Return the stormy hours, with the storms' numbers; small enough to be sent to every executor."""
-    hours = [
-        (number, queue, task, at) for number, (queue, task, storm) in enumerate(found) for at in storm.hours
+def _hours(found: Sequence[tuple[str, str, Storm]]) -> pa.Table:
+    """The stormy hours, with the storms' numbers."""
+    rows = [
+        {"storm": number, "queue": queue, "task": task, "hour": hour}
+        for number, (queue, task, storm) in enumerate(found)
+        for hour in storm.hours
     ]
-    return F.broadcast(
-        rollups.spark.createDataFrame(hours, "storm int, queue string, task string, at bigint")
-    )
+    return pa.Table.from_pylist(rows, STORMY)
 
 
 def _nothing_found(rollups: Rollups) -> tuple[SectionState, str]:
@@ -331,10 +257,8 @@ def _row(one: StormReport, said: str) -> tuple[Value, ...]:
 def _plots(rollups: Rollups, told: Sequence[StormReport]) -> Iterable[Plot]:
     for one in told:
         begin, end = rollups.period.around(one.storm.first, one.storm.last)
-        own = (F.col("queue") == one.queue) & (F.col("task") == one.task) & F.col("at").between(begin, end)
-        retries = {
-            row.at: float(row.retries) for row in rollups.hours.where(own).select("at", "retries").collect()
-        }
+        own = {"queue": one.queue, "task": one.task, "first": begin, "last": end}
+        retries = {row.hour: row.retries for row in rollups.rows("retries", own)}
         where = words.task_of(one.queue, one.task)
         yield Plot(
             title=f"{where}: retries by hour",

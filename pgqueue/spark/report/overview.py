@@ -5,18 +5,15 @@ spent: (1 - attained) / (1 - objective). At 1 the budget lasts exactly as long a
 half as long (Google, "The Site Reliability Workbook", 2018, chapter 5, "Alerting on SLOs").
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import hourly
 from pgqueue.spark.report.rollups import WEEK_DAYS, Rollups
 from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, ValueKind
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+from pgqueue.spark.rollup.in_duckdb import quantiles_of
 
 MOST = 500
 DRAWN = 5
@@ -80,68 +77,48 @@ def overview(rollups: Rollups) -> Section:
     days = words.some(len(rollups.period.reported), "day")
     if not rows:
         return OVERVIEW.answered(SectionState.INFO, f"No job ended in the {days} reported on.")
-    jobs, dead, retries = (sum(row[name] for row in rows) for name in ("jobs", "dead", "retries"))
-    first = rows[0]
+    jobs, dead, retries = (sum(getattr(row, name) for row in rows) for name in ("jobs", "dead", "retries"))
+    first, waits, runs = rows[0], _quantiles(rollups, "wait_sketch"), _quantiles(rollups, "run_sketch")
     answer = (
         f"{words.some(jobs, 'job')} ended in {days}, {words.some(dead, 'of them', 'of them')} dead, with "
         f"{words.some(retries, 'retry', 'retries')}. The busiest queue, {words.clean(first.queue)}, had "
-        f"{words.share(first.jobs / jobs)} of the jobs; half of them waited less than {words.span(first.wait_p50)}."
+        f"{words.share(first.jobs / jobs)} of the jobs; half of them waited less than {words.span(waits[first.queue][0])}."
     )
     if len(rollups.period.reported) < WEEK_DAYS:
         answer += f" The lake holds only {days} of this week."
     cells = (
-        (row.queue, row.jobs, row.succeeded / row.jobs, row.cancelled, row.dead, row.retries, *row[6:])
+        (
+            *(row.queue, row.jobs, row.succeeded / row.jobs, row.cancelled, row.dead, row.retries),
+            *(waits[row.queue] + runs[row.queue]),
+            row.former,
+        )
         for row in rows
     )
     return OVERVIEW.answered(SectionState.INFO, answer, cells, plots=[_plot(rollups, rows)])
 
 
-def _queues(rollups: Rollups) -> list["Row"]:
-    begin = rollups.period.begin
+def _queues(rollups: Rollups) -> list[Any]:
     former_days = len(rollups.period.days) - len(rollups.period.reported)
-    now = rollups.hours.where(F.col("at") >= begin)
-    counts = ("jobs", "succeeded", "cancelled", "dead", "retries")
-    by_queue = now.groupBy("queue").agg(
-        *(F.sum(name).alias(name) for name in counts),
-        *(_merge_sketches(f"{what}_sketch") for what in ("wait", "run")),
-    )
-    former = rollups.hours.where(F.col("at") < begin).groupBy("queue").agg(F.sum("jobs").alias("former"))
-    a_week = F.col("former") * (WEEK_DAYS / former_days) if former_days else F.lit(None)
-    return (
-        by_queue.join(former, "queue", "left")
-        .select(
-            "queue",
-            *counts,
-            *(_quantile(what, rank) for what in ("wait", "run") for rank in RANKS),
-            a_week.cast("double").alias("former"),
-        )
-        .orderBy(F.col("jobs").desc(), "queue")
-        .limit(MOST)
-        .collect()
-    )
+    values = {
+        "begin": rollups.period.begin,
+        "former_weeks": WEEK_DAYS / former_days if former_days else None,
+        "most": MOST,
+    }
+    return rollups.rows("queues", values)
 
 
-def _merge_sketches(sketch: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has two kinds
-    return F.when(F.count(sketch) > 0, F.kll_merge_agg_double(sketch)).alias(sketch)
+def _quantiles(rollups: Rollups, column: str) -> Mapping[str, tuple[float | None, ...]]:
+    """The values of RANKS in the reported week, by queue."""
+    merged = rollups.merged(column, ("queue",), rollups.period.begin, rollups.period.end)
+    found = {queue: tuple(quantiles_of(sketch, RANKS)) for (queue,), sketch in merged.items()}
+    return defaultdict(lambda: (None,) * len(RANKS), found)
 
 
-def _quantile(what: str, rank: float) -> Any:  # noqa: ANN401 - a Column has two kinds
-    sketch = F.col(f"{what}_sketch")
-    value = F.when(sketch.isNotNull(), F.kll_sketch_get_quantile_double(sketch, F.lit(rank)))
-    return value.alias(f"{what}_p{rank * 100:.0f}")
-
-
-def _plot(rollups: Rollups, rows: Sequence["Row"]) -> Plot:
+def _plot(rollups: Rollups, rows: Sequence[Any]) -> Plot:
     period, drawn = rollups.period, [row.queue for row in rows[:DRAWN]]
-    label = F.when(F.col("queue").isin(drawn), F.col("queue")).otherwise(OTHERS)
-    by_hour: DataFrame = (
-        rollups.hours.where(F.col("at") >= period.begin)
-        .groupBy(label.alias("label"), "at")
-        .agg(F.sum("jobs").alias("jobs"))
-    )
     lines: dict[str, dict[int, float]] = {name: {} for name in drawn}
-    for row in by_hour.collect():
-        lines.setdefault(row.label, {})[row.at] = row.jobs
+    for row in rollups.rows("jobs_by_hour", {"begin": period.begin, "queues": drawn, "others": OTHERS}):
+        lines.setdefault(row.label, {})[row.hour] = row.jobs
     return Plot(
         title="Jobs that ended, by hour",
         says="A line for each of the busiest queues: how many of its jobs ended in each hour of the reported week.",
@@ -151,7 +128,7 @@ def _plot(rollups: Rollups, rows: Sequence["Row"]) -> Plot:
 
 def objectives(rollups: Rollups) -> Section:
     """Were the objectives met?"""
-    rows = _kept(rollups)
+    rows = rollups.rows("objectives", {"begin": rollups.period.begin})
     if not rows:
         return OBJECTIVES.answered(
             SectionState.UNKNOWN,
@@ -173,44 +150,10 @@ def objectives(rollups: Rollups) -> Section:
     )
 
 
-def _objective_sentence(row: "Row") -> str:
+def _objective_sentence(row: Any) -> str:  # noqa: ANN401 - a row of the statement
     kept = f"{words.share(row.attained)} of {words.some(row.jobs, 'job')} in queue {words.clean(row.queue)} kept it"
     worst = f", most of the misses by {words.clean(row.worst_task)}" if row.worst_missed else ""
     return (
         f"{kept} ({words.share(row.objective)} promised): the error budget is spent at {words.number(row.burn)} times "
         f"the speed at which it lasts{worst}."
     )
-
-
-def _kept(rollups: Rollups) -> list["Row"]:
-    now = F.col("at") >= rollups.period.begin
-    by_task = (
-        rollups.hours.where(F.col("slo_total") > 0)
-        .groupBy("queue", F.col("slo_objective").alias("objective"), "task")
-        .agg(
-            F.sum(F.when(now, F.col("slo_total"))).alias("total"),
-            F.sum(F.when(now, F.col("slo_good"))).alias("good"),
-            F.sum(F.when(~now, F.col("slo_total"))).alias("former_total"),
-            F.sum(F.when(~now, F.col("slo_good"))).alias("former_good"),
-        )
-    )
-    task_missed = F.coalesce(F.col("total") - F.col("good"), F.lit(0))
-    summed = by_task.groupBy("queue", "objective").agg(
-        *(F.sum(name).alias(name) for name in ("total", "good", "former_total", "former_good")),
-        F.max(F.struct(task_missed.alias("missed"), "task")).alias("worst"),
-    )
-    attained = F.col("good") / F.col("total")
-    answer = summed.where(F.col("total") > 0).select(
-        "queue",
-        "objective",
-        attained.alias("attained"),
-        F.col("total").alias("jobs"),
-        (F.col("total") - F.col("good")).alias("missed"),
-        ((1 - attained) / (1 - F.col("objective"))).alias("burn"),
-        F.col("worst.task").alias("worst_task"),
-        F.col("worst.missed").alias("worst_missed"),
-        F.when(F.col("former_total") > 0, F.col("former_good") / F.col("former_total")).alias(
-            "attained_before"
-        ),
-    )
-    return answer.orderBy(F.col("burn").desc(), "queue").collect()

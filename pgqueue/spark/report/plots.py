@@ -144,39 +144,37 @@ def draw_crowding(
 
 
 def forecast(
-    days: Sequence[int], load: Sequence[float], ahead: Sequence[tuple[int, float, float]], capacity: float
+    days: Sequence[int], load: Sequence[float], ahead: Sequence[tuple[float, ...]], capacity: float
 ) -> Draw:
     """Daily load, its forecast, and the levels that it should not reach.
 
     Args:
         days: counted from 1970.
         load: busy hours on each day.
-        ahead: for each later day its number, the expected load, and half the width of its range.
+        ahead: for each later day its number, and the low end, the middle and the high end of its load's range.
         capacity: in the same unit.
     """
 
     def draw(axes: "Axes") -> None:
         axes.plot(days, load, color=LINES[0], marker=".", label="busy hours a day")
-        after = [day for day, _, _ in ahead]
-        middle = np.array([value for _, value, _ in ahead])
-        half = np.array([width for _, _, width in ahead])
+        after, low, middle, high = np.array(ahead).T
         axes.fill_between(
             after,
-            np.fmax(middle - half, 0),
-            middle + half,
+            low,
+            high,
             color=LINES[0],
             alpha=0.18,
             lw=0,
             label="four days in five fall in here",
         )
         axes.plot(after, middle, color=LINES[0], ls="--", label="expected")
-        top = float(np.max([*load, *(middle + half), 1e-9]))
+        top = float(np.max([*load, *middle, 1e-9])) * 1.2
         for level, name in ((0.8, "80%"), (1.0, "100% of capacity")):
             if capacity * level <= 1.6 * top:
                 top = max(top, capacity * level)
                 axes.axhline(capacity * level, color=WARNING, lw=1.1, ls="--" if level < 1 else "-")
                 axes.annotate(f"{name} ", (days[0], capacity * level), va="bottom", color=WARNING, fontsize=9)
-        _dates(axes, days[0], after[-1] if after else days[-1])
+        _dates(axes, days[0], int(after[-1]))
         axes.set_ylim(0, top * 1.12)
         axes.set_ylabel("hours of run time")
         _legend(axes)

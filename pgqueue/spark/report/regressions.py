@@ -1,13 +1,11 @@
 """What did a deploy make slower, or faster? Run times of each task before and after; the rule is ``rule_shift``.
 
-Spark merges the sketches of both sides and leaves out tasks that hardly changed; the rule decides on the others.
+Tasks whose merged sketches hardly changed are left out; the rule decides on the others.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from typing import Any, NamedTuple
 
 from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import around
@@ -23,12 +21,7 @@ from pgqueue.spark.report.rule_shift import (
     windows,
 )
 from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, Value, ValueKind
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-
-MOST_CANDIDATES = 2_000
-"""The most pairs of deploy and task that are sent to the driver: those that cost or saved most."""
+from pgqueue.spark.rollup.in_duckdb import quantile_of, quantiles_of
 
 DRAWN = 2
 QUESTION = Question(
@@ -96,14 +89,13 @@ class RunTimeChange:
 def section(rollups: Rollups) -> Section:
     """The answer."""
     period = rollups.period
-    rows = rollups.deploys.where(F.col("at").between(period.recent, period.end - 1)).collect()
-    if not rows:
+    deploys = [(at, version) for at, version in rollups.deploys if period.recent <= at < period.end]
+    if not deploys:
         return QUESTION.answered(
             SectionState.UNKNOWN,
             f"No deploys are known in the {RECENT_DAYS} days up to now, so nothing could be compared. Say "
             "`pgqueue pipeline deployed VERSION` when you deploy.",
         )
-    deploys = [(row.at, row.version) for row in rows]
     found, left = windows(deploys, first=period.days[0] * DAY, end=period.end)
     young = f" {words.some(left, 'deploy')} had no full day before or after to compare." if left else ""
     if not found:
@@ -155,15 +147,19 @@ def _answer_section(
 
 
 def _changes(rollups: Rollups, found: Sequence[DeployWindow]) -> Iterable[RunTimeChange]:
-    by_number = {window.deploy: window for window in found}
-    for row in candidates(rollups, found).collect():
-        before, after = _sample(row, "before"), _sample(row, "after")
-        shift = judge(before, after)
-        if shift is not None:
-            window = by_number[row.deploy]
-            yield RunTimeChange(
-                queue=row.queue, task=row.task, window=window, before=before, after=after, shift=shift
-            )
+    for window in found:
+        before = _runs(rollups, window.hour - window.hours, window.hours)
+        after = _runs(rollups, window.hour + 1, window.hours)
+        for queue, task in sorted(before.keys() & after.keys()):
+            former, later = before[queue, task], after[queue, task]
+            if not any(_moved(former.sketch, later.sketch, rank) for rank in (0.5, 0.9)):
+                continue
+            one, other = former.sample(), later.sample()
+            shift = judge(one, other)
+            if shift is not None:
+                yield RunTimeChange(
+                    queue=queue, task=task, window=window, before=one, after=other, shift=shift
+                )
 
 
 def _distinct(changes: Iterable[RunTimeChange]) -> list[RunTimeChange]:
@@ -180,76 +176,43 @@ def _overlap(one: DeployWindow, other: DeployWindow) -> bool:
     return abs(one.hour - other.hour) <= one.hours + other.hours
 
 
-def candidates(rollups: Rollups, found: Sequence[DeployWindow]) -> "DataFrame":
-    """A row for each deploy and task with enough runs on both sides, and with a changed p50 or p90."""
-    sides = (
-        _sides(rollups, found)
-        .groupBy("deploy", "queue", "task", "side")
-        .agg(
-            F.sum("runs").alias("runs"),
-            (F.sum("run_seconds") / F.sum("runs")).alias("mean"),
-            F.kll_merge_agg_double("run_sketch").alias("sketch"),
-            F.collect_list("run_p50").alias("medians"),
-            F.collect_list("run_p90").alias("tails"),
+class Runs(NamedTuple):
+    """Run times of a task in a span of hours.
+
+    Attributes:
+        sketch: of all runs.
+        row: the task's row of the statement.
+    """
+
+    sketch: Any
+    row: Any
+
+    def sample(self) -> RunTimeSample:
+        """What the rule compares."""
+        return RunTimeSample(
+            runs=self.sketch.n,
+            mean=self.row.run_seconds / self.sketch.n,
+            quantiles=quantiles_of(self.sketch, RANKS),
+            p50=quantile_of(self.sketch, 0.5),
+            p90=quantile_of(self.sketch, 0.9),
+            medians=self.row.medians,
+            tails=self.row.tails,
         )
-    )
-    measured = sides.where(F.col("runs") >= FEWEST_RUNS).select(
-        "deploy",
-        "queue",
-        "task",
-        "side",
-        "runs",
-        "mean",
-        "medians",
-        "tails",
-        F.kll_sketch_get_quantile_double("sketch", F.array(*map(F.lit, RANKS))).alias("quantiles"),
-        F.kll_sketch_get_quantile_double("sketch", F.lit(0.5)).alias("p50"),
-        F.kll_sketch_get_quantile_double("sketch", F.lit(0.9)).alias("p90"),
-    )
-    keys = ["deploy", "queue", "task"]
-    values = F.struct(*(column for column in measured.columns if column not in {*keys, "side"}))
-    paired = measured.groupBy(*keys).agg(
-        *(
-            F.first(F.when(F.col("side") == side, values), ignorenulls=True).alias(side)
-            for side in ("before", "after")
-        )
-    )
-    moved = _moved("p50") | _moved("p90")
-    cost = F.abs((F.col("after.mean") - F.col("before.mean")) * F.col("after.runs"))
-    return paired.where(moved).orderBy(cost.desc()).limit(MOST_CANDIDATES)
 
 
-def _moved(name: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has two kinds
-    before, after = F.col(f"before.{name}"), F.col(f"after.{name}")
-    return F.greatest(before, after) >= LEAST_RATIO * F.least(before, after)
+def _runs(rollups: Rollups, first: int, hours: int) -> dict[tuple[str, str], Runs]:
+    """The run times of each task with enough jobs in a span; only these have enough runs."""
+    span = {"first": first, "beyond": first + hours}
+    sketches = rollups.merged("run_sketch", ("queue", "task"), **span)
+    return {
+        (row.queue, row.task): Runs(sketches[row.queue, row.task], row)
+        for row in rollups.rows("tasks_in_span", {**span, "fewest_jobs": FEWEST_RUNS})
+    }
 
 
-def _sides(rollups: Rollups, found: Sequence[DeployWindow]) -> "DataFrame":
-    """Return hours in which jobs ran, once for each span of a deploy that contains them."""
-    spans = [
-        (window.deploy, side, first, first + window.hours)
-        for window in found
-        for side, first in (("before", window.hour - window.hours), ("after", window.hour + 1))
-    ]
-    table = rollups.spark.createDataFrame(spans, "deploy int, side string, first bigint, beyond bigint")
-    inside = (F.col("at") >= F.col("first")) & (F.col("at") < F.col("beyond"))
-    ran = rollups.hours.where(F.col("run_sketch").isNotNull()).withColumn(
-        "runs", F.kll_sketch_get_n_double("run_sketch")
-    )
-    return ran.join(F.broadcast(table), inside)
-
-
-def _sample(row: "Row", side: str) -> RunTimeSample:
-    one = row[side]
-    return RunTimeSample(
-        runs=one.runs,
-        mean=one.mean,
-        quantiles=one.quantiles,
-        p50=one.p50,
-        p90=one.p90,
-        medians=one.medians,
-        tails=one.tails,
-    )
+def _moved(before: Any, after: Any, rank: float) -> bool:  # noqa: ANN401 - sketches have no type
+    one, other = quantile_of(before, rank), quantile_of(after, rank)
+    return max(one, other) >= LEAST_RATIO * min(one, other)
 
 
 def _row(one: RunTimeChange, said: str) -> tuple[Value, ...]:
@@ -265,9 +228,9 @@ def _row(one: RunTimeChange, said: str) -> tuple[Value, ...]:
 def _plots(rollups: Rollups, changes: Sequence[RunTimeChange]) -> Iterable[Plot]:
     for one in changes:
         window = one.window
-        own = (F.col("queue") == one.queue) & (F.col("task") == one.task)
-        shown = F.col("at").between(window.hour - window.hours, window.hour + window.hours)
-        rows = rollups.hours.where(own & shown).select("at", "run_p50", "run_p90").dropna().collect()
+        first, last = window.hour - window.hours, window.hour + window.hours
+        own = {"queue": one.queue, "task": one.task, "first": first, "last": last}
+        rows = rollups.rows("run_times", own)
         where = words.task_of(one.queue, one.task)
         yield Plot(
             title=f"{where}: run times by hour around the deploy of {words.clean(window.versions)}",
@@ -275,7 +238,7 @@ def _plots(rollups: Rollups, changes: Sequence[RunTimeChange]) -> Iterable[Plot]
             draw=around(
                 window.hour,
                 window.versions,
-                {row.at: row.run_p50 for row in rows},
-                {row.at: row.run_p90 for row in rows},
+                {row.hour: row.run_p50 for row in rows},
+                {row.hour: row.run_p90 for row in rows},
             ),
         )

@@ -1,7 +1,7 @@
 """The report of a week: asks every question, and writes the answers on one page and as tables.
 
-Spark reads and reduces the roll-ups; only answers come back to this process. The page and the tables are written when all
-answers are complete, each in one rename.
+DuckDB reads and reduces the roll-ups in this process. The page and the tables are written when all answers are complete, each in one
+rename.
 """
 
 from dataclasses import dataclass
@@ -18,17 +18,14 @@ from pgqueue.errors import LakeError
 from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.report import anomalies, capacity, failing, overview, regressions, tenants
 from pgqueue.spark.report.rendering import check_out, page, place_of
-from pgqueue.spark.report.rollups import Period, Rollups, period, read
+from pgqueue.spark.report.rollups import Period, Rollups, opened, period
 from pgqueue.spark.report.section import ReportColumn, ReportTable, Section, SectionState, Value, ValueKind
 from pgqueue.spark.report.words import day_of, instant
-from pgqueue.spark.session import FOR_FEW_ROWS, with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
     from os import PathLike
-
-    from pyspark.sql import SparkSession
 
     from pgqueue.spark.config import Config
     from pgqueue.spark.lake.lake import Lake
@@ -49,8 +46,6 @@ QUESTIONS: tuple["Callable[[Rollups], Section]", ...] = (
 )
 """In the order of the page."""
 
-SMALL = 256 << 20
-"""Roll-ups of fewer bytes are read with settings for few rows."""
 SAID = 20
 """Sentences of a section in the summary."""
 
@@ -122,7 +117,6 @@ class Answers:
 
 
 def report(
-    spark: "SparkSession",
     lake: "Lake",
     config: "Config",
     *,
@@ -133,7 +127,6 @@ def report(
     """Report on the week up to a day.
 
     Args:
-        spark: a session, local or a cluster's; executors need pgqueue, NumPy and pyarrow.
         lake: with roll-ups in it.
         config: names the currency of costs.
         until: the last day of the week; the newest in the lake by default.
@@ -148,12 +141,10 @@ def report(
         LakeError: there is no lake, it cannot be read or written to, or it was never rolled up.
     """
     check_out(out, "week.html")
-    return write(answers(spark, lake, config, until=until, weeks=weeks), lake, out=out).html
+    return write(answers(lake, config, until=until, weeks=weeks), lake, out=out).html
 
 
-def answers(
-    spark: "SparkSession", lake: "Lake", config: "Config", *, until: date | None = None, weeks: int = WEEKS
-) -> Answers:
+def answers(lake: "Lake", config: "Config", *, until: date | None = None, weeks: int = WEEKS) -> Answers:
     """Ask every question; nothing is written.
 
     Raises:
@@ -165,21 +156,9 @@ def answers(
     if about is None:
         return Answers(period=None, sections=(_empty(),), weeks=weeks)
     currency = config.cost.currency if config.cost else ""
-    asked = read(spark, lake, about, currency)
-    cached = [asked.hours.persist(), asked.tenants.persist()]
-    try:
-        with with_settings(spark, FOR_FEW_ROWS if _bytes(lake) < SMALL else {}):
-            return Answers(
-                period=about, sections=tuple(question(asked) for question in QUESTIONS), weeks=weeks
-            )
-    finally:
-        for frame in cached:
-            frame.unpersist()
-
-
-def _bytes(lake: "Lake") -> int:
-    # Of all roll-ups these two have the most rows.
-    return sum(entry.bytes for table in ("rollup/hours", "rollup/tenants") for entry in lake.entries(table))
+    with opened(lake, about, currency) as rollups:
+        sections = tuple(question(rollups) for question in QUESTIONS)
+    return Answers(period=about, sections=sections, weeks=weeks)
 
 
 def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = None) -> ReportSummary:
@@ -193,7 +172,7 @@ def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = N
     Raises:
         LakeError: one of them cannot be written.
     """
-    html = page(found.sections, found.period, f"History of {lake.marker().origin}")
+    html = page(found.sections, found.period, f"History of {lake.owner}")
     until = day_of(found.period.until) if found.period else None
     folder, name, shown = _place(lake, out, until)
     written = {

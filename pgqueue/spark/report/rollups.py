@@ -1,77 +1,50 @@
 """Reads the report's data: the roll-up tables of some weeks, and nothing else.
 
-Hours and days become whole numbers counted from 1970 in UTC, so no time zone of a driver or a session can shift them.
+DuckDB reads and reduces the tables in this process, by the statements in ``statements/``. What does not fit into memory it keeps on
+the disk. Hours and days become whole numbers counted from 1970 in UTC, so no time zone of a session can shift them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict, namedtuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.pandas.types import from_arrow_schema
+import pyarrow.compute as pc
+from pyarrow import dataset
 
 from pgqueue.errors import InvalidOption, LakeError
-from pgqueue.spark.report.rule_unusual import WEEK, Flags
-from pgqueue.spark.report.words import day_number, day_of
+from pgqueue.spark.lake.columns import DEPLOY_SCHEMA, DEPLOYS
+from pgqueue.spark.report.rule_expected import WEEK, Flags
+from pgqueue.spark.report.words import day_number, day_of, instant
+from pgqueue.spark.rollup.in_duckdb import new_sketch, read_sketch
+from pgqueue.spark.rollup.tables import SCHEMAS, folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
     from pgqueue.spark.lake.lake import Lake
 
 DAY = 24
+HOUR_SECONDS = 3_600
 WEEK_DAYS = 7
 RECENT_DAYS = 28
 MOST_WEEKS = 52
-HOURS: Mapping[str, str] = {
-    "queue": "string",
-    "task": "string",
-    "jobs": "bigint",
-    "succeeded": "bigint",
-    "cancelled": "bigint",
-    "dead": "bigint",
-    "attempts": "bigint",
-    "retries": "bigint",
-    "run_seconds": "double",
-    "wait_seconds": "double",
-    "busy_seconds": "double",
-    "wait_p90": "double",
-    "run_p50": "double",
-    "run_p90": "double",
-    "wait_sketch": "binary",
-    "run_sketch": "binary",
-    "slo_good": "bigint",
-    "slo_total": "bigint",
-    "slo_objective": "double",
-}
-FAILURES: Mapping[str, str] = {
-    "queue": "string",
-    "task": "string",
-    "error_type": "string",
-    "reason": "string",
-    "failures": "bigint",
-    "dead": "bigint",
-    "sample": "string",
-}
-TENANTS: Mapping[str, str] = {
-    "queue": "string",
-    "tenant": "string",
-    "jobs": "bigint",
-    "run_seconds": "double",
-    "wait_seconds": "double",
-    "cost": "double",
-}
-WORKERS: Mapping[str, str] = {
-    "worker_id": "string",
-    "concurrency": "int",
-    "alive_seconds": "double",
-    "busy_seconds": "double",
-}
+VIEWS = (
+    "table every_hour as select * exclude (wait_sketch, run_sketch) replace ({hour}) from lake_hours",
+    "table failures as select * replace ({hour}) from lake_failures",
+    "table tenants as select * replace ({hour}) from lake_tenants",
+    "table workers as select * replace ({hour}) from lake_workers",
+    "view hours as from every_hour where jobs > 0",
+    "view busy as select hour, sum(busy_seconds) as busy_seconds from every_hour group by hour",
+)
+"""What the statements read. Tables are read from the lake once, without the sketches, which are large."""
+HOUR = "epoch_us(hour) // 3600000000 as hour"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,31 +103,110 @@ class Period:
         return tuple(day for day in self.days if day >= self.first_day)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rollups:
-    """The tables. ``at`` is the hour, counted from 1970; ``hours`` has no row for an hour in which no job ended.
+class Group(NamedTuple):
+    """The rows of a task, or of a tenant of a queue.
 
     Attributes:
-        spark: the session that reads them.
+        keys: their names, in the order of the statement.
+        values: an array for each other column; null is NaN.
+    """
+
+    keys: tuple[str, ...]
+    values: Mapping[str, npt.NDArray[Any]]
+
+
+class Rollups:
+    """The tables of some weeks; ``hour`` is counted from 1970.
+
+    ============  =====================================================================
+    ``hours``     by queue and task; no row for an hour in which no job ended
+    ``busy``      by hour only: ``busy_seconds``, also of hours in which no job ended
+    ``failures``  by queue, task and reason
+    ``tenants``   by queue and tenant; null: jobs without one
+    ``workers``   by worker
+    ============  =====================================================================
+
+    Attributes:
         period: their weeks.
-        hours: by queue and task.
-        busy: by hour only: ``busy_seconds``, also of hours in which no job ended.
-        failures: by queue, task and reason.
-        tenants: by queue and tenant; null: jobs without one.
-        workers: by worker.
-        deploys: ``at`` and ``version``, of any time.
+        deploys: the hour and the version of each, of any time.
         currency: the currency of costs; may be empty.
     """
 
-    spark: "SparkSession"
-    period: Period
-    hours: "DataFrame"
-    busy: "DataFrame"
-    failures: "DataFrame"
-    tenants: "DataFrame"
-    workers: "DataFrame"
-    deploys: "DataFrame"
-    currency: str = ""
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, lake: "Lake", period: Period, currency: str = ""
+    ) -> None:
+        """Read the tables.
+
+        Args:
+            connection: where they are put.
+            lake: where they are.
+            period: the weeks to read.
+            currency: the currency of costs; may be empty.
+        """
+        self.period = period
+        self.currency = currency
+        deploys = lake.rows(DEPLOYS, DEPLOY_SCHEMA).to_pylist()
+        self.deploys = [
+            (int(one["deployed_at"].timestamp()) // HOUR_SECONDS, one["version"]) for one in deploys
+        ]
+        self._connection = connection
+        self._lake = lake
+        for table in ("hours", "failures", "tenants", "workers"):
+            connection.register(f"lake_{table}", self._of_days(table, period.days))
+        for view in VIEWS:
+            connection.execute(f"create {view.format(hour=HOUR)}")
+
+    def rows(self, name: str, values: Mapping[str, object] | None = None, **tables: pa.Table) -> list[Any]:
+        """The rows of a statement, with an attribute for each column.
+
+        Args:
+            name: the statement.
+            values: of its parameters.
+            tables: what it reads besides the roll-ups.
+        """
+        for table, given in tables.items():
+            self._connection.register(table, given)
+        found = self._connection.execute(_statement(name), values)
+        kind: Any = namedtuple("Row", [column[0] for column in found.description])  # type: ignore[misc]  # noqa: PYI024 - the statement has the names
+        return list(map(kind._make, found.fetchall()))
+
+    def groups(self, name: str, values: Mapping[str, object] | None = None) -> Iterator[Group]:
+        """The groups of a statement that makes a row of each: its keys, and lists."""
+        batches = self._connection.sql(_statement(name), params=values).to_arrow_reader()
+        lists = [field.name for field in batches.schema if pa.types.is_list(field.type)]
+        keys = [field.name for field in batches.schema if field.name not in lists]
+        for batch in batches:
+            for row in range(batch.num_rows):
+                arrays = {one: batch[one][row].values.to_numpy(zero_copy_only=False) for one in lists}
+                yield Group(tuple(batch[key][row].as_py() for key in keys), arrays)
+
+    def merged(self, column: str, by: Sequence[str], first: int, beyond: int) -> dict[tuple[str, ...], Any]:
+        """The sketches of the hours from ``first`` to below ``beyond``, merged: one for each value of the columns ``by``."""
+        merged: dict[tuple[str, ...], Any] = defaultdict(new_sketch)
+        days = [day for day in self.period.days if first <= day * DAY + DAY - 1 and day * DAY < beyond]
+        hour, sketch = pc.field("hour"), pc.field(column)
+        wanted = (hour >= instant(first)) & (hour < instant(beyond)) & sketch.is_valid()
+        for batch in self._of_days("hours", days).to_batches(columns=[*by, column], filter=wanted):
+            for *key, found in zip(*(values.to_pylist() for values in batch.columns), strict=True):
+                merged[tuple(key)].merge(read_sketch(found))
+        return merged
+
+    def _of_days(self, table: str, days: Iterable[int]) -> dataset.Dataset:
+        return self._lake.dataset(folder(table), SCHEMAS[table], map(day_of, days))
+
+
+@contextmanager
+def opened(lake: "Lake", weeks: Period, currency: str = "") -> Iterator[Rollups]:
+    """The tables of these weeks, until the block ends.
+
+    Raises:
+        LakeError: a file cannot be read.
+    """
+    try:
+        with duckdb.connect() as connection:
+            yield Rollups(connection, lake, weeks, currency)
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise LakeError(f"{lake.uri} cannot be reported on: {' '.join(str(error).split())}") from error
 
 
 def period(lake: "Lake", until: date | None, weeks: int) -> Period | None:
@@ -187,58 +239,6 @@ def period(lake: "Lake", until: date | None, weeks: int) -> Period | None:
     return Period(until=last, weeks=weeks, days=tuple(day for day in days if first <= day <= last))
 
 
-def read(spark: "SparkSession", lake: "Lake", weeks: Period, currency: str = "") -> Rollups:
-    """The tables of these weeks. Nothing is computed yet."""
-    hours = _read(spark, lake, "hours", HOURS, weeks)
-    return Rollups(
-        spark=spark,
-        period=weeks,
-        hours=hours.where(F.col("jobs") > 0),
-        busy=hours.groupBy("at").agg(F.sum("busy_seconds").alias("busy_seconds")),
-        failures=_read(spark, lake, "failures", FAILURES, weeks),
-        tenants=_read(spark, lake, "tenants", TENANTS, weeks),
-        workers=_read(spark, lake, "workers", WORKERS, weeks),
-        deploys=lake.deploys(spark).select(_hour("deployed_at"), "version"),
-        currency=currency,
-    )
-
-
-def judged(
-    hours: "DataFrame",
-    keys: Sequence[str],
-    rule: "Callable[[pa.Table], Iterable[tuple[object, ...]]]",
-    finding: pa.Schema,
-) -> "DataFrame":
-    """A row for each finding of a rule, which Spark's executors run on the hours of one task, or of one tenant of a queue.
-
-    Args:
-        hours: what the rule judges.
-        keys: the columns that name the task, or the tenant and the queue.
-        rule: finds in one group's hours.
-        finding: the columns of a finding, in order.
-    """
-    schema = pa.schema([*((key, pa.string()) for key in keys), *finding])
-
-    def judge(group: pa.Table) -> pa.Table:
-        named = [group[key][0].as_py() for key in keys]
-        found = [(*named, *one) for one in rule(group)]
-        columns = zip(*found, strict=True) if found else [()] * len(schema)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=schema)
-
-    return hours.groupBy(*keys).applyInArrow(judge, from_arrow_schema(schema))
-
-
-def _read(
-    spark: "SparkSession", lake: "Lake", name: str, columns: Mapping[str, str], weeks: Period
-) -> "DataFrame":
-    table = f"rollup/{name}"
-    if not lake.entries(table):
-        schema = ", ".join(f"{column} {kind}" for column, kind in {"at": "bigint", **columns}.items())
-        return spark.createDataFrame([], schema)
-    days = [day_of(day) for day in weeks.days]
-    return lake.day_table(spark, table, days).select(_hour("hour"), *columns)
-
-
-def _hour(instant: str) -> "Column":
-    return F.floor(F.unix_seconds(instant) / 3_600).cast("bigint").alias("at")
+@cache
+def _statement(name: str) -> str:
+    return (files("pgqueue.spark.report") / "statements" / f"{name}.sql").read_text(encoding="utf-8")

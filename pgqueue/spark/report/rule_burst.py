@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pgqueue.spark.report.rule_unusual import Flags, Floats, Integers
+from pgqueue.spark.report.rule_expected import Flags, Floats, Integers
 
 FEWEST_RETRIES = 20
 MANY = 5.0

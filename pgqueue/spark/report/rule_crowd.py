@@ -1,14 +1,15 @@
-"""Finds tenants that crowd others: pure arithmetic on arrays, no Spark.
+"""Finds tenants that crowd others: arithmetic on arrays, no Spark.
 
-A tenant's *big* hours are those in which it took at least half of a queue's run time, and at least twice its own usual
-run time at that hour of the day. In these hours the others' wait is compared with its usual value at the same hour of the
-day, taken from hours in which the tenant is not big (medians, so that a few bad hours move them little).
+A tenant's *big* hours are those in which it took at least half of what the others usually leave of a queue's run time, and
+at least twice its own usual run time at that hour of the day. In these hours the others' wait is compared with its usual
+value at the same hour of the day, taken from hours in which the tenant is not big (medians, so that a few bad hours move
+them little). Only hours in which ten or more of the others' jobs ended are asked: the mean wait of a few jobs says little.
 
 The tenant crowds others if they were slowed (at least twice the usual wait, and 5 seconds more) in at least three of its
-big hours, in at least half of them, and at least three times as often as in other hours. Fewer hours are enough if they
-are striking: ten times the usual wait, and more than in any hour in which the tenant was not big. The last tests ensure
-that no tenant is named for a queue that is always late. Hours in which the others brought 1.5 times their usual work are
-left out, because their own work may be the cause.
+big hours, in at least half of them, at least three times as often as in other hours, and more often than chance allows:
+a binomial probability, with the share of slowed hours among the others. Fewer hours are enough if they are striking: ten
+times the usual wait, six standard deviations above it, and more than in any hour in which the tenant was not big. Hours in
+which the others brought 1.5 times their usual work are left out, because their own work may be the cause.
 
 The cost is the sum, over the tenant's big hours, of the others' wait above the usual. It shows what happened at the same
 time, not a cause: the page says so.
@@ -19,9 +20,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pgqueue.spark.report.rule_unusual import Flags, Floats, Integers
+from pgqueue.spark.report.rule_expected import Flags, Floats, Integers
 
 BIG_SHARE = 0.5
+"""Of the run time that a tenant usually leaves to others. A tenant's share is as large at least."""
+FEWEST_OTHERS = 10
+CHANCE = 1e-5
+"""With a thousand tenants, one report in a hundred names one by chance."""
+FAR = 6.0
+LEAST_SPREAD = 0.1
 BIG_RATIO = 2.0
 SLOWED_RATIO = 2.0
 SLOWED_SECONDS = 5.0
@@ -77,28 +84,44 @@ class Crowding(NamedTuple):
 
 def judge(queue: Sharing, *, begin: int) -> Crowding | None:
     """Whether the tenant crowded others since the hour ``begin``; usual values come from all hours."""
-    total = queue.own_run + queue.other_run
-    usual_own = _usual(queue.hour, queue.own_run, np.ones(queue.hour.size, dtype=np.bool_))
-    big = (
-        (queue.own_run >= BIG_SHARE * total) & (queue.own_run >= BIG_RATIO * usual_own) & (queue.own_run > 0)
-    )
-    asked = ~big & (queue.other_jobs > 0)
-    if int(asked.sum()) < FEWEST_KNOWN:
+    from scipy.special import bdtrc  # noqa: PLC0415 - only a report needs SciPy
+
+    many, big = queue.other_jobs >= FEWEST_OTHERS, _big(queue)
+    asked = ~big & many
+    if not np.any(big & many & (queue.hour >= begin)) or int(asked.sum()) < FEWEST_KNOWN:
         return None
-    wait = np.divide(queue.other_wait, queue.other_jobs, out=np.zeros(big.size), where=queue.other_jobs > 0)
+    wait = queue.other_wait / np.fmax(queue.other_jobs, 1)
     usual = _usual(queue.hour, wait, asked)
     busy = queue.other_run > OWN_DOING * _usual(queue.hour, queue.other_run, asked)
-    slowed = (wait >= SLOWED_RATIO * usual) & (wait - usual >= SLOWED_SECONDS) & (queue.other_jobs > 0)
-    base = float(np.mean(slowed[asked]))
-    counted = big & ~busy & (queue.other_jobs > 0) & (queue.hour >= begin)
-    hit = counted & slowed
-    often = hit.sum() / max(1, int(counted.sum()))
-    striking = hit & (wait >= STRIKING * usual) & (wait > np.max(wait[asked]))
-    if hit.sum() < FEWEST_HOURS and not np.any(striking):
-        return None
-    if often < max(OFTEN, OFTENER * base):
+    slowed = (wait >= SLOWED_RATIO * usual) & (wait - usual >= SLOWED_SECONDS)
+    base = float((slowed & asked).sum() + 1) / float(asked.sum() + 2)
+    counted = big & many & ~busy & (queue.hour >= begin)
+    hit, of = counted & slowed, int(counted.sum())
+    hits = int(hit.sum())
+    striking = hit & (wait >= STRIKING * usual) & (wait > np.max(wait[asked])) & _far(wait, usual, asked)
+    often = hits >= FEWEST_HOURS and bdtrc(hits - 1, of, base) <= CHANCE
+    if not (often or np.any(striking)) or hits < max(OFTEN, OFTENER * base) * of:
         return None
     return _judge_crowding(queue, counted, hit, usual)
+
+
+def _big(queue: Sharing) -> Flags:
+    every, total = np.ones(queue.hour.size, dtype=np.bool_), queue.own_run + queue.other_run
+    share = np.divide(queue.own_run, total, out=np.zeros(total.size), where=total > 0)
+    taken = share >= 1 - BIG_SHARE * (1 - _usual(queue.hour, share, every))
+    flags: Flags = (
+        taken & (queue.own_run > 0) & (queue.own_run >= BIG_RATIO * _usual(queue.hour, queue.own_run, every))
+    )
+    return flags
+
+
+def _far(wait: Floats, usual: Floats, asked: Flags) -> Flags:
+    """Which waits are far beyond what hours in which the tenant is not big show."""
+    off = np.log1p(wait) - np.log1p(usual)
+    known = np.abs(off[asked])
+    spread = max(LEAST_SPREAD, 1.4826 * float(np.median(known)), float(np.quantile(known, 0.99)) / 2.576)
+    flags: Flags = off >= FAR * spread
+    return flags
 
 
 def _judge_crowding(queue: Sharing, counted: Flags, hit: Flags, usual: Floats) -> Crowding:

@@ -1,41 +1,50 @@
-"""Fits a trend with a weekday pattern, and finds when it crosses a level: pure arithmetic on arrays, no Spark.
+"""Fits growth with a weekday pattern, and finds when it crosses a level: arithmetic on arrays, no Spark.
 
-Ordinary least squares on a constant, the day's number and six weekday indicators (Hyndman & Athanasopoulos,
-"Forecasting: Principles and Practice", 3rd ed., chapter 7: trend and seasonal dummies; prediction intervals in 7.9).
-The range is the 80% prediction interval of a single day. Neighbouring days are correlated, which makes the textbook
-interval too narrow; so its variance is multiplied by (1 + r)/(1 - r), where r is the correlation of neighbouring residuals
-(the effective sample size of Thiébaux & Zwiers, J. Climate Appl. Meteor. 23, 1984), never below zero.
+Least squares on the logarithm of the load, by a constant, the day's number and six weekday indicators: growth and weekdays
+are factors (Hyndman & Athanasopoulos, "Forecasting: Principles and Practice", 3rd ed., chapter 7). The range is the 80%
+prediction interval of a single day (7.9 there). Neighbouring days resemble each other, so the fitted line is less certain
+than the number of days suggests: its variance, not the day's own, is multiplied by (1 + r)/(1 - r), where r is the
+correlation of neighbouring residuals (Thiébaux & Zwiers, J. Climate Appl. Meteor. 23, 1984).
 
 A forecast reaches as many days ahead as there are days of data.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
-from pgqueue.spark.report.rule_unusual import Floats
+from pgqueue.spark.report.rule_expected import Floats
 
 FEWEST_DAYS = 14
 COVERED = 0.8
 MOST_CORRELATION = 0.8
+LEAST_SHARE = 0.01
+"""A day with a smaller share of the median day's load counts as this share: a logarithm has no zero."""
 THURSDAY = 3
 """The weekday of 1970-01-01; Monday is 0."""
 
 
+class Range(NamedTuple):
+    """The 80% range of a value, and its middle."""
+
+    low: float
+    middle: float
+    high: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A fitted line with weekdays.
+    """A fitted line with weekdays, of the logarithm of the load.
 
     Attributes:
         origin: the day from which the line counts.
         days: how many days it was fitted to.
         coefficients: constant, growth a day, Tuesday to Sunday against Monday.
-        inverse: the inverse of the normal matrix.
+        inverse: the covariance of the coefficients, in units of ``variance``.
         variance: the variance of a day around the line.
-        freedom: the number of days minus the number of coefficients.
+        reach: the quantile of Student's t for the range.
     """
 
     origin: int
@@ -43,25 +52,19 @@ class Fit:
     coefficients: Floats
     inverse: Floats
     variance: float
-    freedom: int
+    reach: float
 
-    def expected(self, day: int) -> float:
-        """The value on a day, counted from 1970; never below zero."""
-        return max(0.0, float(_row(day, self.origin) @ self.coefficients))
-
-    def half(self, day: int) -> float:
-        """Half the width of a day's 80% range."""
+    def range(self, day: int) -> Range:
+        """The value on a day, counted from 1970."""
         row = _row(day, self.origin)
-        around = self.variance * (1.0 + float(row @ self.inverse @ row))
-        return student(0.5 + COVERED / 2, self.freedom) * float(np.sqrt(around))
+        half = self.reach * np.sqrt(self.variance * (1.0 + row @ self.inverse @ row))
+        return Range(*(float(np.exp(row @ self.coefficients + way * half)) for way in (-1, 0, 1)))
 
     @property
-    def growth(self) -> tuple[float, float, float]:
-        """The growth a week: the lowest, the likeliest and the highest value of the 80% range."""
-        middle = float(self.coefficients[1])
-        error = float(np.sqrt(self.variance * self.inverse[1, 1]))
-        half = student(0.5 + COVERED / 2, self.freedom) * error
-        return 7 * (middle - half), 7 * middle, 7 * (middle + half)
+    def growth(self) -> Range:
+        """The growth a week, as a share."""
+        half = self.reach * np.sqrt(self.variance * self.inverse[1, 1])
+        return Range(*(float(np.expm1(7 * (self.coefficients[1] + way * half))) for way in (-1, 0, 1)))
 
 
 class Crossing(NamedTuple):
@@ -79,49 +82,40 @@ class Crossing(NamedTuple):
 
 
 def fit(days: Sequence[int], values: Sequence[float]) -> Fit | None:
-    """The line through daily values; None: there are fewer than :data:`FEWEST_DAYS`.
+    """The line through daily values; None: there are fewer than :data:`FEWEST_DAYS`, or no load.
 
     Args:
         days: counted from 1970, ascending, each once; some may be missing.
         values: one for each day.
     """
-    if len(days) < FEWEST_DAYS:
+    from scipy.special import stdtrit  # noqa: PLC0415 - only a report needs SciPy
+
+    load = np.asarray(values, dtype=np.float64)
+    if len(days) < FEWEST_DAYS or not np.any(load > 0):
         return None
-    origin = days[0]
-    matrix = np.array([_row(day, origin) for day in days])
-    inverse = np.linalg.pinv(matrix.T @ matrix)
-    measured = np.asarray(values, dtype=np.float64)
+    measured = np.log(np.fmax(load, LEAST_SHARE * np.median(load[load > 0])))
+    matrix = np.array([_row(day, days[0]) for day in days])
     coefficients, _, rank, _ = np.linalg.lstsq(matrix, measured, rcond=None)
     left = measured - matrix @ coefficients
     freedom = max(1, len(days) - int(rank))
-    variance = float(left @ left) / freedom * _enlarged(days, left)
     return Fit(
-        origin=origin,
+        origin=days[0],
         days=len(days),
         coefficients=coefficients,
-        inverse=inverse,
-        variance=variance,
-        freedom=freedom,
+        inverse=np.linalg.pinv(matrix.T @ matrix) * _enlarged(days, left),
+        variance=float(left @ left) / freedom,
+        reach=float(stdtrit(freedom, 0.5 + COVERED / 2)),
     )
 
 
 def crossing(line: Fit, level: float, after: int) -> Crossing:
     """When the level is reached after a day; looks as many days ahead as there are days of data."""
-    ahead = range(after + 1, after + 1 + line.days)
-    middle = [(day, line.expected(day), line.half(day)) for day in ahead]
+    ahead = [(day, line.range(day)) for day in range(after + 1, after + 1 + line.days)]
     return Crossing(
-        next((day for day, value, half in middle if value + half >= level), None),
-        next((day for day, value, _ in middle if value >= level), None),
-        next((day for day, value, half in middle if value - half >= level), None),
+        next((day for day, value in ahead if value.high >= level), None),
+        next((day for day, value in ahead if value.middle >= level), None),
+        next((day for day, value in ahead if value.low >= level), None),
     )
-
-
-def student(probability: float, freedom: int) -> float:
-    """A quantile of Student's t, from the normal one (Abramowitz & Stegun, 26.7.5); within 1% for 6 degrees or more."""
-    z = NormalDist().inv_cdf(probability)
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2
 
 
 def _row(day: int, origin: int) -> Floats:

@@ -1,34 +1,40 @@
-"""Finds the unusual hours of a task: pure arithmetic on arrays, no Spark.
+"""Finds the unusual hours of a task: arithmetic on arrays, no Spark. What is expected comes from ``rule_expected``.
 
-Hours form a grid of weeks by 168 hours of the week; the last week is compared with the weeks before it.
-
-* The usual value of an hour is the *median* of the same weekday and hour in earlier weeks: one bad week moves it little.
-* The allowed distance comes from the task itself. Each earlier hour is compared in the same way with the other earlier
-  weeks (leave one out). The spread is the largest of: 1.4826 times the median of those distances (the MAD, which is a
-  standard deviation where noise is normal; Rousseeuw & Croux, "Alternatives to the Median Absolute Deviation", JASA 88,
-  1993), a quarter of their 99th percentile (so that a task with extreme hours needs a more extreme one), the MAD of that
-  hour of the week alone, and the spread of pure chance.
-* Distances are measured on a scale on which noise is even: counts as 2√(x + 3/8), shares as
-  2·asin√((x + 3/8)/(n + 3/4)) (both Anscombe, "The transformation of Poisson, binomial and negative-binomial data",
-  Biometrika 35, 1948), waits as log(1 + seconds).
-* An hour is unusual at six spreads or more, and only if the difference matters: see the constants.
+* Jobs are judged by the hour and by three hours together, which finds less in smaller queues.
+* An hour of the judged week is unusual only if its distance is larger than chance allows in the whole report
+  (:data:`RATE`), measured in units of how far chance reached in earlier weeks; if no more than one earlier week had an hour
+  nearly as far; and if the difference matters.
+* Silence is judged apart, as jobs that were missed in hours in a row: neither a wide spread nor a step hides it.
+* Waits are compared as log(1 + seconds), shares as 2·asin√((x + 3/8)/(n + 3/4)), on which noise is even (Anscombe, "The
+  transformation of Poisson, binomial and negative-binomial data", Biometrika 35, 1948).
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Integers: TypeAlias = npt.NDArray[np.int64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+from pgqueue.spark.report.rule_expected import (
+    FEWEST_WEEKS,
+    WEEK,
+    Counts,
+    Flags,
+    Floats,
+    Grid,
+    Hours,
+    by_own_tail,
+    expected,
+    grids,
+    middle,
+)
 
-WEEK = 168
-FEWEST_WEEKS = 3
-FAR = 6.0
-WILD = 0.99
-FEWEST_DISTANCES = 8
+RATE = 0.05
+"""The share of quiet reports that may have a finding by chance."""
+TESTS = WEEK * 10
+"""Tests of a task: jobs and silence, jobs of three hours, waits and failures, each in two directions."""
+SPANS = (1, 3)
+"""Hours whose jobs are judged together."""
+BEYOND = 1.25
+"""An unusual hour is this many times as far as the hours of all earlier weeks but one."""
 FEWEST_JOBS = 10
 """With fewer jobs in an hour, its percentiles and shares are not judged."""
 
@@ -41,29 +47,13 @@ MATTERS_FAILED = 0.05
 FEWEST_FAILED = 5
 
 LEAST_WAIT_SPREAD = 0.1
+LONG_TAIL = 0.8
+"""Percentiles and shares have longer tails than normal values: their distances count less."""
 BY_THE_CLOCK = 0.95
-SILENCE_SCORE = 12.0
+FARTHEST = 37.0
+"""Scores end here: smaller probabilities cannot be told from 0."""
 
 JOBS, WAIT, FAILED, SILENCE = "jobs", "wait", "failed", "silence"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hours:
-    """The hours of one task: arrays of one length, a value per hour in which a job of it ended.
-
-    Attributes:
-        hour: counted from 1970, UTC.
-        jobs: jobs that ended.
-        attempts: attempts of those jobs.
-        failed: failed attempts among those.
-        wait: the 90th percentile of the wait, in seconds.
-    """
-
-    hour: Integers
-    jobs: Floats
-    attempts: Floats
-    failed: Floats
-    wait: Floats
 
 
 class UnusualHour(NamedTuple):
@@ -73,10 +63,8 @@ class UnusualHour(NamedTuple):
         metric: JOBS, WAIT, FAILED or SILENCE.
         hour: counted from 1970, UTC.
         value: jobs, seconds or a share.
-        usual: the median of earlier weeks.
-        low: the lowest of earlier weeks.
-        high: the highest of earlier weeks.
-        score: the distance in spreads; below zero: lower than usual.
+        usual: the expected value.
+        score: the distance in standard deviations; below zero: lower than usual.
         weeks: the number of earlier weeks compared.
     """
 
@@ -84,8 +72,6 @@ class UnusualHour(NamedTuple):
     hour: int
     value: float
     usual: float
-    low: float
-    high: float
     score: float
     weeks: int
 
@@ -95,7 +81,7 @@ class CountWeek(NamedTuple):
 
     Attributes:
         jobs: jobs that ended in each hour.
-        usual: the median of earlier weeks.
+        usual: the expected number.
         low: a count below this is unusual.
         high: a count above this is unusual.
     """
@@ -106,196 +92,162 @@ class CountWeek(NamedTuple):
     high: Floats
 
 
-@dataclass(frozen=True, kw_only=True)
-class Band:
-    """The usual values of each hour of the judged week; NaN: not known.
-
-    Attributes:
-        usual: the median of earlier weeks, on the scale with even noise.
-        spread: the spread, on the same scale.
-        score: the judged week's distance from the median, in spreads.
-        weeks: the number of earlier weeks.
-    """
-
-    usual: Floats
-    spread: Floats
-    score: Floats
-    weeks: Integers
-
-
 def judge(task: Hours, known: Flags, start: int) -> list[UnusualHour]:
-    """The unusual hours of the last week.
+    """The hours of the last week that would be unusual in a report on this task only; see :func:`far_enough`.
 
     Args:
         task: its hours.
         known: for every hour from ``start`` to the end of the judged week, whether the lake holds its day.
         start: the first hour of the first earlier week, counted from 1970.
     """
-    if task.hour.size == 0:
+    if task.hour.size == 0 or known.size < (FEWEST_WEEKS + 1) * WEEK:
         return []
-    grid = _Grid(task, known, start)
-    return [*_counts(grid), *_waits(grid), *_failed(grid)]
+    first, *others = grids(task, known, start)
+    found = _judge(*first)
+    for other in others if found else ():
+        also = {(one.metric, one.hour, one.score > 0) for one in _judge(*other)}
+        found = [one for one in found if (one.metric, one.hour, one.score > 0) in also]
+    return found
 
 
-def band(scaled: Floats, *, floor: float, weight: Floats | None = None, kinds: Flags | None = None) -> Band:
-    """The usual values, the spreads, and the scores of the last week.
+def _judge(grid: Grid, counts: Counts) -> list[UnusualHour]:
+    least = far_enough(1)
+    found = {one.hour: one for one in _silence(grid, counts.judged())}
+    for span in SPANS:
+        summed = counts if span == 1 else Counts(grid, span).judged()
+        each = _found(
+            grid, JOBS, _unusual(summed, least), summed.jobs / span, summed.mean / span, score=summed.score
+        )
+        for one in sorted(each, key=lambda one: -abs(one.score)):
+            hours = range(one.hour, one.hour + span)
+            if not any(hour in found for hour in hours):
+                found.update((hour, one._replace(hour=hour)) for hour in hours)
+    return [*found.values(), *_waits(grid, least), *_failed(grid, least)]
 
-    Args:
-        scaled: weeks by hours of the week, on a scale on which noise is even; NaN: not known.
-        floor: the least spread.
-        weight: factors that make the noise of distances even; by default 1.
-        kinds: groups of similar hours of the week; the hours of a group share one spread.
-    """
-    weight = np.ones_like(scaled) if weight is None else weight
-    kinds = np.ones(scaled.shape[1], dtype=np.bool_) if kinds is None else kinds
-    former, weeks = scaled[:-1], np.sum(np.isfinite(scaled[:-1]), axis=0)
-    usual = _median(former)
-    distances = np.abs(_left_out(former) * weight[:-1])
-    spread = np.fmax(floor, 1.4826 * _median(distances))
-    for kind in (kinds, ~kinds):
-        spread[kind] = np.fmax(spread[kind], _pooled(distances[:, kind]))
-    score = (scaled[-1] - usual) * weight[-1] / spread
-    score[weeks < FEWEST_WEEKS] = np.nan
-    return Band(usual=usual, spread=spread, score=score, weeks=weeks)
+
+def _unusual(counts: Counts, least: float) -> Flags:
+    off = np.abs(counts.jobs - counts.mean)[-1]
+    matters = off >= np.fmax(MATTERS_JOBS, MATTERS_SHARE_OF_JOBS * counts.mean[-1])
+    flags: Flags = _far(counts.score, least) & matters
+    return flags
+
+
+def far_enough(tasks: int) -> float:
+    """The least score of a finding in a report on so many tasks: chance reaches it in a share RATE of reports."""
+    from scipy.special import ndtri  # noqa: PLC0415 - only a report needs SciPy
+
+    return float(-ndtri(RATE / TESTS / max(1, tasks)))
 
 
 def count_week(task: Hours, known: Flags, start: int) -> CountWeek:
     """The last week's counts, for a picture."""
-    grid = _Grid(task, known, start)
-    jobs = grid.filled(task.jobs, 0.0)
-    found = band(_even_count(jobs), floor=1.0, kinds=_median(jobs[:-1]) > 0)
-    low, high = (
-        np.square(np.fmax(0.0, found.usual + way * FAR * found.spread) / 2) - 3 / 8 for way in (-1, 1)
-    )
-    usual = _median(jobs[:-1])
+    counts = grids(task, known, start)[0][1].judged()
+    least, usual, shape = far_enough(1), counts.mean[-1], counts.dispersion
+    # On this scale the noise of negative binomial counts is even (Anscombe, Biometrika 35, 1948).
+    even, half = np.arcsinh(np.sqrt(shape * usual)), least * counts.tail * np.sqrt(shape) / 2
+    low, high = (np.square(np.sinh(np.fmax(0.0, even + way * half))) / shape for way in (-1, 1))
     matters = np.fmax(MATTERS_JOBS, MATTERS_SHARE_OF_JOBS * usual)
-    return CountWeek(
-        jobs[-1], usual, np.clip(np.fmin(low, usual - matters), 0.0, None), np.fmax(high, usual + matters)
-    )
+    low, high = np.clip(np.fmin(low, usual - matters), 0.0, None), np.fmax(high, usual + matters)
+    return CountWeek(counts.jobs[-1], usual, low, high)
 
 
-class _Grid:
-    """Hours as a grid of weeks by hours of the week."""
-
-    def __init__(self, task: Hours, known: Flags, start: int) -> None:
-        index = task.hour - start
-        self.inside = (index >= 0) & (index < known.size)
-        self.index = index[self.inside]
-        self.task = task
-        self.begin = start + known.size - WEEK
-        self.there = known.copy()
-        if self.index.size:
-            self.there[: int(self.index.min())] = False  # before its first job a task did not exist
-
-    def filled(self, values: Floats, absent: float) -> Floats:
-        flat = np.full(self.there.size, absent)
-        flat[self.index] = values[self.inside]
-        flat[~self.there] = np.nan
-        return flat.reshape(-1, WEEK)
+def _far(score: Floats, least: float) -> Flags:
+    """Which hours of the judged week are farther than ``least``, and than those of all earlier weeks but one."""
+    now = np.nan_to_num(score[-1])
+    flags = np.zeros(now.size, dtype=np.bool_)
+    for way in (1, -1):
+        weekly = np.sort(np.max(np.nan_to_num(way * score[:-1]), axis=1))
+        flags |= way * now >= max(least, BEYOND * float(weekly[-2:][0]))
+    return flags
 
 
-def _counts(grid: _Grid) -> list[UnusualHour]:
-    jobs = grid.filled(grid.task.jobs, 0.0)
-    usual = _median(jobs[:-1])
-    found = band(_even_count(jobs), floor=1.0, kinds=usual > 0)
-    off = np.abs(jobs[-1] - usual)
-    far = (np.abs(found.score) >= FAR) & (off >= np.fmax(MATTERS_JOBS, MATTERS_SHARE_OF_JOBS * usual))
-    silent = _silent(jobs) | (far & (jobs[-1] == 0))
-    score = np.where(silent, np.fmin(np.nan_to_num(found.score), -SILENCE_SCORE), found.score)
-    return [
-        *_findings(grid, SILENCE, silent, jobs, replace(found, score=score)),
-        *_findings(grid, JOBS, far & ~silent, jobs, found),
-    ]
-
-
-def _waits(grid: _Grid) -> list[UnusualHour]:
-    wait = np.where(grid.task.jobs >= FEWEST_JOBS, grid.task.wait, np.nan)
-    waits = grid.filled(wait, np.nan)
-    usual = _median(waits[:-1])
-    found = band(np.log1p(waits), floor=LEAST_WAIT_SPREAD)
-    now = waits[-1]
-    longer, shorter = np.fmax(now, usual), np.fmin(now, usual)
+def _waits(grid: Grid, least: float) -> list[UnusualHour]:
+    waits = grid.filled(np.where(grid.task.jobs >= FEWEST_JOBS, grid.task.wait, np.nan), np.nan)
+    centre = expected(np.log1p(waits))
+    score = _normal(np.log1p(waits) - centre, LEAST_WAIT_SPREAD)
+    now, usual = waits[-1], np.expm1(centre)
+    longer, shorter = np.fmax(now, usual[-1]), np.fmin(now, usual[-1])
     matters = (longer - shorter >= MATTERS_WAIT) & (longer >= MATTERS_WAIT_RATIO * shorter)
-    return _findings(grid, WAIT, (np.abs(found.score) >= FAR) & matters, waits, found)
+    return _found(grid, WAIT, _far(score, least) & matters, waits, usual, score=score)
 
 
-def _failed(grid: _Grid) -> list[UnusualHour]:
+def _failed(grid: Grid, least: float) -> list[UnusualHour]:
     attempts = grid.filled(np.where(grid.task.attempts >= FEWEST_JOBS, grid.task.attempts, np.nan), np.nan)
     failed = np.fmin(grid.filled(grid.task.failed, np.nan), attempts)
+    # On this scale the noise of shares is even (Anscombe, Biometrika 35, 1948).
     even = 2 * np.arcsin(np.sqrt((failed + 3 / 8) / (attempts + 3 / 4)))
-    found = band(even, floor=1.0, weight=np.sqrt(attempts))
-    shares = failed / attempts
-    off = np.abs(shares[-1] - _median(shares[:-1]))
+    centre = expected(even)
+    score = _normal((even - centre) * np.sqrt(attempts), 1.0)
+    shares, usual = failed / attempts, np.square(np.sin(np.clip(centre, 0, np.pi) / 2))
+    off = np.abs(shares - usual)[-1]
     matters = (off >= MATTERS_FAILED) & (off * attempts[-1] >= FEWEST_FAILED)
-    return _findings(grid, FAILED, (np.abs(found.score) >= FAR) & matters, shares, found)
+    return _found(grid, FAILED, _far(score, least) & matters, shares, usual, score=score)
 
 
-def _silent(jobs: Floats) -> Flags:
+def _normal(distance: Floats, least: float) -> Floats:
+    """Distances in standard deviations, from half of the earlier ones; an hour of the week may have a wider one."""
+    former = np.abs(distance[:-1])
+    spread = np.fmax(least, 1.4826 * middle(former, trim=0.49))
+    every = former[np.isfinite(former)]
+    spread = np.fmax(spread, 1.4826 * float(np.median(every)) if every.size else np.inf)
+    return by_own_tail(np.clip(LONG_TAIL * distance / spread, -FARTHEST, FARTHEST))[0]
+
+
+def _silence(grid: Grid, counts: Counts) -> list[UnusualHour]:
+    """Hours in a row without a job, if chance and all earlier weeks but one miss fewer; or of a task that runs by the clock."""
+    from scipy.special import ndtri  # noqa: PLC0415 - only a report needs SciPy
+
+    shape = counts.dispersion
+    missed = np.where(counts.jobs == 0, np.log1p(shape * counts.mean) / shape, 0.0)
+    flat = np.nan_to_num(missed).ravel()
+    edges = np.flatnonzero(np.diff(flat > 0)) + 1
+    bounds = np.concatenate([[0], edges, [flat.size]])
+    sums = np.add.reduceat(flat, bounds[:-1])
+    runs = np.repeat(sums, np.diff(bounds)).reshape(missed.shape)
+    weekly = np.sort(runs[:-1].max(axis=1))
+    far = -ndtri(np.fmax(np.exp(-runs), 1e-300))
+    silent = (far[-1] >= far_enough(1)) & (runs[-1] >= BEYOND * weekly[-2:][0]) & (counts.jobs[-1] == 0)
+    clock = _by_the_clock(counts.jobs)
+    score = np.where(clock, -FARTHEST, -far[-1])
+    return _found(
+        grid, SILENCE, silent | clock, counts.jobs, counts.mean, score=np.vstack([-far[:-1], score])
+    )
+
+
+def _by_the_clock(jobs: Floats) -> Flags:
     """Hours without a job of a task that runs by the clock.
 
     A task runs by the clock in an hour of the week if it had a job in that hour in every earlier week, and if nearly all
     earlier counts equal the usual one, in this hour and in all hours with as few jobs. Where jobs come at random, counts
     differ, and some hours have none. If a job ended one hour earlier or later, the hour is not silent.
     """
-    former, now, usual = jobs[:-1], jobs[-1], _median(jobs[:-1])
+    former, now, usual = jobs[:-1], jobs[-1], middle(jobs[:-1], trim=0.49)
     weeks = np.sum(np.isfinite(former), axis=0)
     always = (weeks >= FEWEST_WEEKS) & (np.sum(former > 0, axis=0) == weeks)
     around = np.convolve(jobs.ravel(), np.ones(3))[1:-1]
     around[[0, -1]] = np.nan  # the hour after the last is not known yet
     near = around.reshape(jobs.shape)
-    fewer = near[-1] < np.ma.masked_invalid(near[:-1]).min(axis=0).filled(-np.inf)
+    fewer = near[-1] < np.min(np.where(np.isfinite(near[:-1]), near[:-1], np.inf), axis=0)
     silent: Flags = always & (now == 0) & fewer
     for at in np.flatnonzero(silent):
         alike = former[:, (usual > 0) & (usual <= usual[at])]
-        exact = np.sum(alike == _median(alike)) / np.sum(np.isfinite(alike))
+        exact = np.sum(alike == middle(alike, trim=0.49)) / np.sum(np.isfinite(alike))
         silent[at] = exact >= BY_THE_CLOCK
     return silent
 
 
-def _findings(grid: _Grid, metric: str, which: Flags, raw: Floats, found: Band) -> list[UnusualHour]:
-    former, score, weeks = np.ma.masked_invalid(raw[:-1]), found.score, found.weeks
-    usual = _median(raw[:-1])
-    low, high = former.min(axis=0).filled(np.nan), former.max(axis=0).filled(np.nan)
+def _found(
+    grid: Grid, metric: str, which: Flags, values: Floats, usual: Floats, *, score: Floats
+) -> list[UnusualHour]:
+    weeks = np.sum(np.isfinite(values[:-1]), axis=0)
     return [
         UnusualHour(
             metric=metric,
             hour=grid.begin + int(at),
-            value=float(raw[-1][at]),
-            usual=float(usual[at]),
-            low=float(low[at]),
-            high=float(high[at]),
-            score=float(score[at]),
+            value=float(values[-1, at]),
+            usual=float(usual[-1, at]),
+            score=float(score[-1, at]),
             weeks=int(weeks[at]),
         )
         for at in np.flatnonzero(which)
     ]
-
-
-def _even_count(jobs: Floats) -> Floats:
-    even: Floats = 2 * np.sqrt(jobs + 3 / 8)
-    return even
-
-
-def _left_out(former: Floats) -> Floats:
-    """Each value minus the median of the other weeks; NaN where fewer than two others are known."""
-    distances = np.full_like(former, np.nan)
-    for week in range(len(former) if len(former) >= FEWEST_WEEKS else 0):
-        others = np.delete(former, week, axis=0)
-        middle = _median(others)
-        middle[np.sum(np.isfinite(others), axis=0) < FEWEST_WEEKS - 1] = np.nan
-        distances[week] = former[week] - middle
-    return distances
-
-
-def _pooled(distances: Floats) -> float:
-    """Return the common spread of hours of one kind; infinite: there are too few hours."""
-    known = distances[np.isfinite(distances)]
-    if known.size < FEWEST_DISTANCES:
-        return np.inf
-    return float(max(1.4826 * np.median(known), 1.5 * np.quantile(known, WILD) / FAR))
-
-
-def _median(values: Floats) -> Floats:
-    known = np.ma.masked_invalid(values)
-    median: Floats = np.ma.median(known, axis=0).filled(np.nan)  # type: ignore[no-untyped-call]  # NumPy's own
-    return median

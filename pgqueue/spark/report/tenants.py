@@ -4,34 +4,19 @@ The first answer compares run time and waits by tenant and hour of each queue; t
 time by tenant, at the price in ``pipeline.toml``, against the week before.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from typing import Any, NamedTuple
 
 from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import draw_crowding
-from pgqueue.spark.report.rollups import RECENT_DAYS, Rollups, judged
+from pgqueue.spark.report.rollups import RECENT_DAYS, Rollups
 from pgqueue.spark.report.rule_crowd import BIG_SHARE, FEWEST_KNOWN, Crowding, Sharing, judge
-from pgqueue.spark.report.rule_unusual import WEEK
+from pgqueue.spark.report.rule_expected import WEEK
 from pgqueue.spark.report.section import Plot, Question, ReportColumn, Section, SectionState, Value, ValueKind
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 MOST = 500
 DRAWN = 1
-CROWDED = pa.schema(
-    [
-        ("hours", pa.list_(pa.int64())),
-        ("big", pa.int64()),
-        *((name, pa.float64()) for name in ("share", "wait", "usual", "cost")),
-        ("others", pa.int64()),
-    ]
-)
 CROWDING = Question(
     name="crowding",
     title="Do tenants crowd each other?",
@@ -89,10 +74,8 @@ class CrowdingTenant(NamedTuple):
 
 def crowding(rollups: Rollups) -> Section:
     """Do tenants crowd each other?"""
-    tenants = rollups.tenants.agg(
-        F.countDistinct("tenant").alias("tenants"), F.countDistinct("at").alias("hours")
-    ).first()
-    if tenants is None or not tenants.tenants:
+    (tenants,) = rollups.rows("tenants_seen")
+    if not tenants.tenants:
         return CROWDING.answered(
             SectionState.UNKNOWN,
             'No job has a tenant. Say in pipeline.toml where a job\'s arguments name one, such as tenant = "$.tenant", '
@@ -135,53 +118,28 @@ def _crowding_sentence(one: CrowdingTenant) -> str:
     )
 
 
-def sharing(rollups: Rollups) -> "DataFrame":
-    """Every hour of each queue and each tenant that ever takes half of its run time: the tenant's and the others' figures."""
-    by_hour = rollups.tenants.groupBy("queue", "at").agg(
-        F.sum("run_seconds").alias("all_run"),
-        F.sum("jobs").alias("all_jobs"),
-        F.sum("wait_seconds").alias("all_wait"),
-    )
-    joined = rollups.tenants.join(by_hour, ["queue", "at"])
-    leads = (
-        F.col("tenant").isNotNull()
-        & (F.col("run_seconds") > 0)
-        & (F.col("run_seconds") >= BIG_SHARE * F.col("all_run"))
-    )
-    leaders = joined.where(leads).select("queue", "tenant").distinct()
-    own = rollups.tenants.select(
-        "queue",
-        "at",
-        "tenant",
-        F.col("run_seconds").alias("run"),
-        F.col("jobs").alias("own"),
-        F.col("wait_seconds").alias("wait"),
-    )
-    every = by_hour.join(F.broadcast(leaders), "queue").join(own, ["queue", "at", "tenant"], "left")
-    run, jobs, wait = (F.coalesce(name, F.lit(0)) for name in ("run", "own", "wait"))
-    return every.select(
-        "queue",
-        "tenant",
-        "at",
-        run.cast("double").alias("own_run"),
-        F.greatest(F.col("all_run") - run, F.lit(0.0)).alias("other_run"),
-        (F.col("all_jobs") - jobs).cast("double").alias("other_jobs"),
-        F.greatest(F.col("all_wait") - wait, F.lit(0.0)).alias("other_wait"),
-    )
+def sharing(
+    rollups: Rollups, *, queue: str | None = None, tenant: str | None = None
+) -> Iterator[tuple[str, str, Sharing]]:
+    """Each queue and each tenant that ever takes half of its run time in an hour: queue, tenant, and the figures of every hour.
+
+    Args:
+        rollups: the tables.
+        queue: only this queue.
+        tenant: only this tenant.
+    """
+    values = {"queue": queue, "tenant": tenant, "big_share": BIG_SHARE}
+    for (of_queue, of_tenant), hours in rollups.groups("sharing", values):
+        yield of_queue, of_tenant, Sharing(**hours)
 
 
 def _crowding_tenants(rollups: Rollups) -> list[CrowdingTenant]:
-    begin = rollups.period.recent
-    found = judged(sharing(rollups), ("queue", "tenant"), lambda table: _judge(table, begin), CROWDED)
-    rows = found.orderBy(F.col("cost").desc(), "queue", "tenant").limit(MOST).collect()
-    return [CrowdingTenant(row.queue, row.tenant, Crowding(tuple(row.hours), *row[3:])) for row in rows]
-
-
-def _judge(table: pa.Table, begin: int) -> list[Crowding]:
-    names = ("own_run", "other_run", "other_jobs", "other_wait")
-    hours = {name: np.asarray(table[name], dtype=np.float64) for name in names}
-    one = judge(Sharing(hour=np.asarray(table["at"], dtype=np.int64), **hours), begin=begin)
-    return [one] if one else []
+    found = [
+        CrowdingTenant(queue, tenant, one)
+        for queue, tenant, hours in sharing(rollups)
+        if (one := judge(hours, begin=rollups.period.recent)) is not None
+    ]
+    return sorted(found, key=lambda one: (-one.crowding.cost, one.queue, one.tenant))[:MOST]
 
 
 def _row(one: CrowdingTenant, said: str) -> tuple[Value, ...]:
@@ -195,12 +153,24 @@ def _row(one: CrowdingTenant, said: str) -> tuple[Value, ...]:
 def _plots(rollups: Rollups, found: Sequence[CrowdingTenant]) -> Iterable[Plot]:
     for one in found:
         begin, end = rollups.period.around(one.crowding.hours[0], one.crowding.hours[-1])
-        own = (
-            (F.col("queue") == one.queue)
-            & (F.col("tenant") == one.tenant)
-            & (F.col("at").between(begin, end))
-        )
-        rows = sharing(rollups).where(own).collect()
+        ((_, _, hours),) = sharing(rollups, queue=one.queue, tenant=one.tenant)
+        shown = [
+            (at, own, other, wait, jobs)
+            for at, own, other, wait, jobs in zip(
+                *(
+                    values.tolist()
+                    for values in (
+                        hours.hour,
+                        hours.own_run,
+                        hours.other_run,
+                        hours.other_wait,
+                        hours.other_jobs,
+                    )
+                ),
+                strict=True,
+            )
+            if begin <= at <= end
+        ]
         who, queue = words.clean(one.tenant), words.clean(one.queue)
         yield Plot(
             title=f"Queue {queue}: what {who} took, and how long the others waited",
@@ -208,12 +178,8 @@ def _plots(rollups: Rollups, found: Sequence[CrowdingTenant]) -> Iterable[Plot]:
             draw=draw_crowding(
                 begin,
                 end,
-                {
-                    row.at: row.own_run / (row.own_run + row.other_run)
-                    for row in rows
-                    if row.own_run + row.other_run
-                },
-                {row.at: row.other_wait / row.other_jobs for row in rows if row.other_jobs},
+                {at: own / (own + other) for at, own, other, _, _ in shown if own + other},
+                {at: wait / jobs for at, _, _, wait, jobs in shown if jobs},
                 one.tenant,
             ),
         )
@@ -221,7 +187,9 @@ def _plots(rollups: Rollups, found: Sequence[CrowdingTenant]) -> Iterable[Plot]:
 
 def costs(rollups: Rollups) -> Section:
     """What does each tenant cost?"""
-    question, rows = _question(rollups), _tenants(rollups)
+    begin = rollups.period.begin
+    rows = rollups.rows("tenant_costs", {"begin": begin, "week_before": begin - WEEK, "most": MOST})
+    question = _question(rollups)
     if not rows:
         return question.answered(
             SectionState.UNKNOWN,
@@ -240,7 +208,7 @@ def costs(rollups: Rollups) -> Section:
     )
 
 
-def _cost_sentence(row: "Row", rollups: Rollups) -> str:
+def _cost_sentence(row: Any, rollups: Rollups) -> str:  # noqa: ANN401 - a row of the statement
     price = f" for {_price(row.cost, rollups)}" if row.cost is not None else ""
     return (
         f"{words.clean(row.tenant)} used {words.span(row.run_seconds)} of run time{price}, {words.share(row.share)} of all, "
@@ -259,29 +227,3 @@ def _question(rollups: Rollups) -> Question:
 
 def _price(value: float, rollups: Rollups) -> str:
     return f"{value:,.2f} {words.clean(rollups.currency)}".rstrip()
-
-
-def _tenants(rollups: Rollups) -> list["Row"]:
-    begin = rollups.period.begin
-    now = F.col("at") >= begin
-    before = (F.col("at") < begin) & (F.col("at") >= begin - WEEK)
-    by_tenant = (
-        rollups.tenants.where(F.col("tenant").isNotNull())
-        .groupBy("tenant")
-        .agg(
-            F.sum(F.when(now, F.col("jobs"))).alias("jobs"),
-            F.sum(F.when(now, F.col("run_seconds"))).alias("run_seconds"),
-            F.sum(F.when(now, F.col("cost"))).alias("cost"),
-            F.sum(F.when(before, F.col("run_seconds"))).alias("run_seconds_before"),
-        )
-    )
-    total = by_tenant.agg(F.sum("run_seconds").alias("all"))
-    share = F.when(F.col("all") > 0, F.col("run_seconds") / F.col("all"))
-    return (
-        by_tenant.where(F.col("jobs") > 0)
-        .crossJoin(F.broadcast(total))
-        .select("tenant", "jobs", "run_seconds", share.alias("share"), "cost", "run_seconds_before")
-        .orderBy(F.col("run_seconds").desc(), "tenant")
-        .limit(MOST)
-        .collect()
-    )

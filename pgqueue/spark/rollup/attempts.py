@@ -1,7 +1,8 @@
 """Why attempts failed: the failed attempts of jobs, with a reason in which varying numbers and names are replaced.
 
 A job keeps an object for each failed attempt (``errors``), also when it succeeded later. The attempt counts in the hour
-in which its job ended, because only then does the job come to the lake.
+in which its job ended, because only then does the job come to the lake. Messages are kept without the secrets of their jobs, as the
+queue's rule finds them, and without addresses of e-mail, since a report has many readers.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pgqueue.values.jobs.verdict import NOT_KEPT
+from pgqueue.values.redaction import Redaction
 
 READ = 2_000
 """Characters of a message that are read."""
@@ -23,13 +25,16 @@ LONGEST_TYPE = 100
 UNREADABLE = "unreadable"
 """The type that is shown for errors that are not in pgqueue's form."""
 LIMIT = 2**31
+DEFAULT = Redaction()
+EMAIL = r"(?<![\w.+-])[\w.+-]++(?:@|%40)[\w-]+(?:\.[\w-]+)*"
+"""An address of a person, also on a host without a domain."""
 SPACE = r" \t\n\v\f\r"
 TIME = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?"
 OFFSET = r" ?Z\b| ?[+-][0-9]{2}(?::?[0-9]{2})?\b"
 VARYING = (
     (rf"\b[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{TIME}(?:{OFFSET})?", "<time>"),
     (r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
-    (r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+", "<email>"),
+    (EMAIL, "<email>"),
     (r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*`|“[^”]*”|«[^»]*»", "<text>"),
     (rf"(?i)\b[a-z][a-z0-9+]*://[^{SPACE}<>,;)\]]+", "<url>"),
     (rf"(?<![\w<>/])(?:[A-Za-z]:\\|~?/)[^{SPACE}:,;()\[\]<>]+", "<path>"),
@@ -38,7 +43,7 @@ VARYING = (
     (rf"[{SPACE}]+", " "),
 )
 """Patterns of what varies between messages, and their replacements, applied in this order."""
-READS = ("day", "ended_at", "queue", "task", "outcome", "attempts", "errors")
+READS = ("day", "ended_at", "queue", "task", "outcome", "attempts", "args", "meta", "errors")
 """The columns of ended jobs that are read."""
 FAILED = pa.schema(
     [
@@ -67,15 +72,20 @@ class AttemptRow(NamedTuple):
     message: str | None
 
 
-def failed_attempts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def failed_attempts(
+    batches: Iterable[pa.RecordBatch], redaction: Redaction = DEFAULT
+) -> Iterator[pa.RecordBatch]:
     """The failed attempts of jobs, as :data:`FAILED`.
 
     Args:
         batches: ended jobs with the columns :data:`READS`.
+        redaction: hides the secrets in messages.
     """
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in READS)
-        rows = [row for job in zip(*columns, strict=True) if job[-1] is not None for row in _rows(*job)]
+        rows = [
+            row for job in zip(*columns, strict=True) if job[-1] is not None for row in _rows(redaction, *job)
+        ]
         if rows:
             made = zip(FAILED, zip(*rows, strict=True), strict=True)
             yield pa.record_batch([pa.array(values, field.type) for field, values in made], schema=FAILED)
@@ -119,18 +129,43 @@ def attempts_of(errors: str) -> list[AttemptRow]:
 
 
 def _rows(  # noqa: PLR0917 - the columns of a job
-    day: date, ended_at: datetime, queue: str, task: str, outcome: str, attempts: int | None, errors: str
+    redaction: Redaction,
+    day: date,
+    ended_at: datetime,
+    queue: str,
+    task: str,
+    outcome: str,
+    attempts: int | None,
+    args: str | None,
+    meta: str | None,
+    errors: str,
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of one job, in the columns of :data:`FAILED`."""
     listed = [one for one in attempts_of(errors) if not _is_note(one, outcome, attempts)]
     seen = set()
     lasting = _since_buried(listed, day)
+    secrets = redaction.secrets_in(_object(args), _object(meta))
     for place, one in enumerate(lasting, start=1):
-        message = one.message or ""
+        message = redaction.text(_beginning(one.message or ""), secrets) or ""
         key = (one.error_type or "")[:LONGEST_TYPE], reason_of(message)
         is_fatal = place == len(lasting) and outcome == "dead"
-        yield day, ended_at, queue, task, *key, one.at, message[:LONGEST_SAMPLE], key not in seen, is_fatal
+        sample = re.sub(EMAIL, "<email>", message)[:LONGEST_SAMPLE]
+        yield day, ended_at, queue, task, *key, one.at, sample, key not in seen, is_fatal
         seen.add(key)
+
+
+def _beginning(message: str) -> str:
+    """What is read of a message: no part of a word, since a part of an address or of a secret is not recognised."""
+    short = message[:READ]
+    return short if short == message else short.rpartition(" ")[0] or short
+
+
+def _object(text: str | None) -> Any:  # noqa: ANN401 - any JSON
+    """Return a JSON column's value; None: the lake leaves it out, hashes it, or it cannot be read."""
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_note(one: AttemptRow, outcome: str, attempts: int | None) -> bool:

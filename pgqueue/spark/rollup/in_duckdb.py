@@ -26,8 +26,9 @@ import pyarrow.compute as pc
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE, WORKER_SCHEMA, WORKERS
-from pgqueue.spark.rollup.attempts import FAILED, READS, failed_attempts
+from pgqueue.spark.rollup.attempts import DEFAULT, FAILED, READS, failed_attempts
 from pgqueue.spark.rollup.tables import SCHEMAS, folder, statement
+from pgqueue.values.redaction import Redaction
 
 if TYPE_CHECKING:
     from pgqueue.spark.lake.lake import Lake
@@ -61,15 +62,15 @@ VALUE = re.compile(r":([a-z]+)\b")
 
 
 @contextmanager
-def open_engine(lake: "Lake") -> Iterator["InDuckdb"]:
-    """An engine with a DuckDB of its own, until the block ends.
+def open_engine(lake: "Lake", redaction: Redaction = DEFAULT) -> Iterator["InDuckdb"]:
+    """An engine with a DuckDB of its own, until the block ends; ``redaction`` hides the secrets in messages.
 
     Raises:
         LakeError: a file of the lake cannot be read.
     """
     try:
         with duckdb.connect() as connection:
-            yield InDuckdb(lake, connection)
+            yield InDuckdb(lake, connection, redaction)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         raise LakeError(f"{lake.uri} cannot be rolled up: {' '.join(str(error).split())}") from error
 
@@ -77,8 +78,9 @@ def open_engine(lake: "Lake") -> Iterator["InDuckdb"]:
 class InDuckdb:
     """An engine whose tables are views and tables in a DuckDB of its own."""
 
-    def __init__(self, lake: "Lake", connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, lake: "Lake", connection: duckdb.DuckDBPyConnection, redaction: Redaction) -> None:
         self._lake = lake
+        self._redaction = redaction
         self._connection = connection
         self._numbers = count()
         for name, function, parameters, returned in FUNCTIONS:
@@ -98,7 +100,8 @@ class InDuckdb:
         batches = jobs.to_batches(
             columns=list(READS), batch_size=AT_ONCE, filter=pc.field("errors").is_valid()
         )
-        return self._registered(pa.RecordBatchReader.from_batches(FAILED, failed_attempts(batches)))
+        found = failed_attempts(batches, self._redaction)
+        return self._registered(pa.RecordBatchReader.from_batches(FAILED, found))
 
     def of_days(self, table: str, days: Iterable[date]) -> str:
         """A roll-up table's rows of some days."""
@@ -165,6 +168,26 @@ def path_of(path: object) -> object:
     )
 
 
+def new_sketch() -> datasketches.kll_doubles_sketch:
+    """A sketch without values."""
+    return datasketches.kll_doubles_sketch(K)
+
+
+def read_sketch(sketch: bytes) -> datasketches.kll_doubles_sketch:
+    """A sketch as a roll-up table holds it."""
+    return datasketches.kll_doubles_sketch.deserialize(sketch)
+
+
+def quantile_of(sketch: datasketches.kll_doubles_sketch, rank: float) -> float:
+    """The value at a rank of a sketch that has values."""
+    return float(sketch.get_quantile(rank, True))  # noqa: FBT003 - up to and with the rank, as Spark
+
+
+def quantiles_of(sketch: datasketches.kll_doubles_sketch, ranks: Sequence[float]) -> list[float]:
+    """The values at some ranks of a sketch that has values."""
+    return list(sketch.get_quantiles(ranks, True))  # noqa: FBT003 - as for one rank
+
+
 def make_sketches(groups: pa.ChunkedArray) -> pa.Array:
     """A sketch of each list of doubles; null for null."""
     made = (None if values is None else _of(values) for values in _lists(groups))
@@ -180,7 +203,9 @@ def merge_sketches(groups: pa.ChunkedArray) -> pa.Array:
 def quantiles(sketches: pa.ChunkedArray, ranks: pa.ChunkedArray) -> pa.Array:
     """The value at a rank of each sketch; null for null."""
     asked = zip(sketches.to_pylist(), ranks.to_pylist(), strict=True)
-    return pa.array([None if one is None else _at(one, rank) for one, rank in asked], pa.float64())
+    return pa.array(
+        [None if one is None else quantile_of(read_sketch(one), rank) for one, rank in asked], pa.float64()
+    )
 
 
 def _lists(groups: pa.ChunkedArray) -> Iterator[np.ndarray | None]:
@@ -193,7 +218,7 @@ def _lists(groups: pa.ChunkedArray) -> Iterator[np.ndarray | None]:
 
 
 def _of(values: np.ndarray) -> bytes:
-    sketch = datasketches.kll_doubles_sketch(K)
+    sketch = new_sketch()
     sketch.update(values)
     return bytes(sketch.serialize())
 
@@ -201,14 +226,10 @@ def _of(values: np.ndarray) -> bytes:
 def _union(sketches: list[bytes]) -> bytes:
     if len(sketches) == 1:
         return sketches[0]
-    union = datasketches.kll_doubles_sketch(K)
+    union = new_sketch()
     for one in sketches:
-        union.merge(datasketches.kll_doubles_sketch.deserialize(one))
+        union.merge(read_sketch(one))
     return bytes(union.serialize())
-
-
-def _at(sketch: bytes, rank: float) -> float:
-    return float(datasketches.kll_doubles_sketch.deserialize(sketch).get_quantile(rank, True))  # noqa: FBT003 - up to and with the rank, as Spark
 
 
 FUNCTIONS = (

@@ -6,15 +6,17 @@ Every Spark task sums up its own rows before it sends them, so a queue with near
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pgqueue.spark.rollup.attempts import FAILED, READS, failed_attempts
+from pgqueue.spark.rollup.attempts import DEFAULT, FAILED, READS, failed_attempts
 from pgqueue.spark.rollup.tables import SCHEMAS, folder, statement
 from pgqueue.spark.session import with_settings
+from pgqueue.values.redaction import Redaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,8 +33,9 @@ SETTINGS = {
 class InSpark:
     """An engine whose tables are frames, computed when they are written or fetched."""
 
-    def __init__(self, lake: "Lake", spark: "SparkSession") -> None:
+    def __init__(self, lake: "Lake", spark: "SparkSession", redaction: Redaction = DEFAULT) -> None:
         self._lake = lake
+        self._failed = partial(failed_attempts, redaction=redaction)
         self._spark = spark
 
     def ended(self, days: Iterable[date]) -> "DataFrame":
@@ -42,7 +45,7 @@ class InSpark:
     def failed(self, days: Iterable[date]) -> "DataFrame":
         """Their failed attempts, found in Python processes."""
         jobs = self._lake.ended(self._spark, days).where(F.col("errors").isNotNull())
-        return jobs.select(*READS).mapInArrow(failed_attempts, from_arrow_schema(FAILED))
+        return jobs.select(*READS).mapInArrow(self._failed, from_arrow_schema(FAILED))
 
     def of_days(self, table: str, days: Iterable[date]) -> "DataFrame":
         """A roll-up table's rows of some days."""

@@ -16,6 +16,7 @@ PostgreSQL records, too, from which files of the lake its figures came.
 Small days are computed by DuckDB in this process, large ones by Spark, with the same statements.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date, timedelta
@@ -26,10 +27,12 @@ import pyarrow as pa
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.steps import Size, log_step, writer_lock
 from pgqueue.spark.rollup import in_duckdb
+from pgqueue.spark.rollup.attempts import DEFAULT
 from pgqueue.spark.rollup.tables import BUSY, DAYS, PROMISES, Engine, T, folder, rows_of
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.pipeline import rollups
 from pgqueue.store.pipeline.lake import origin
+from pgqueue.values.redaction import Redaction
 
 if TYPE_CHECKING:
     from pgqueue.spark.config import Config, Slo
@@ -52,6 +55,7 @@ def rollup(
     config: "Config",
     *,
     days: Iterable[date] | None = None,
+    redaction: Redaction = DEFAULT,
 ) -> list[date]:
     """Bring the roll-ups up to date; a second run finds nothing to do.
 
@@ -61,6 +65,8 @@ def rollup(
         lake: the lake to sum up.
         config: promises, tenants, costs.
         days: the days to check, and the earlier days in which their jobs ran; by default all days of the lake.
+        redaction: hides the secrets in the messages of failures, such as the ``redaction`` of your queue. Under another rule
+            they are read again.
 
     Returns:
         The days of which something was written, oldest first.
@@ -71,15 +77,15 @@ def rollup(
         PipelineError: another process is writing to the lake. Without a database the caller must prevent this.
     """
     if database is None:
-        work = _RollupWork(spark, lake, config, days)
+        work = _RollupWork(spark, lake, config, days, redaction=redaction)
         with log_step(lake, "rollup") as size:
             done = _in_lake(work)
             _measure(work, done, size)
         return sorted(done)
     lake.require(database.run(origin(database.catalogue.schema)))
     with writer_lock(database) as lock:
-        work = _RollupWork(spark, lake, config, days, lock.require_held)
-        with log_step(lake, "rollup") as size:
+        work = _RollupWork(spark, lake, config, days, redaction=redaction, check=lock.require_held)
+        with log_step(lake, "rollup", database) as size:
             done = _in_lake(work)
             done |= _send_figures(database, lake, sorted(done | work.chosen))
             _measure(work, done, size)
@@ -102,12 +108,15 @@ class _RollupWork:
         lake: "Lake",
         config: "Config",
         days: Iterable[date] | None,
+        *,
+        redaction: Redaction,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self.spark = when_needed(spark)
         self.lake = lake
         self.check = check
         self.config = config
+        self.redaction = redaction
         self.ended = {entry.day: entry for entry in lake.days()}
         self.chosen = set(self.ended if days is None else days)
         if missing := sorted(self.chosen - self.ended.keys()):
@@ -121,12 +130,13 @@ class _RollupWork:
         """Write the tables that depend on the jobs of one day only; returns the days."""
         plain = {day: self._base(day) for day in self.chosen}
         configured = {day: {**made, "config": self.config.fingerprint()} for day, made in plain.items()}
+        redacted = {day: {**made, "secrets": self._secrets()} for day, made in plain.items()}
         done = set()
         for batch in self._batches(self._stale(BUSY, plain)):
             self._write_busy({day: plain[day] for day in batch})
             done.update(batch)
-        for batch in self._batches(self._stale("failures", plain)):
-            done.update(self._write("failures", plain, batch, self._failures))
+        for batch in self._batches(self._stale("failures", redacted)):
+            done.update(self._write("failures", redacted, batch, self._failures))
         for batch in self._batches(self._stale("tenants", configured)):
             done.update(self._write("tenants", configured, batch, self._tenants))
         return done
@@ -151,6 +161,9 @@ class _RollupWork:
 
     def _base(self, day: date) -> MadeFrom:
         return {"ended": str(self.ended[day].generation), "rules": RULES}
+
+    def _secrets(self) -> str:
+        return hashlib.sha256(self.redaction.rule.encode()).hexdigest()[:12]
 
     def _made(self, table: str) -> dict[date, MadeFrom]:
         entries = self.lake.entries(folder(table))
@@ -213,10 +226,10 @@ class _RollupWork:
 
     def _engine(self, days: Iterable[date]) -> AbstractContextManager[Engine[Any]]:
         if all(map(self._is_small, days)):
-            return in_duckdb.open_engine(self.lake)
+            return in_duckdb.open_engine(self.lake, self.redaction)
         from pgqueue.spark.rollup.in_spark import InSpark  # noqa: PLC0415 - PySpark
 
-        return nullcontext(InSpark(self.lake, self.spark()))
+        return nullcontext(InSpark(self.lake, self.spark(), self.redaction))
 
     def _write(
         self,

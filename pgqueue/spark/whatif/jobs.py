@@ -46,6 +46,7 @@ class EndedJobs:
         ready: since when they waited for a worker: from ``run_at`` on, or from when they were enqueued, if that is later.
         was_ready: the same as recorded, where ``ready`` is moved.
         started: the start of the last attempt.
+        replayed: the start of that attempt in a replay of the settings that the jobs had; as recorded, where there is none.
         ended: its end.
         queue: the place of their queue in ``queues``.
         task: the place of their task in ``tasks``.
@@ -63,6 +64,7 @@ class EndedJobs:
     ready: Numbers
     was_ready: Numbers
     started: Numbers
+    replayed: Numbers
     ended: Numbers
     queue: Numbers
     task: Numbers
@@ -89,7 +91,7 @@ def read(lake: Lake, days: Sequence[date], settings: ReplaySettings) -> EndedJob
         LakeError: there is no lake, or a file cannot be read.
     """
     _check_days(lake, days)
-    by = [_argument(one) for one in settings.limits]
+    by = [_argument(one) for one in settings.in_force]
     paths = [f'$."{name}"' for name in by if name is not None]
     values = "".join(f", {VALUE} as value_{place}" for place in range(len(paths)))
     try:
@@ -139,6 +141,7 @@ def _ended_jobs(rows: pa.Table, never_started: int, settings: ReplaySettings) ->
         ready=ready,
         was_ready=ready,
         started=started,
+        replayed=started,
         ended=np.maximum(_numbers(rows, "ended_at"), started),
         queue=queue,
         task=task,
@@ -150,7 +153,7 @@ def _ended_jobs(rows: pa.Table, never_started: int, settings: ReplaySettings) ->
     values = iter([rows[name] for name in rows.column_names if name.startswith("value_")])
     keys = tuple(
         _keys(found, limit, next(values) if _argument(limit) is not None else None)
-        for limit in settings.limits
+        for limit in settings.in_force
     )
     return replace(found, keys=keys)
 

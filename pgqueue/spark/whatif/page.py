@@ -3,21 +3,28 @@
 ``whatif.html``, among the templates of the report, decides how the page looks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pgqueue.spark.report import words
 from pgqueue.spark.report.rendering import LINES, WARNING, place_of, render_page
 from pgqueue.spark.report.section import Plot
+from pgqueue.spark.whatif.trust import FIGURES, WAITED_LESS, WAITED_LONGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from matplotlib.axes import Axes
 
-    from pgqueue.spark.whatif.whatif import ReplayComparison, ReplayPoint, ReplayRow, WaitTimes
+    from pgqueue.spark.whatif.course import WaitTimes
+    from pgqueue.spark.whatif.whatif import ReplayComparison, ReplayPoint, ReplayRow
 
+UNKNOWN = "?"
+HINTS = {
+    WAITED_LONGER: " (a limit without --had-limit, a pause, jobs that waited for other jobs, retries)",
+    WAITED_LESS: " (workers that the lake does not know, weights that are not those of --queues)",
+}
 HEADS = ("queue", "task", "jobs", "wait p50", "p95", "p99", "longest", "late")
 """The columns of the table of tasks."""
 SHOWN = 50
@@ -30,7 +37,7 @@ MOST_LABELS = 8
 def answer(found: "ReplayComparison") -> Iterator[str]:
     """What would be, beside what was, in sentences."""
     days = str(found.first) if found.first == found.last else f"{found.first} to {found.last}"
-    p50, p95, p99, longest, late = _pairs(found.was, found.would_be)
+    p50, p95, p99, longest, late = _pairs(found.was, found.would_be, found.doubts)
     yield f"{words.some(found.jobs, 'job')} of {days}; {'; '.join(map(words.clean, found.settings))}."
     yield (
         f"Waits, was \N{RIGHTWARDS ARROW} would be: p50 {p50}, p95 {p95}, p99 {p99}, longest {longest}; "
@@ -44,9 +51,39 @@ def answer(found: "ReplayComparison") -> Iterator[str]:
     )
 
 
+def checked(found: "ReplayComparison") -> Iterator[str]:
+    """How far the replay is off for the settings that the jobs had, and which figures are not predicted."""
+    check = found.check
+    if check is None:
+        yield (
+            "The lake knows no worker of these jobs, so the settings that they had are not replayed: how far these figures are off "
+            "is not known."
+        )
+        return
+    recorded, replayed = (
+        "/".join(words.span(getattr(one, name)) for name in FIGURES) for one in (found.was, check.replayed)
+    )
+    off = ", ".join(
+        f"{name} {words.share(one) if one is not None else 'all'}" for name, one in check.off.items()
+    )
+    yield (
+        f"The same settings replayed (at most {words.some(check.workers, 'worker')} with {words.some(check.slots, 'slot')} at once): "
+        f"{'/'.join(FIGURES)} recorded {recorded}, replayed {replayed}; off by {off}."
+    )
+    start = "/".join(words.span(getattr(check.start, name)) for name in FIGURES) if check.start else None
+    yield (
+        f"Measured: a start on a free slot takes {start or 'a time that is not known'}; {words.span(check.gap)} pass between two jobs "
+        f"on a slot, and {words.span(check.recorded_in)} on a place of a limit, while jobs wait."
+    )
+    for why in dict.fromkeys(found.doubts.values()):
+        yield f"{', '.join(name for name, one in found.doubts.items() if one == why)}: {why}{HINTS.get(why, '')}."
+    if any(row.doubts for row in found.tasks):
+        yield f"{UNKNOWN} in the table: not predicted, for one of these reasons; --json has each."
+
+
 def cells(row: "ReplayRow") -> list[str]:
     """The cells of a task's row, behind its queue and its name."""
-    return [words.count(row.jobs), *_pairs(row.was, row.would_be)]
+    return [words.count(row.jobs), *_pairs(row.was, row.would_be, dict.fromkeys(row.doubts, UNKNOWN))]
 
 
 def not_known(found: "ReplayComparison") -> Iterator[str]:
@@ -84,7 +121,7 @@ def page(found: "ReplayComparison") -> bytes:
     return render_page(
         "whatif",
         title=f"What if: {', '.join(words.clean(one) for one in found.settings)}",
-        answers=answer(found),
+        answers=[*answer(found), *checked(found)],
         plots=_plots(found),
         caption=f"Waits by task: was, and would be.{left}",
         heads=list(zip(sides, HEADS, strict=True)),
@@ -170,14 +207,11 @@ def _times(axes: "Axes", instants: Sequence[datetime]) -> None:
     axes.set_xticks([one.timestamp() for one in shown], [f"{one:{form}}" for one in shown], ha="left")
 
 
-def _pairs(was: "WaitTimes", would_be: "WaitTimes") -> list[str]:
+def _pairs(was: "WaitTimes", would_be: "WaitTimes", doubts: Mapping[str, str]) -> list[str]:
+    """Each figure as recorded and in the replay; what is in doubt says so in place of the figure."""
     spans = [
-        _pair(words.span(one), words.span(other))
-        for one, other in zip(
-            (was.p50, was.p95, was.p99, was.max),
-            (would_be.p50, would_be.p95, would_be.p99, would_be.max),
-            strict=True,
-        )
+        _pair(words.span(getattr(was, name)), doubts.get(name) or words.span(getattr(would_be, name)))
+        for name in (*FIGURES, "max")
     ]
     return [*spans, _pair(words.share(was.late), words.share(would_be.late))]
 

@@ -3,6 +3,7 @@
 Time goes from one event to the next: a job becomes ready, or an attempt ends. At each, the workers do as
 :mod:`pgqueue.worker.fetcher` does: if few claims wait for a slot, they claim as many as will start soon, and a free slot takes
 the claim that waits longest. All workers are one: they have all slots, and hold as many claims ahead as all of them would.
+Slots may come and go: what runs on a slot that goes, ends there, and no other job starts on it.
 
 What a claim finds is decided as the workers decide it. Of one queue: by priority, ``run_at`` and id. Between queues: shares by
 their weights. Limited jobs wait in lanes, which take turns; queues and lanes are first in turn.
@@ -10,7 +11,7 @@ A place of a limit is taken from the claim until the end of the attempt.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from heapq import heappop, heappush
@@ -26,6 +27,32 @@ from pgqueue.worker.fetcher import LARGEST_CLAIM
 from pgqueue.worker.pace import LARGEST_PREFETCH, Pace
 
 END = (LAST_TIME - EPOCH) // timedelta(microseconds=1)
+NEVER = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How many jobs run at once, from each of these instants on; none before the first.
+
+    Attributes:
+        at: in order, in microseconds.
+        counts: how many slots all workers have.
+        workers: how many workers have them.
+    """
+
+    at: Numbers
+    counts: Numbers
+    workers: Numbers
+
+    @classmethod
+    def always(cls, count: int, workers: int = 1) -> "Slots":
+        """The same number at all times."""
+        return cls(*(np.array([one], np.int64) for one in (-END, count, workers)))
+
+    def since(self, instants: Numbers) -> Numbers:
+        """How many there are at each instant."""
+        found: Numbers = np.append(0, self.counts)[np.searchsorted(self.at, instants, side="right")]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +66,8 @@ class ReplayWork:
         weights: of the queues.
         keys: for each limit its jobs' keys, counted from 0; NONE: the limit does not concern the job.
         most: for each limit how many jobs of a key run at once.
+        gap: how long a slot stays free after a job.
+        recorded_in: how long the places of limits stay taken after a job.
     """
 
     ready: Numbers
@@ -47,28 +76,30 @@ class ReplayWork:
     weights: Sequence[int]
     keys: tuple[Numbers, ...] = ()
     most: Sequence[int] = ()
+    gap: int = 0
+    recorded_in: int = 0
 
 
-def starts(work: ReplayWork, slots: int, workers: int = 1) -> Numbers:
+def starts(work: ReplayWork, slots: Slots) -> Numbers:
     """When each job starts.
 
     Args:
         work: the jobs.
-        slots: how many run at once, on all workers.
-        workers: how many workers have these slots.
+        slots: where they run; the last number is not 0.
 
     Raises:
         InvalidOption: no calendar has the end of the last job.
     """
-    return _Replay(work, slots, workers).run()
+    return _Replay(work, slots).run()
 
 
 class _Replay:
-    def __init__(self, work: ReplayWork, slots: int, workers: int) -> None:
+    def __init__(self, work: ReplayWork, slots: Slots) -> None:
         self._lasts = work.lasts.tolist()
-        self._slots = slots
-        self._most_ahead = LARGEST_PREFETCH * workers
-        self._most_claimed = LARGEST_CLAIM * workers
+        self._gap, self._held_for = work.gap, max(0, work.recorded_in - work.gap)
+        self._held: deque[tuple[int, int]] = deque()
+        self._changes = np.stack((slots.at, slots.counts, slots.workers), axis=1)[::-1].tolist()
+        self._slots = self._most_ahead = self._most_claimed = 0
         self._queue = work.queue.tolist()
         self._queues = _ReplayQueues(work.weights, self._queue)
         self._lanes = _ReplayLanes.of(work.queue, work.keys, work.most)
@@ -86,18 +117,25 @@ class _Replay:
     def run(self) -> Numbers:
         arrivals, ready_at = self._arrivals.tolist(), self._ready_at
         ends, count, arrived = self._ends, len(ready_at), 0
-        while ends or arrived < count:
+        ready_at.append(NEVER)
+        while ends or arrived < count or self._held or (self._changes and self._waiting):
             now = self._now = min(
-                ends[0][0] if ends else ready_at[arrived],
-                ready_at[arrived] if arrived < count else ends[0][0],
+                ends[0][0] if ends else NEVER,
+                ready_at[arrived],
+                self._held[0][0] if self._held else NEVER,
+                self._changes[-1][0] if self._changes else NEVER,
             )
             if now >= END:
                 raise InvalidOption(
                     f"{words.some(self._slots, 'slot')}: these jobs would run until after the year {LAST_TIME.year - 1}: give more "
                     "workers, more concurrency or higher limits"
                 )
+            while self._changes and self._changes[-1][0] <= now:
+                self._change(*self._changes.pop())
             while ends and ends[0][0] <= now:
-                self._end(heappop(ends)[1])
+                self._end(*heappop(ends))
+            while self._held and self._held[0][0] <= now:
+                self._lanes.end(self._held.popleft()[1])
             while arrived < count and ready_at[arrived] <= now:
                 self._add(arrivals[arrived])
                 arrived += 1
@@ -106,6 +144,14 @@ class _Replay:
                 self._start()
         return np.array(self._starts, np.int64)
 
+    @property
+    def _waiting(self) -> bool:
+        return bool(self._claimed or self._queues.waiting or self._lanes.waiting)
+
+    def _change(self, _: int, slots: int, workers: int) -> None:
+        self._slots = slots
+        self._most_ahead, self._most_claimed = LARGEST_PREFETCH * workers, LARGEST_CLAIM * workers
+
     def _add(self, job: int) -> None:
         lane = self._lane[job]
         if lane == NONE:
@@ -113,17 +159,17 @@ class _Replay:
         else:
             self._lanes.add(lane, job)
 
-    def _end(self, job: int) -> None:
+    def _end(self, at: int, job: int) -> None:
         self._ended += 1
         self._ran += self._lasts[job]
         if self._lane[job] != NONE:
-            self._lanes.end(self._lane[job])
+            self._held.append((at + self._held_for, self._lane[job]))
 
     def _start(self) -> None:
         while self._claimed and len(self._ends) < self._slots:
             job = self._claimed.popleft()
             self._starts[job] = self._now
-            heappush(self._ends, (self._now + self._lasts[job], job))
+            heappush(self._ends, (self._now + self._lasts[job] + self._gap, job))
 
     def _claim(self) -> bool:
         """Claim as many jobs as there is room for; return False if none was claimed."""
@@ -147,16 +193,21 @@ class _Replay:
 
 
 class _ReplayQueues:
+    """Ready jobs. Queues of equal weights take turns; others have their shares, for which each known queue is asked, as by a worker."""
+
     def __init__(self, weights: Sequence[int], queue_of: Sequence[int]) -> None:
         """``weights``: of the queues. ``queue_of``: the queue of each job."""
         self.waiting = 0
         self._queue_of = lambda job: str(queue_of[job])
         self._jobs: dict[str, list[int]] = {str(number): [] for number in range(len(weights))}
-        self._is_plain = len({*weights}) <= 1
-        self._shares = Shares(lambda queue: max(1, weights[int(queue)]))
+        self._asked: dict[str, None] = {}  # in turn
+        is_plain = len({*weights}) <= 1
+        self._shares = None if is_plain else Shares(lambda queue: max(1, weights[int(queue)]))
 
     def add(self, queue: int, job: int) -> None:
-        heappush(self._jobs[str(queue)], job)
+        name = str(queue)
+        heappush(self._jobs[name], job)
+        self._asked.setdefault(name)
         self.waiting += 1
 
     def take(self, room: int) -> list[int]:
@@ -165,25 +216,37 @@ class _ReplayQueues:
         As :func:`pgqueue.store.jobs.claim.fill` does: what a queue has no jobs for goes to the others.
         """
         found: list[int] = []
-        queues = [queue for queue, jobs in self._jobs.items() if jobs]
-        while queues and len(found) < room:
+        unfilled = [*self._asked]
+        while unfilled and len(found) < room:
             left = room - len(found)
-            if len(queues) == 1:
-                found += self._pop(queues[0], left)
+            if self._shares is None and len(unfilled) == 1:
+                found += self._pop(unfilled[0], left)
+                self._learn({}, {unfilled[0]: left}, left)
                 break
-            quotas = self._shares.quotas(queues, left)
+            quotas = (
+                dict.fromkeys(unfilled, max(1, left // len(unfilled)))
+                if self._shares is None
+                else self._shares.quotas(unfilled, left)
+            )
             served: dict[str, int] = {}
             for queue, quota in quotas.items():
                 jobs = self._pop(queue, min(quota, room - len(found)))
                 if jobs:
                     served[queue] = len(jobs)
                     found += jobs
-            self._shares.learn(quotas, served, left)
-            queues = [queue for queue in queues if self._jobs[queue]]
+            self._learn(quotas, served, left)
+            unfilled = [queue for queue in unfilled if self._jobs[queue]]
         self.waiting -= len(found)
-        if self._is_plain:
-            return sorted(found)
-        return in_turn(self._shares, found, self._queue_of)
+        return sorted(found) if self._shares is None else in_turn(self._shares, found, self._queue_of)
+
+    def _learn(self, quotas: Mapping[str, int], served: Mapping[str, int], room: int) -> None:
+        if self._shares is not None:
+            self._shares.learn(quotas, served, room)
+            return
+        for queue in served:  # those that had their turn go to the end
+            del self._asked[queue]
+            if self._jobs[queue]:
+                self._asked[queue] = None
 
     def _pop(self, queue: str, most: int) -> list[int]:
         jobs = self._jobs[queue]

@@ -67,7 +67,9 @@ class ReplaySettings:
         workers: how many worker processes.
         concurrency: how many jobs each runs at a time.
         serving: the queues that all of them serve, and their weights.
-        limits: how many jobs of a key run at once. Limits that the recorded jobs had are not known: name them, too.
+        limits: how many jobs of a key run at once.
+        had: the limits that the recorded jobs had; the lake does not know them. They are in force in the replay, too, where ``limits``
+            has no other number for the same name.
         moved: tasks whose jobs become ready at other times.
         late: a job that waits longer than this is late.
 
@@ -79,6 +81,7 @@ class ReplaySettings:
     concurrency: int = CONCURRENCY
     serving: ServedQueues = ALL
     limits: tuple[ReplayLimit, ...] = ()
+    had: tuple[ReplayLimit, ...] = ()
     moved: tuple[MovedTask, ...] = ()
     late: timedelta = LATE
 
@@ -87,12 +90,18 @@ class ReplaySettings:
         check_number("concurrency", self.concurrency, SLOTS)
         check_number("workers times concurrency", self.slots, SLOTS)
         _once("limit", [one.name for one in self.limits])
+        _once("had-limit", [one.name for one in self.had])
         _once("schedule", [one.task for one in self.moved])
 
     @property
     def slots(self) -> int:
         """How many jobs run at a time on all workers."""
         return self.workers * self.concurrency
+
+    @property
+    def in_force(self) -> tuple[ReplayLimit, ...]:
+        """The limits of the replay."""
+        return tuple({one.name: one for one in (*self.had, *self.limits)}.values())
 
     @property
     def said(self) -> list[str]:
@@ -102,7 +111,7 @@ class ReplaySettings:
         return [
             f"{self.workers:,} {workers} with {self.concurrency:,} {slots} each",
             *([f"queues {', '.join(self._queues)}"] if self._queues else []),
-            *(f"limit {one.said}" for one in self.limits),
+            *(f"limit {one.said}" for one in self.in_force),
             *(f"schedule {one.said}" for one in self.moved),
         ]
 

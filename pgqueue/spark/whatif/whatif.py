@@ -4,18 +4,19 @@ A *wait* is the time from when a job was ready until it started. Percentiles are
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import date, datetime, timedelta
-from itertools import pairwise
+from functools import partial
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.whatif.course import Course, WaitTimes, busy, levels, most, p95, waits_of
 from pgqueue.spark.whatif.jobs import (
     EPOCH,
+    NONE,
     SECOND,
     EndedJobs,
     Numbers,
@@ -25,30 +26,14 @@ from pgqueue.spark.whatif.jobs import (
     served_jobs,
     start_of,
 )
-from pgqueue.spark.whatif.replay import ReplayWork, starts
-from pgqueue.spark.whatif.settings import ReplaySettings
+from pgqueue.spark.whatif.replay import ReplayWork, Slots, starts
+from pgqueue.spark.whatif.settings import ReplayLimit, ReplaySettings
+from pgqueue.spark.whatif.today import NO_TIMES, WorkerTimes, gap_of, recorded_in, slots_of, starts_of
+from pgqueue.spark.whatif.trust import ReplayCheck, doubts, off_by
 
 LENGTHS = (1, 10, 60, 300, 900, 3_600, 21_600, 86_400)
 """Seconds that a point of a plot may stand for."""
 MOST_POINTS = 800
-
-
-class WaitTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """How long jobs waited, in seconds.
-
-    Attributes:
-        p50: half of the jobs waited no longer than this.
-        p95: 95% of them.
-        p99: 99% of them.
-        max: all of them.
-        late: the share of jobs that waited longer than is allowed.
-    """
-
-    p50: float
-    p95: float
-    p99: float
-    max: float
-    late: float
 
 
 class ReplayRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,14 +44,18 @@ class ReplayRow(msgspec.Struct, frozen=True, kw_only=True):
         task: its name.
         jobs: how many jobs.
         was: their waits as recorded.
+        replayed: their waits in a replay of the settings that they had; None: these are not known.
         would_be: their waits in the replay.
+        doubts: by figure, why it is not predicted.
     """
 
     queue: str
     task: str
     jobs: int
     was: WaitTimes
+    replayed: WaitTimes | None
     would_be: WaitTimes
+    doubts: dict[str, str]
 
 
 class ReplayLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +117,8 @@ class ReplayComparison(msgspec.Struct, frozen=True, kw_only=True):
         left_out: what was not.
         was: the waits of all jobs, as recorded.
         would_be: the same in the replay.
+        check: the same in a replay of the settings that the jobs had; None: the lake knows no worker of their time.
+        doubts: by figure of ``would_be``, why it is not predicted.
         load_was: what they asked of the workers, as recorded.
         load_would_be: the same in the replay.
         busy: the share of the slots' time in which jobs ran, in the replay.
@@ -146,6 +137,8 @@ class ReplayComparison(msgspec.Struct, frozen=True, kw_only=True):
     left_out: SkippedJobs
     was: WaitTimes
     would_be: WaitTimes
+    check: ReplayCheck | None
+    doubts: dict[str, str]
     load_was: ReplayLoad
     load_would_be: ReplayLoad
     busy: float
@@ -153,25 +146,6 @@ class ReplayComparison(msgspec.Struct, frozen=True, kw_only=True):
     seconds_a_point: int
     points_was: list[ReplayPoint]
     points_would_be: list[ReplayPoint]
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """When jobs were ready, when they started, and for how long they ran, in microseconds."""
-
-    ready: Numbers
-    started: Numbers
-    lasts: Numbers
-
-    @property
-    def waits(self) -> Numbers:
-        """How long each waited."""
-        return self.started - self.ready
-
-    @property
-    def ended(self) -> Numbers:
-        """When each ended."""
-        return self.started + self.lasts
 
 
 def whatif(lake: Lake, days: Sequence[date], settings: ReplaySettings) -> ReplayComparison:
@@ -186,33 +160,83 @@ def whatif(lake: Lake, days: Sequence[date], settings: ReplaySettings) -> Replay
         InvalidOption: the lake does not have these days, or no job of them has what a setting names.
         LakeError: there is no lake, or a file cannot be read.
     """
-    jobs = served_jobs(read(lake, days, settings), settings)
+    jobs = in_claim_order(read(lake, days, settings))
     pa.default_memory_pool().release_unused()
-    return _compare(in_claim_order(move_jobs(jobs, days, settings.moved)), days, settings)
+    slots, times = slots_of(lake, jobs), NO_TIMES
+    if slots is not None:
+        jobs, times = replay_today(jobs, slots, settings)
+    jobs = in_claim_order(move_jobs(served_jobs(jobs, settings), days, settings.moved))
+    return _compare(jobs, slots, times, days, settings)
 
 
-def replay_jobs(jobs: EndedJobs, settings: ReplaySettings) -> Course:
-    """When the jobs, in claim order, start and end under these settings."""
+def replay_today(jobs: EndedJobs, slots: Slots, settings: ReplaySettings) -> tuple[EndedJobs, WorkerTimes]:
+    """The jobs, in claim order, with their starts on the slots that they had; and what starts and ends cost there."""
+    was = Course(jobs.was_ready, jobs.started, jobs.ended - jobs.started)
+    keys = _keys(jobs, settings, settings.had)
+    unlimited = np.all([one == NONE for one in keys] or [was.lasts >= 0], axis=0)
+    of_limits = [recorded_in(was, one, limit.most) for one, limit in zip(keys, settings.had, strict=True)]
+    gap, share = gap_of(was, unlimited, slots)
+    times = WorkerTimes(gap=gap, recorded_in=max((length for length, _ in of_limits), default=0))
+    replayed = _replayed(jobs, settings, settings.had, slots, times)
+    begun = starts_of(was, replayed, unlimited, slots)
+    start = float(np.median(begun)) if begun.size else 0.0
+    guess = start / (start + max(1.0, float(was.lasts.mean())))
+    shares = [guess if one is None else one for one in (share, *(one for _, one in of_limits))]
+    times = replace(times, starts=begun, between=max(shares))
+    return replace(jobs, replayed=replayed.started + times.drawn(jobs.ids.size)), times
+
+
+def replay_jobs(jobs: EndedJobs, settings: ReplaySettings, times: WorkerTimes = NO_TIMES) -> Course:
+    """When the jobs, in claim order, start and end under these settings, where starts and ends cost this."""
+    slots = Slots.always(settings.slots, settings.workers)
+    found = _replayed(jobs, settings, settings.in_force, slots, times)
+    return replace(found, started=found.started + times.drawn(jobs.ids.size))
+
+
+def _replayed(
+    jobs: EndedJobs, settings: ReplaySettings, limits: Sequence[ReplayLimit], slots: Slots, times: WorkerTimes
+) -> Course:
     work = ReplayWork(
         ready=jobs.ready,
         lasts=jobs.ended - jobs.started,
         queue=jobs.queue,
-        weights=[settings.serving.weight(name) for name in jobs.queues],
-        keys=jobs.keys,
-        most=[one.most for one in settings.limits],
+        weights=[settings.serving.weight(name) or 1 for name in jobs.queues],
+        keys=_keys(jobs, settings, limits),
+        most=[one.most for one in limits],
+        gap=times.gap,
+        recorded_in=times.recorded_in,
     )
-    return Course(work.ready, starts(work, settings.slots, settings.workers), work.lasts)
+    return Course(work.ready, starts(work, slots), work.lasts)
 
 
-def _compare(jobs: EndedJobs, days: Sequence[date], settings: ReplaySettings) -> ReplayComparison:
-    would_be = replay_jobs(jobs, settings)
+def _keys(jobs: EndedJobs, settings: ReplaySettings, limits: Sequence[ReplayLimit]) -> tuple[Numbers, ...]:
+    names = [one.name for one in settings.in_force]
+    return tuple(jobs.keys[names.index(one.name)] for one in limits)
+
+
+def _compare(
+    jobs: EndedJobs, slots: Slots | None, times: WorkerTimes, days: Sequence[date], settings: ReplaySettings
+) -> ReplayComparison:
+    would_be = replay_jobs(jobs, settings, times)
     was = Course(jobs.was_ready, jobs.started, would_be.lasts)
+    replayed = None if slots is None else replace(was, started=jobs.replayed)
+    start = waits_of(times.starts, settings.late) if times.starts.size else None
     # A job may have been ready long before these days, blocked or behind others: it is in no picture before them.
     begin = max(start_of(days[0]), min(int(was.ready.min()), int(would_be.ready.min())))
     end = max(int(was.ended.max()), int(would_be.ended.max()))
+    load = _load(would_be, begin, Slots.always(settings.slots))
     groups = jobs.queue * len(jobs.tasks) + jobs.task
     names = [(queue, task) for queue in jobs.queues for task in jobs.tasks]
-    load = _load(would_be, begin)
+    summed = partial(
+        _summed,
+        was=was,
+        replayed=replayed,
+        would_be=would_be,
+        start=start,
+        between=times.between,
+        late=settings.late,
+    )
+    (total,) = summed(np.zeros_like(groups), [("", "")])
     seconds = _length_of(begin, end)
     return ReplayComparison(
         first=days[0],
@@ -226,60 +250,87 @@ def _compare(jobs: EndedJobs, days: Sequence[date], settings: ReplaySettings) ->
             not_served=jobs.not_served,
             earlier_attempts=int(jobs.earlier.sum()),
         ),
-        was=_waits(was.waits, settings.late),
-        would_be=_waits(would_be.waits, settings.late),
-        load_was=_load(was, begin),
+        was=total.was,
+        would_be=total.would_be,
+        check=_check(total, start, slots, times),
+        doubts=total.doubts,
+        load_was=_load(was, begin, slots),
         load_would_be=load,
         busy=load.mean_running / settings.slots,
-        tasks=[*_rows(groups, names, was, would_be, settings.late)],
+        tasks=sorted(
+            summed(groups, names), key=lambda row: (-row.would_be.p95, -row.would_be.max, row.queue, row.task)
+        ),
         seconds_a_point=seconds,
         points_was=_points(was, seconds, begin, end),
         points_would_be=_points(would_be, seconds, begin, end),
     )
 
 
-def _waits(values: Numbers, late: timedelta) -> WaitTimes:
-    """Summarize waits, of one job at least."""
-    p50, p95, p99, longest = np.quantile(values, (0.5, 0.95, 0.99, 1), method="inverted_cdf") / SECOND
-    share = float((values > late // timedelta(microseconds=1)).mean())
-    return WaitTimes(p50=float(p50), p95=float(p95), p99=float(p99), max=float(longest), late=share)
-
-
-def _rows(
-    group: Numbers, names: list[tuple[str, str]], was: Course, would_be: Course, late: timedelta
+def _summed(
+    group: Numbers,
+    names: Sequence[tuple[str, str]],
+    *,
+    was: Course,
+    replayed: Course | None,
+    would_be: Course,
+    start: WaitTimes | None,
+    between: float,
+    late: timedelta,
 ) -> Iterator[ReplayRow]:
-    """Yield a row for each group, the groups with the longest waits in the replay first.
+    """Yield a row for each group of jobs.
 
     Args:
         group: of each job.
         names: the queue and the task of each group.
         was: as recorded.
+        replayed: on the slots that they had; None: these are not known.
         would_be: as replayed; the jobs in the same order.
+        start: the waits of jobs that found a free slot.
+        between: the share of the time that passed between jobs.
         late: a longer wait is late.
     """
     order = np.argsort(group, kind="stable")
     found, first = np.unique(group[order], return_index=True)
-    made = []
     for number, members in zip(found.tolist(), np.split(order, first[1:]), strict=True):
-        queue, task = names[number]
-        made.append(
-            ReplayRow(
-                queue=queue,
-                task=task,
-                jobs=members.size,
-                was=_waits(was.waits[members], late),
-                would_be=_waits(would_be.waits[members], late),
-            )
+        recorded, answer = waits_of(was.waits[members], late), waits_of(would_be.waits[members], late)
+        today = None if replayed is None else waits_of(replayed.waits[members], late)
+        yield ReplayRow(
+            queue=names[number][0],
+            task=names[number][1],
+            jobs=members.size,
+            was=recorded,
+            replayed=today,
+            would_be=answer,
+            doubts={} if today is None else doubts(recorded, today, answer, start, between),
         )
-    yield from sorted(made, key=lambda row: (-row.would_be.p95, -row.would_be.max, row.queue, row.task))
 
 
-def _load(course: Course, begin: int) -> ReplayLoad:
+def _check(
+    total: ReplayRow, start: WaitTimes | None, slots: Slots | None, times: WorkerTimes
+) -> ReplayCheck | None:
+    if slots is None or total.replayed is None:
+        return None
+    return ReplayCheck(
+        workers=int(slots.workers.max()),
+        slots=int(slots.counts.max()),
+        replayed=total.replayed,
+        off=off_by(total.was, total.replayed),
+        start=start,
+        gap=times.gap / SECOND,
+        recorded_in=times.recorded_in / SECOND,
+        between=times.between,
+    )
+
+
+def _load(course: Course, begin: int, slots: Slots | None) -> ReplayLoad:
     ended = course.ended
     length = int(ended.max()) - begin
+    instants, running = levels(course.started, ended)
+    if slots is not None:  # jobs whose ends were recorded together seem to have run together
+        running = np.minimum(running, slots.since(instants))
     return ReplayLoad(
-        backlog=int(_levels(course.ready, course.started)[1].max(initial=0)),
-        running=int(_levels(course.started, ended)[1].max(initial=0)),
+        backlog=int(levels(course.ready, course.started)[1].max(initial=0)),
+        running=int(running.max(initial=0)),
         mean_running=int(course.lasts.sum()) / length if length > 0 else 0.0,
         last_end=_instant(int(ended.max())),
     )
@@ -302,57 +353,13 @@ def _points(course: Course, seconds: int, begin: int, end: int) -> list[ReplayPo
     """
     edges = np.arange(begin // (seconds * SECOND) * seconds * SECOND, end + 1, seconds * SECOND)
     edges = np.append(edges, edges[-1] + seconds * SECOND)
-    running = np.diff(_busy(course, edges)) / (seconds * SECOND)
-    backlogs = _most(*_levels(course.ready, course.started), edges)
+    running = np.diff(busy(course, edges)) / (seconds * SECOND)
+    backlogs = most(*levels(course.ready, course.started), edges)
     return [
         ReplayPoint(at=_instant(at), p95=p95, backlog=backlog, running=level)
         for at, p95, backlog, level in zip(
-            edges[:-1].tolist(), _p95(course, edges), backlogs.tolist(), running.tolist(), strict=True
+            edges[:-1].tolist(), p95(course, edges), backlogs.tolist(), running.tolist(), strict=True
         )
-    ]
-
-
-def _levels(begun: Numbers, over: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the instants at which something begins or is over, and how many there are from then on.
-
-    At one instant, ends come first.
-    """
-    instants = np.concatenate((over, begun))
-    steps = np.repeat(np.array([-1, 1]), begun.size)
-    order = np.argsort(instants, kind="stable")
-    return instants[order], np.cumsum(steps[order])
-
-
-def _most(instants: Numbers, levels: Numbers, edges: Numbers) -> Numbers:
-    """The highest level in each stretch: that with which it begins counts, too."""
-    places = np.searchsorted(instants, edges)
-    before = np.concatenate(([0], levels))[places[:-1]]
-    inside = np.maximum.reduceat(np.append(levels, 0), np.minimum(places[:-1], levels.size))
-    found: Numbers = np.maximum(before, np.where(places[1:] > places[:-1], inside, 0))
-    return found
-
-
-def _busy(course: Course, edges: Numbers) -> NDArray[np.float64]:
-    """How long all jobs had run in sum, at each of these instants."""
-
-    def since(instants: Numbers) -> NDArray[np.float64]:
-        """Return, for each edge, the sum of the times that have passed since these instants."""
-        instants = np.sort(instants) - edges[0]
-        sums = np.concatenate(([0.0], np.cumsum(instants, dtype=np.float64)))
-        count = np.searchsorted(instants, edges - edges[0])
-        found: NDArray[np.float64] = count * (edges - edges[0]).astype(np.float64) - sums[count]
-        return found
-
-    return since(course.started) - since(course.ended)
-
-
-def _p95(course: Course, edges: Numbers) -> list[float | None]:
-    order = np.argsort(course.ready, kind="stable")
-    values = course.waits[order]
-    places = np.searchsorted(course.ready[order], edges).tolist()
-    return [
-        float(np.quantile(values[begin:end], 0.95, method="inverted_cdf")) / SECOND if end > begin else None
-        for begin, end in pairwise(places)
     ]
 
 

@@ -63,7 +63,13 @@ class Parameters:
     others: bool
 
 
-def check_columns(columns: StructType, args: str | None, parameters: Parameters | None, task: str) -> None:
+def check_columns(
+    columns: StructType,
+    args: str | None,
+    parameters: Parameters | None,
+    task: str,
+    key: Sequence[str] = (),
+) -> None:
     """Refuse columns that cannot become jobs, before any row is looked at.
 
     Args:
@@ -71,6 +77,7 @@ def check_columns(columns: StructType, args: str | None, parameters: Parameters 
         args: the column that holds all arguments, or None.
         parameters: what the task takes, or None: not known.
         task: the task's name.
+        key: the columns that jobs keep; they need not be arguments.
 
     Raises:
         RowsRefused: a column is missing, unexpected, or of a type without a JSON form; the message names it.
@@ -79,9 +86,9 @@ def check_columns(columns: StructType, args: str | None, parameters: Parameters 
     for column in columns.fields:
         _check_type(column.name, column.dataType)
     if args is not None:
-        _check_args(columns, args)
+        _check_args(columns, args, key)
     elif parameters is not None:
-        _check_parameters(columns.names, parameters, task)
+        _check_parameters(columns.names, parameters, task, key)
 
 
 def parameters_of(task: Task[..., Any]) -> Parameters:
@@ -115,9 +122,17 @@ def parameters_of(task: Task[..., Any]) -> Parameters:
     )
 
 
-def arguments_of(columns: StructType, args: str | None) -> list[str]:
-    """The names of the columns that are arguments, in their order; with ``args``, that one."""
-    return [args] if args is not None else [name for name in columns.names if name not in RESERVED]
+def arguments_of(
+    columns: StructType, args: str | None, parameters: Parameters | None = None, key: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The names of the columns that are arguments, in their order; with ``args``, that one.
+
+    A key column of which the task is known not to take an argument is none.
+    """
+    if args is not None:
+        return (args,)
+    others = set() if parameters is None or parameters.others else {*key} - {*parameters.named}
+    return tuple(name for name in columns.names if name not in RESERVED and name not in others)
 
 
 def reader_of(kind: DataType) -> Reader | None:
@@ -176,7 +191,7 @@ def _misfit(name: str, kind: DataType) -> str | None:
     return None if isinstance(kind, PLAIN) else f"{name!r} is of type {kind.simpleString()}"
 
 
-def _check_args(columns: StructType, args: str) -> None:
+def _check_args(columns: StructType, args: str, key: Sequence[str]) -> None:
     if args not in columns.names:
         raise RowsRefused(f"args={args!r}: there is no such column{did_you_mean(args, columns.names)}")
     kind = columns[args].dataType
@@ -188,7 +203,7 @@ def _check_args(columns: StructType, args: str) -> None:
             f"column {args!r} is of type {kind.simpleString()}; a column of all arguments is a struct, a map "
             "with strings for keys, or a string of JSON"
         )
-    others = [name for name in columns.names if name not in RESERVED and name != args]
+    others = [name for name in columns.names if name not in RESERVED and name != args and name not in key]
     if others:
         raise RowsRefused(
             f"column {', '.join(map(repr, others))}: {args!r} holds all arguments, so there is no place for more; "
@@ -196,9 +211,9 @@ def _check_args(columns: StructType, args: str) -> None:
         )
 
 
-def _check_parameters(given: Sequence[str], parameters: Parameters, task: str) -> None:
+def _check_parameters(given: Sequence[str], parameters: Parameters, task: str, key: Sequence[str]) -> None:
     for name in given:
-        if name not in RESERVED and name not in parameters.named and not parameters.others:
+        if name not in {*RESERVED, *parameters.named, *key} and not parameters.others:
             takes = ", ".join(parameters.named) or "none"
             raise RowsRefused(
                 f"column {name!r}: the task {task} takes no argument of this name"

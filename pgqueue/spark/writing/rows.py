@@ -1,6 +1,7 @@
 """Makes jobs of rows: checks each row as an enqueue does, and records refused rows by row and column."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeAlias
@@ -9,12 +10,16 @@ import msgspec
 import pyarrow as pa
 
 from pgqueue.errors import PayloadError, PayloadNotEncodable, PayloadTooLarge, PgQueueError
-from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader_of
-from pgqueue.spark.writing.target import WriteTarget, find_app
+from pgqueue.spark.apps import find_app
+from pgqueue.spark.writing.columns import RESERVED, Reader, reader_of
+from pgqueue.spark.writing.keys import key_encoder, meta_of
+from pgqueue.spark.writing.target import WriteTarget
 from pgqueue.store.pipeline.sink_stage import StagedJob
 from pgqueue.values.jobs.options import check_instant, check_key
-from pgqueue.values.payloads.codec import encoded_args, encoded_key
+from pgqueue.values.limits.task_limits import encoded_lane
+from pgqueue.values.payloads.codec import Codec, encoded_args, encoded_key
 from pgqueue.values.payloads.signature import DEFAULT_LIMIT, encode_result
+from pgqueue.values.redaction import Redaction
 
 Encode: TypeAlias = Callable[[dict[str, Any]], bytes]
 Options: TypeAlias = tuple[str, int | None, int | None]
@@ -55,7 +60,7 @@ class Rows:
 
     Attributes:
         rows: the number of rows so far.
-        staged: how many of them were made into jobs to stage.
+        staged: how many of them were staged: as jobs to be, or as rows that cannot be jobs.
         keyed: how many staged jobs have a unique key.
         refused: how many rows cannot be jobs.
         refusals: the first refused rows, at most SHOWN.
@@ -67,46 +72,88 @@ class Rows:
         self._partition = partition
         self._args = target.args
         self._codec = None if target.app is None else find_app(target.app).codec
+        self._task = target.task
+        self._limiting = None if target.app is None else find_app(target.app).find_task(target.task).limiting
         self._encode = _encoder(target)
         self._options = _options(target)
         self._said = [name for name in RESERVED if name in target.columns.names]
-        self._arguments = arguments_of(target.columns, target.args)
+        self._arguments = target.arguments
+        self._key = target.key.names
+        self._key_of = key_encoder(self._codec, target.task)
+        self._diverts = target.diverts
+        # What a codec would encode is not kept in clear in the place of a job that was refused.
+        every = Redaction([""]) if self._codec is not None else None
+        self._redaction = every or (Redaction() if target.app is None else find_app(target.app).redaction)
         self._readers = {field.name: reader_of(field.dataType) for field in target.columns.fields}
 
     def jobs(self, batch: pa.RecordBatch) -> Iterator[StagedJob]:
-        """The jobs to stage for the rows of a batch; rows that cannot be jobs are left out and recorded."""
+        """The jobs to stage for the rows of a batch; rows that cannot be jobs are recorded, and left out or diverted."""
         columns = {name: _read(batch.column(name), reader) for name, reader in self._readers.items()}
         unreadable = any(UnreadableValue in map(type, values) for values in columns.values())
-        said = _records(self._said, columns, batch.num_rows)
-        for options, arguments in zip(said, _records(self._arguments, columns, batch.num_rows), strict=True):
+        said, given, keys = (
+            _records(names, columns, batch.num_rows) for names in (self._said, self._arguments, self._key)
+        )
+        for options, arguments, key in zip(said, given, keys, strict=True):
             self.rows += 1
             try:
                 if unreadable:
-                    _require_readable(options | arguments)
-                job = self._job(options, arguments)
+                    _require_readable(options | arguments | key)
+                job = self._job(options, arguments, key)
             except PgQueueError as error:
-                self._refuse(error, options | arguments)
+                refused = self._refuse(error, options | arguments | key)
+                if self._diverts:
+                    self.staged += 1
+                    yield self._diverted(refused, key)
             else:
                 self.staged += 1
                 self.keyed += job.unique_key is not None
                 yield job
 
-    def _job(self, options: Mapping[str, Any], arguments: dict[str, Any]) -> StagedJob:
+    def _job(
+        self, options: Mapping[str, Any], arguments: dict[str, Any], key_values: Mapping[str, Any]
+    ) -> StagedJob:
         queue, priority, max_attempts = self._options(
             options.get("queue"), options.get("priority"), options.get("max_attempts")
         )
         key = options.get("unique_key")
         check_key(key)
         check_instant("run_at", options.get("run_at"))
+        meta = meta_of(self._key_of(key_values)) if self._key else None
         data = self._encode(arguments if self._args is None else _whole(arguments[self._args]))
-        key = encoded_key(self._codec, key)
-        return StagedJob(self.rows, queue, priority, max_attempts, data, options.get("run_at"), key)
+        key, run_at = encoded_key(self._codec, key), options.get("run_at")
+        if self._codec is None:
+            return StagedJob(self.rows, queue, priority, max_attempts, data, run_at, key, meta)
+        lane, cost = self._place(self._codec, data)
+        data = encoded_args(self._codec, self._task, data, meta)
+        return StagedJob(self.rows, queue, priority, max_attempts, data, run_at, key, meta, lane, cost)
 
-    def _refuse(self, error: PgQueueError, values: Mapping[str, Any]) -> None:
+    def _place(self, codec: Codec, data: bytes) -> tuple[str | None, int | None]:
+        """Where a job stands whose arguments the database cannot read."""
+        if self._limiting is None:
+            return None, None
+        try:
+            return encoded_lane(self._limiting.lane(data), codec.key), self._limiting.cost_of(data)
+        except ValueError as error:
+            raise PayloadNotEncodable(f"{self._task}: {error}") from error
+
+    def _refuse(self, error: PgQueueError, values: Mapping[str, Any]) -> RefusedRow:
         self.refused += 1
+        secrets = self._redaction.secrets_in(values)
+        reason = self._redaction.text(self._reason(error, values), secrets) or ""
+        contents = _known_by(self._redaction.value(values))
+        refused = RefusedRow(self._partition, self.rows, contents, _short(reason, LONGEST_REASON))
         if len(self.refusals) < SHOWN:
-            reason = _short(self._reason(error, values), LONGEST_REASON)
-            self.refusals.append(RefusedRow(self._partition, self.rows, _known_by(values), reason))
+            self.refusals.append(refused)
+        return refused
+
+    def _diverted(self, refused: RefusedRow, key_values: Mapping[str, Any]) -> StagedJob:
+        said = {"reason": refused.reason.replace("\0", ""), "contents": refused.contents.replace("\0", "")}
+        refusal = msgspec.json.encode(said)
+        if self._key:
+            with suppress(PgQueueError):  # what cannot be read, or takes too long a text, is left out
+                _require_readable(key_values)
+                refusal = b'%b,"key":%b}' % (refusal[:-1], self._key_of(key_values))
+        return StagedJob(self.rows, "", None, None, b"{}", refusal=refusal)
 
     def _reason(self, error: PgQueueError, values: Mapping[str, Any]) -> str:
         for name, value in values.items():
@@ -177,10 +224,8 @@ def _encoder(target: WriteTarget) -> Encode:
     if target.app is None:
         return _encode
     app = find_app(target.app)
-    signature, limit, codec = app.find_task(target.task).signature, app.max_payload, app.codec
-    if codec is None:
-        return lambda arguments: signature.encode((), arguments, limit=limit)
-    return lambda arguments: encoded_args(codec, target.task, signature.encode((), arguments, limit=limit))
+    signature, limit = app.find_task(target.task).signature, app.max_payload
+    return lambda arguments: signature.encode((), arguments, limit=limit)
 
 
 def _encode(arguments: dict[str, Any]) -> bytes:

@@ -3,24 +3,23 @@
 The options are checked before any connection is opened.
 """
 
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
 from typing import Any
 
 from pyspark.sql.types import StructType
 
-from pgqueue.app.pgqueue import PgQueue
-from pgqueue.errors import ConfigurationError, InvalidOption, as_duration
+from pgqueue.errors import InvalidOption, as_duration
+from pgqueue.spark.apps import find_app
 from pgqueue.spark.options import TRUE_OR_FALSE, Options, truth
-from pgqueue.spark.writing.columns import Parameters, check_columns, parameters_of
+from pgqueue.spark.reading.options import names
+from pgqueue.spark.writing.columns import Parameters, arguments_of, check_columns, parameters_of
+from pgqueue.spark.writing.keys import key_columns
 from pgqueue.store.connections.database import Database
 from pgqueue.values.jobs.options import JobOptions, check_name
 from pgqueue.values.jobs.unique import Debounce, Throttle
 
-FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue, of a module that the driver and all executors can import"
 LONGEST_RUN = 200
 KNOWN = (
     "task",
@@ -30,6 +29,8 @@ KNOWN = (
     "behind_pooler",
     "run",
     "args",
+    "key",
+    "onBadRow",
     "queue",
     "priority",
     "max_attempts",
@@ -37,6 +38,7 @@ KNOWN = (
     "unique_until",
     "unique_period",
 )
+FAIL, DIVERT = "fail", "divert"
 SPARKS_OWN = ("checkpointlocation", "queryname")
 
 
@@ -52,6 +54,8 @@ class WriteOptions:
         behind_pooler: whether the DSN leads to a transaction pooler.
         run: the write's name: a name is written once.
         args: the column that holds all arguments.
+        key: the columns that each job keeps.
+        diverts: whether rows that cannot be jobs are recorded, and the others enqueued.
         queue: the queue of rows that name none.
         priority: the priority of rows that name none.
         max_attempts: the number of attempts of rows that name none.
@@ -65,6 +69,8 @@ class WriteOptions:
     behind_pooler: bool
     run: str | None
     args: str | None
+    key: tuple[str, ...]
+    diverts: bool
     queue: str | None
     priority: int | None
     max_attempts: int | None
@@ -95,6 +101,8 @@ def read_options(given: Mapping[str, str]) -> WriteOptions:
         behind_pooler=options.read("behind_pooler", truth, TRUE_OR_FALSE) or False,
         run=options.read("run", _run, f"1 to {LONGEST_RUN} characters"),
         args=options.get("args"),
+        key=options.read("key", names, "names of columns, each once, with commas between them") or (),
+        diverts=options.read("onBadRow", _diverts, f"{FAIL} or {DIVERT}") or False,
         queue=options.get("queue"),
         priority=options.read("priority", int, "a whole number"),
         max_attempts=options.read("max_attempts", int, "a whole number"),
@@ -113,6 +121,9 @@ class WriteTarget:
         app: the ``module:attribute`` of the queue that knows the task, or None.
         task: the task's name.
         args: the column that holds all arguments, or None: each other column is one.
+        arguments: the columns that are arguments.
+        key: the columns that each job keeps; none: it keeps nothing.
+        diverts: as in WriteOptions.
         defaults: queue, priority and attempts of a row that names none.
         run: the write's name, or None.
         columns: the DataFrame's columns.
@@ -124,6 +135,9 @@ class WriteTarget:
     app: str | None
     task: str
     args: str | None
+    arguments: tuple[str, ...]
+    key: StructType
+    diverts: bool
     defaults: JobOptions
     run: str | None
     columns: StructType
@@ -142,7 +156,8 @@ def decide(options: WriteOptions, columns: StructType) -> WriteTarget:
         RowsRefused: neither the task nor a job can take a column.
     """
     defaults, parameters = _task(options)
-    check_columns(columns, options.args, parameters, options.task)
+    key = key_columns(columns, options.key)
+    check_columns(columns, options.args, parameters, options.task, options.key)
     if options.unique and "unique_key" not in columns.names:
         given = ", ".join(f"unique_{name}" for name in options.unique)
         raise InvalidOption(f"{given}: this is about unique keys; give them in a column unique_key")
@@ -154,28 +169,13 @@ def decide(options: WriteOptions, columns: StructType) -> WriteTarget:
         app=options.app,
         task=options.task,
         args=options.args,
+        arguments=arguments_of(columns, options.args, parameters, options.key),
+        key=key,
+        diverts=options.diverts,
         defaults=defaults,
         run=options.run,
         columns=columns,
     )
-
-
-@cache
-def find_app(app: str) -> PgQueue:
-    """The queue that ``module:attribute`` names.
-
-    Raises:
-        ConfigurationError: there is no such module or attribute here, the import fails, or it is not a queue.
-    """
-    if app.count(":") != 1:
-        raise ConfigurationError(f"app={app!r}: {FORM}")
-    try:
-        found = pkgutil.resolve_name(app)
-    except Exception as error:
-        raise ConfigurationError(f"app={app!r}: {type(error).__name__}: {error}; {FORM}") from error
-    if not isinstance(found, PgQueue):
-        raise ConfigurationError(f"app={app!r} is of type {type(found).__name__}, not a PgQueue; {FORM}")
-    return found
 
 
 def _task(options: WriteOptions) -> tuple[JobOptions, Parameters | None]:
@@ -221,3 +221,9 @@ def _run(text: str) -> str:
     if not 0 < len(text) <= LONGEST_RUN or "\0" in text:
         raise ValueError(text)
     return text
+
+
+def _diverts(text: str) -> bool:
+    if text.strip().lower() not in {FAIL, DIVERT}:
+        raise ValueError(text)
+    return text.strip().lower() == DIVERT

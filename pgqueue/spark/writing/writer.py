@@ -33,8 +33,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import InvalidOption, PipelineError, RowsRefused
+from pgqueue.spark.apps import find_app
 from pgqueue.spark.writing.rows import SHOWN, RefusedRow, Rows
-from pgqueue.spark.writing.target import WriteTarget, decide, find_app, read_options
+from pgqueue.spark.writing.target import WriteTarget, decide, read_options
 from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.limits import lanes
 from pgqueue.store.pipeline import sink
@@ -96,11 +97,7 @@ def stream_writer(
     if overwrite:
         raise InvalidOption('outputMode "complete": jobs are only ever added; use "append"')
     target = decide(read_options(options), columns)
-    if target.run is not None:
-        raise InvalidOption(
-            f"run={target.run!r}: the batches of a stream are named by its checkpoint and their numbers; leave it out"
-        )
-    _prepare(target)
+    _prepare(target, is_stream=True)
     return JobsStreamWriter(target, uuid4())
 
 
@@ -110,7 +107,9 @@ class JobsWriter(DataSourceArrowWriter):
     def __init__(self, target: WriteTarget, write: UUID, *, is_done: bool) -> None:
         """``is_done``: a write of this name has enqueued its jobs before."""
         self.target = target
-        self.new = sink.NewWrite(write, target.task, target.run, None, target.defaults.unique)
+        self.new = sink.NewWrite(
+            write, target.task, target.run, None, target.defaults.unique, key=_key_of(target)
+        )
         self.is_done = is_done
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
@@ -151,7 +150,15 @@ class JobsStreamWriter(DataSourceStreamArrowWriter):
         if said:  # else the batch has no partitions at all
             target = self.target
             first = said[0]
-            new = sink.NewWrite(first.write, target.task, first.query, batchId, target.defaults.unique)
+            new = sink.NewWrite(
+                first.write,
+                target.task,
+                target.run or first.query,
+                batchId,
+                target.defaults.unique,
+                query=first.query,
+                key=_key_of(target),
+            )
             _commit(target, new, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's own
@@ -187,15 +194,15 @@ def stage_partition(
     with target.database.connect() as connection:
         steps = StepRunner(connection, target.database.catalogue)
         for batch in batches:
-            if rows.refused:
+            if rows.refused and not target.diverts:
                 list(rows.jobs(batch))
             else:
                 run(stage(write, part, rows.jobs(batch)), steps)
-    part = Part(partition, attempt, rows.staged, rows.keyed)
+    part = Part(partition, attempt, rows.staged, rows.keyed, rows.refused if target.diverts else 0)
     return StagedPart(write, part, rows.rows, rows.refused, tuple(rows.refusals), query)
 
 
-def _prepare(target: WriteTarget) -> bool:
+def _prepare(target: WriteTarget, *, is_stream: bool = False) -> bool:
     """Check that the database can be written to, and delete old staged rows; return whether this write was done before."""
     database = target.database
     with database.connect() as connection:
@@ -203,7 +210,7 @@ def _prepare(target: WriteTarget) -> bool:
         run(schema.verify(target.schema), steps)
         run(sink.sweep(), steps)
         _declare(target, steps)
-        if target.run is None:
+        if target.run is None or is_stream:  # of a stream, each batch asks
             return False
         earlier = run(sink.find(target.run), steps)
         if earlier is not None:
@@ -230,7 +237,8 @@ def _commit(target: WriteTarget, new: sink.NewWrite, messages: Sequence[WriterCo
     said = [message for message in messages if isinstance(message, StagedPart)]
     if len(said) < len(messages):
         raise PipelineError(f"{len(messages) - len(said)} partitions were not staged; nothing was enqueued")
-    _require_good(said, new.task)
+    if not target.diverts:
+        _require_good(said, new.task)
     database = target.database
     parts = [message.part for message in said if message.part.rows]
     with database.connect() as connection:
@@ -251,6 +259,10 @@ def _require_good(said: Sequence[StagedPart], task: str) -> None:
         )
 
 
+def _key_of(target: WriteTarget) -> str | None:
+    return target.key.json() if target.key.fields else None
+
+
 def _abandon(target: WriteTarget, write: UUID) -> None:
     database = target.database
     with database.connect() as connection:
@@ -268,5 +280,5 @@ def _log(done: sink.Write) -> None:
     if done.repeats is not None:
         logger.warning("nothing enqueued: an earlier write of run %r did it", done.run, extra=fields)
     else:
-        counts = (done.enqueued, done.rejected, done.changed)
-        logger.info("%d jobs enqueued, %d rows rejected, %d jobs changed", *counts, extra=fields)
+        counts = (done.enqueued, done.rejected, done.refused, done.changed)
+        logger.info("%d jobs enqueued, %d rows rejected, %d refused, %d jobs changed", *counts, extra=fields)

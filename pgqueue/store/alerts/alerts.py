@@ -288,6 +288,8 @@ def _status(row: Row) -> AlertStatus:
         silenced_by=row[11],
         failed_at=row[12],
         error=row[13],
+        terms=Terms(*row[19:23]),
+        argument=row[23],
     )
 
 

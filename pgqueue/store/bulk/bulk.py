@@ -96,6 +96,7 @@ def begin(operation: Operation, *, by: str | None, now: datetime | None = None) 
         "action": str(operation.action),
         "target": operation.filter.queue or "*",
         "details": operation.details,
+        "why": audit.reason(),
         "dead": operation.action.dead,
         "now": now,
     }

@@ -221,7 +221,6 @@ def _holder(twin: int | None) -> str:
 _Act: TypeAlias = Callable[[Operation, Mapping[int, bool], datetime | None], Steps[PortionResult]]
 _ACTS: Mapping[BulkAction, _Act] = {
     BulkAction.CANCEL: _cancel,
-    BulkAction.PURGE: _cancel,
     BulkAction.MOVE: _move,
     BulkAction.REPRIORITISE: _reprioritise,
     BulkAction.RETRY_DEAD: _retry,

@@ -37,7 +37,13 @@ from pgqueue.store.connections.open_transaction import (
     blocking_connection,
     open_transaction,
 )
-from pgqueue.store.connections.pools import Pools, atake_connection, cut_in_time, take_connection
+from pgqueue.store.connections.pools import (
+    Pools,
+    atake_connection,
+    connect_patience,
+    cut_in_time,
+    take_connection,
+)
 from pgqueue.store.connections.session import (
     NO_SETTINGS,
     POOLED,
@@ -273,11 +279,12 @@ class Database:
             ConnectionFailed: there is none to be had; the message says where it was tried, and why not.
         """
         dsn = dsn or self.dsn
+        patience = connect_patience(dsn)
         while True:
             left_out = self._unknown_settings
             try:
                 with connection_errors(dsn, self.dsn_settings):
-                    return kind.connect(dsn, **self.connect_options(dsn, settings))
+                    return kind.connect(dsn, **self.connect_options(dsn, settings) | patience)
             except ConnectionFailed as error:
                 if not self._learns_unknown(error, settings, left_out):
                     raise
@@ -316,6 +323,7 @@ class Database:
         """A new connection, on which the schema was checked as :meth:`verify` does."""
         connection = self.connect(settings=POOLED)
         self._unknown_settings |= settings_after(connection.info.server_version)
+        call_off = cut_in_time(connection)
         try:
             run(self._verification(), connection.steps(self.catalogue))
         except BaseException as error:
@@ -323,6 +331,8 @@ class Database:
             if isinstance(error, psycopg.OperationalError):
                 raise failure_of_check(error) from error
             raise
+        finally:
+            call_off()
         return connection
 
     async def averified(self) -> OwnAsyncConnection:

@@ -77,16 +77,18 @@ def absolute(dsn: str) -> str:
 _absolute_once = lru_cache(absolute)
 
 
-def require_only_embedded(*others: str | None) -> None:
-    """Refuse a queue of a folder that says in another way, too, where its database is.
+EMBEDDED_ALONE = "embedded=... says where the database is: leave out dsn, direct_dsn, replica and shards"
+SHARDS_ALONE = "shards=[...] says where all databases are: leave out dsn, replica and direct_dsn"
+
+
+def require_alone(sentence: str, *others: str | None) -> None:
+    """Refuse a queue that says in another way, too, where its databases are.
 
     Raises:
-        ConfigurationError: it does.
+        ConfigurationError: it does; with this sentence.
     """
     if any(others):
-        raise ConfigurationError(
-            "embedded=... says where the database is: leave out dsn, direct_dsn, replica and shards"
-        )
+        raise ConfigurationError(sentence)
 
 
 def replica_in_environment() -> str | None:

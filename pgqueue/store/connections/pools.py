@@ -16,14 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
+from math import inf
 from socket import SHUT_RDWR, socket
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
+from pgqueue.store.connections.dsn import LEAST_PATIENCE, hosts_of
 from pgqueue.store.connections.session import POOLED
 
 SPARE = 4
@@ -37,13 +41,31 @@ RECONNECT = 2.0
 
 
 class Patience(NamedTuple):
-    """How long a caller waits, in seconds: for a connection, and for the answer to what it asks there."""
+    """How long a caller waits, in seconds.
+
+    Attributes:
+        connection: for a connection.
+        answer: for the answer to one plan.
+        altogether: for all that it asks.
+    """
 
     connection: float
     answer: float
+    altogether: float = inf
 
 
-_patience: ContextVar[Patience | None] = ContextVar("pgqueue_patience", default=None)
+class _Waiting(NamedTuple):
+    """A caller's patience, and when it ends, by the monotonic clock."""
+
+    patience: Patience
+    until: float
+
+    def left(self, most: float) -> float:
+        """This number of seconds, or fewer if the caller waits for less."""
+        return max(0.0, min(most, self.until - monotonic()))
+
+
+_waiting: ContextVar[_Waiting | None] = ContextVar("pgqueue_waiting", default=None)
 
 
 class PoolSource(Protocol):
@@ -100,7 +122,10 @@ class Pools:
         """The process's pool."""
         if (pool := self._pool) is not None:
             return pool
-        with self._lock:
+        wait = _longest_wait()
+        if not self._lock.acquire(timeout=-1 if wait is None else wait):
+            raise PoolTimeout(f"another thread has tried to connect for {wait:.1f} s")
+        try:
             if self._pool is None:
                 first = self._source.verified()
                 dsn = self._source.dsn
@@ -116,6 +141,8 @@ class Pools:
                     open=True,
                 )
             return self._pool
+        finally:
+            self._lock.release()
 
     async def awaitable(self) -> AsyncConnectionPool[OwnAsyncConnection]:
         """The running loop's pool."""
@@ -210,11 +237,11 @@ def _unused_connections(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of eit
 @contextmanager
 def waiting_at_most(patience: Patience) -> Iterator[None]:
     """Within this block no call waits longer, however long the pool's other callers may wait."""
-    before = _patience.set(patience)
+    before = _waiting.set(_Waiting(patience, monotonic() + patience.altogether))
     try:
         yield
     finally:
-        _patience.reset(before)
+        _waiting.reset(before)
 
 
 def cut_in_time(connection: OwnConnection) -> Callable[[], object]:
@@ -222,9 +249,9 @@ def cut_in_time(connection: OwnConnection) -> Callable[[], object]:
 
     A server that is stopped, and a pooler in front of one that is away, keep the connection and do not answer.
     """
-    if (patience := _patience.get()) is None:
+    if (waiting := _waiting.get()) is None:
         return _nothing
-    timer = threading.Timer(patience.answer, _cut, [connection])
+    timer = threading.Timer(waiting.left(waiting.patience.answer), _cut, [connection])
     timer.daemon = True
     timer.start()
     return timer.cancel
@@ -239,9 +266,20 @@ def _cut(connection: OwnConnection) -> None:
         own.shutdown(SHUT_RDWR)
 
 
+def connect_patience(dsn: str) -> dict[str, int]:
+    """The option of a new connection that makes each host of a DSN fail within its part of the caller's patience."""
+    wait = _longest_wait()
+    if wait is not None:
+        with suppress(psycopg.ProgrammingError):  # connecting says what is wrong with the DSN
+            if "connect_timeout" not in conninfo_to_dict(dsn):
+                return {"connect_timeout": max(LEAST_PATIENCE, int(wait / hosts_of(dsn)))}
+    return {}
+
+
 def _longest_wait() -> float | None:
-    patience = _patience.get()
-    return None if patience is None else patience.connection
+    """Seconds for which the caller waits for a connection; None: as long as the pool says."""
+    waiting = _waiting.get()
+    return None if waiting is None else waiting.left(waiting.patience.connection)
 
 
 def take_connection(pool: ConnectionPool[OwnConnection]) -> OwnConnection:

@@ -92,7 +92,7 @@ def _add(job_id: int, addition: Addition, *, now: datetime | None) -> Steps[None
     for at in firsts:
         nodes[at].place += place.next
     ids = [place.group, *(yield from flows.reserve_nodes(len(nodes) - 1))]
-    clock, defaults = yield from queue_defaults(now, refuses=False)  # the flow was there before the drain
+    clock, defaults = yield from queue_defaults(now, refuses=False)  # the flow was there before the close
     new = flows.NewNodes(place.flow, nodes, ids, clock, released=True, defaults=defaults, grows=True)
     for name, rule in (addition.after or {}).items():
         before = place.own if name is None else named[name][0]

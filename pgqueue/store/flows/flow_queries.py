@@ -79,7 +79,7 @@ def flow(flow_id: int) -> Steps[FlowRecord]:
     found = _flow(row, jobs)
     rows = yield Statement("flows/show_nodes", {"flow": flow_id, "limit": MOST_SHOWN})
     nodes = yield from _nodes(rows, members)
-    return msgspec.structs.replace(found, nodes=explain_nodes(nodes, found, behind=row[7]))
+    return msgspec.structs.replace(found, nodes=explain_nodes(nodes, found, behind=row[7]), behind=row[7])
 
 
 @plan(reads=True)

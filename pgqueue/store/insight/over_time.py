@@ -13,6 +13,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.queues.queues import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.insight.comparison import Comparison, compare_windows
+from pgqueue.values.insight.health_facts import RecentFailures
 from pgqueue.values.insight.now import Which
 from pgqueue.values.insight.series import (
     COUNTS,
@@ -40,6 +41,8 @@ from pgqueue.values.queues.standing import WHOLE, share
 COARSER = ((timedelta(days=10), DAY), (timedelta(hours=6), HOUR))
 """Of a window longer than this, figures of one queue or task, or of each, are told by steps of at least this length where
 the caller does not say otherwise: they are read from days or hours."""
+LAST_MINUTES = timedelta(minutes=10)
+"""The minutes by which a task is judged that fails now."""
 SHARES = (0.5, 0.95, 0.99)
 NOTHING = Figures()
 
@@ -140,6 +143,26 @@ def compare(
         told = yield from _read_figures(FigureWindow(start, start + length, length, by, queue, task), made)
         figures.append({name: one for (_, name), one in told.items()})
     return Comparison(before - length, before, after, after + length, compare_windows(*figures))
+
+
+@plan(reads=True)
+def recent_failures(*, now: datetime | None = None) -> Steps[RecentFailures]:
+    """How attempts of each task ended in the last hour, or since a deploy within it, and in the hour before that, or before the deploy.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    clock, made = yield from _series_extent(now)
+    rows = yield Statement("insight/last_deploy", {"within": DAY, "now": now})
+    deployed_at, version = rows[0] if rows else (None, None)
+    end = ceil_to_step(clock, MINUTE)
+    after = end - HOUR if deployed_at is None else max(end - HOUR, ceil_to_step(deployed_at, MINUTE))
+    before = end - HOUR if deployed_at is None else floor(deployed_at, MINUTE)
+    figures = []
+    for start, until in ((before - HOUR, before), (after, end), (end - LAST_MINUTES, end)):
+        found = yield from _read_figures(FigureWindow(start, until, HOUR, "task", None, None), made)
+        figures.append({name: one for (_, name), one in found.items()})
+    return RecentFailures(deployed_at, version, compare_windows(*figures[:2]), figures[2])
 
 
 class FigureWindow(Stretch, frozen=True):

@@ -15,7 +15,7 @@ import msgspec
 
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.queues.queues import queue_standings
-from pgqueue.store.workers.upkeep import DELETED_AT_ONCE
+from pgqueue.store.retention import DELETED_AT_ONCE
 from pgqueue.values.insight.series import (
     DAY,
     HOUR,

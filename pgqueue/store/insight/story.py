@@ -8,7 +8,7 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers import stacks
 from pgqueue.values.flows.flow import EdgeRule, NodeState
 from pgqueue.values.flows.record import FlowState
-from pgqueue.values.insight.now import FlowPlace, Neighbour, NoteLine, Story
+from pgqueue.values.insight.now import FlowPlace, JobWorker, Neighbour, NoteLine, Story
 
 NEAR = 50
 """Nodes that are named before and behind a job."""
@@ -24,7 +24,11 @@ def story(job_id: int) -> Steps[Story]:
     around = yield Statement("insight/place", {"id": job_id})
     place = (yield from _place(around)) if around else None
     stack = yield from stacks.look(job_id)
-    return Story(place, tuple(NoteLine(*row) for row in notes), stack)
+    ran = yield Statement("insight/job_workers", {"id": job_id, "now": None})
+    workers = tuple(
+        JobWorker(worker, host if pid is None else f"{host}:{pid}", alive) for worker, host, pid, alive in ran
+    )
+    return Story(place, tuple(NoteLine(*row) for row in notes), stack, workers)
 
 
 def _place(around: Sequence[Row]) -> Steps[FlowPlace]:

@@ -1,6 +1,7 @@
 """Plans for people and their tools: look, cancel, retry, purge. Every door calls these."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -105,6 +106,21 @@ def run_now(job_id: int, *, now: datetime | None = None) -> Steps[bool]:
 
 
 @plan(transaction=True)
+def reschedule(job_id: int, at: datetime, *, now: datetime | None = None) -> Steps[bool]:
+    """Give a scheduled or ready job another time; False: no such job has this id.
+
+    Args:
+        job_id: which.
+        at: from when on it may run; what has passed makes it ready.
+        now: the instant; the database's own by default.
+    """
+    moved = (yield Statement("jobs/run_at", {"id": job_id, "at": at, "now": now})) if is_id(job_id) else []
+    if moved:
+        yield from wake()
+    return bool(moved)
+
+
+@plan(transaction=True)
 def retry_dead(
     job_ids: Sequence[int], *, without_key: bool = False, now: datetime | None = None
 ) -> Steps[Retried]:
@@ -121,7 +137,7 @@ def retry_dead(
     revived, out_of_turn = yield from flow_control.revive(ids, without_key=without_key, now=now)
     left = [job_id for job_id in job_ids if job_id not in revived and job_id not in out_of_turn]
     done = yield from _explain(tuple(sorted(revived)), left)
-    return msgspec.structs.replace(done, out_of_turn=tuple(sorted(out_of_turn)))
+    return replace(done, out_of_turn=tuple(sorted(out_of_turn)))
 
 
 def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:

@@ -20,7 +20,7 @@ from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
 from pgqueue.store.queues.queues import count_bounded, require_room, require_rooms
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.queues.defaults import JobDefaults, QueueCache, QueueDefaults, drained_error
+from pgqueue.values.queues.defaults import JobDefaults, QueueCache, QueueDefaults, closed_error
 from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
 
 TRIES = 10
@@ -52,7 +52,7 @@ def enqueue(
         The new job's id, or the id of the job that holds the unique key and what was done to it.
 
     Raises:
-        QueueDrained: its queue takes no new jobs.
+        QueueClosed: its queue takes no new jobs.
         BacklogFull: its queue has as many ready jobs as it may have, and refuses more.
         LimitReached: no place of its limit is free, and the limit refuses more jobs.
     """
@@ -71,7 +71,7 @@ def enqueue(
         yield from require_room(job.queue, known=known)
         rows = yield Statement("jobs/enqueue", params | {"room": True})
     if not rows:
-        raise drained_error(job.queue)
+        raise closed_error(job.queue)
     if known is not None:
         known.learn(job, *rows[0][1:])
     return EnqueueAnswer(rows[0][0])
@@ -96,7 +96,7 @@ def enqueue_few(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Steps
         One answer per job, in their order.
 
     Raises:
-        QueueDrained: one of their queues takes no new jobs.
+        QueueClosed: one of their queues takes no new jobs.
         BacklogFull: one of their queues has as many ready jobs as it may have, and refuses more.
     """
     counts = Counter(job.queue for job in jobs)
@@ -105,7 +105,7 @@ def enqueue_few(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Steps
         if rows:
             return [EnqueueAnswer(job_id) for (job_id,) in rows]
         yield from require_rooms(counts)
-    raise drained_error(jobs[0].queue)  # one was drained for a moment
+    raise closed_error(jobs[0].queue)  # one was closed for a moment
 
 
 @plan(transaction=True, adds=True)
@@ -253,17 +253,17 @@ def queue_defaults(now: datetime | None, *, refuses: bool = True) -> Steps[tuple
 
     Args:
         now: the instant; the database's own by default.
-        refuses: whether jobs of drained queues are refused.
+        refuses: whether jobs of closed queues are refused.
     """
     rows = yield Statement("queues/defaults", {"now": now})
     of_queue = {
         name: JobDefaults(
             PRIORITY if priority is None else priority,
             MAX_ATTEMPTS if max_attempts is None else max_attempts,
-            is_drained,
+            is_closed,
             is_bounded,
         )
-        for _, name, priority, max_attempts, is_drained, is_bounded, _ in rows
+        for _, name, priority, max_attempts, is_closed, is_bounded, _ in rows
         if name is not None
     }
     return rows[0][0], QueueDefaults(of_queue, refuses=refuses, may_number=rows[0][-1])

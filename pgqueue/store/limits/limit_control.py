@@ -44,8 +44,8 @@ def listed(declared: Mapping[str, LimitNumbers], *, now: datetime | None = None)
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
     rows = yield Statement("insight/lanes", {"percent": percent, "now": now})
     counts = {
-        name: {"running": running, "lost": lost, "waiting": round(waiting * WHOLE / percent)}
-        for name, running, lost, waiting in rows
+        name: {"running": running, "lost": lost, "waiting": round(waiting * WHOLE / percent), "keys": keys}
+        for name, running, lost, waiting, keys in rows
     }
     return [replace(one, estimated=percent < WHOLE, **counts.get(name, {})) for name, one in known.items()]
 
@@ -72,6 +72,7 @@ def show(
         running=sum(row[1] for row in rows),
         lost=sum(row[2] for row in rows),
         waiting=sum(row[3] for row in rows),
+        keys=sum(row[1] > 0 for row in rows),
     )
     starts: dict[str, datetime | None] = {}
     if limit.numbers.every is not None:

@@ -93,6 +93,14 @@ class Planner:
         """A statement's text, with its values as literals."""
         return statement.as_string(self.connection)
 
+    def explain(self, statement: sql.Composable) -> None:
+        """Have the database plan a statement, which is not run.
+
+        Raises:
+            psycopg.Error: it is no statement, or names what does not exist.
+        """
+        self.connection.execute(sql.SQL("explain {}").format(statement), prepare=True)
+
     def kept(self, pieces: Iterable[Piece]) -> str:
         """The text of the statement that returns which of these pieces exist, and their files."""
         return _written_out("pipeline/extract_kept", self, {"pieces": [piece.oid for piece in pieces]})

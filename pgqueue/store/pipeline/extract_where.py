@@ -2,14 +2,13 @@
 
 A table's own statement is wrapped in a select of the wanted columns, with the conditions after it. PostgreSQL plans this
 as if only those columns had been written: other columns are not computed, and a condition can use its index or its pages.
-Names come from the tables, values are psycopg's literals; no other text is added.
+Names come from the tables, values are psycopg's literals; no other text is added but a user's own expression.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
-from typing import Any
 
 from psycopg import sql
 
@@ -118,59 +117,54 @@ TABLES: Mapping[str, SparkTable] = {
     ),
 }
 
+RESULTS = _table("pipeline/extract_results", HISTORY, DEAD, has={})
+"""What became of jobs; :mod:`pgqueue.spark.reading.result_rows` has its columns."""
+UNQUEUED = _table("pipeline/extract_unqueued", has={})
+"""The rows of runs that did not become jobs, in the same shape."""
 
 TRANSACTION = "ended_in"
 A_DAY = timedelta(days=1)
 
 
-class Operator(StrEnum):
-    """How a column is compared."""
-
-    EQUAL = "="
-    SAME = "is not distinct from"
-    LESS = "<"
-    AT_MOST = "<="
-    MORE = ">"
-    AT_LEAST = ">="
-    IN = "in"
-    IS_NULL = "is null"
-
-
-@dataclass(frozen=True)
-class ColumnCondition:
-    """A condition on a column.
-
-    Attributes:
-        column: a column of the table.
-        operator: how it is compared.
-        values: one value; one or more for IN, none for IS_NULL.
-        negated: whether the condition is negated; for a null, both forms are false.
-    """
-
-    column: str
-    operator: Operator
-    values: tuple[Any, ...] = ()
-    negated: bool = False
-
-
-def condition_sql(table: SparkTable, condition: ColumnCondition) -> sql.Composable:
-    """A condition, in SQL. One on the day becomes one on the time, by which PostgreSQL finds partitions."""
-    if condition.column == "day" and table.ended and condition.operator is not Operator.IS_NULL:
-        said = _on_day(table.ended, condition)
-    else:
-        said = _plain(condition)
-    return sql.SQL("(not {})").format(said) if condition.negated else said
-
-
 def statement(
-    table: SparkTable, columns: Sequence[str], conditions: Iterable[sql.Composable], catalogue: Catalogue
+    table: SparkTable,
+    columns: Sequence[str],
+    conditions: Iterable[sql.Composable],
+    catalogue: Catalogue,
+    *,
+    expression: str | None = None,
 ) -> sql.Composed:
-    """A table's own statement, wrapped: these columns, in this order, of the rows that meet every condition."""
+    """A table's own statement, wrapped: these columns, in this order, of the rows that meet every condition.
+
+    A user's expression chooses among these rows, in a select around them: whatever it is, it adds none.
+    """
+    if expression is not None:
+        rows = statement(table, [*table.columns], conditions, catalogue)
+        return sql.SQL("select {} from ({}) as extracted where ({}\n)").format(
+            sql.SQL(", ").join(map(sql.Identifier, columns)), rows, sql.SQL(expression)
+        )
     return sql.SQL("select {} from ({}) as extracted where {}").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)),
         sql.SQL(catalogue[table.statement].decode()),
         sql.SQL(" and ").join([sql.SQL("true"), *conditions]),
     )
+
+
+def only(values: Mapping[str, Sequence[str]]) -> list[sql.Composable]:
+    """Rows with one of these values, for each column that is named."""
+    return [
+        sql.SQL("({} in ({}))").format(sql.Identifier(column), sql.SQL(", ").join(map(sql.Literal, wanted)))
+        for column, wanted in values.items()
+    ]
+
+
+def between_days(table: SparkTable, first: date | None, last: date | None) -> list[sql.Composable]:
+    """Rows of these UTC days; None: no limit. The time is compared, by which PostgreSQL finds partitions."""
+    ended = sql.Identifier(str(table.ended))
+    return [
+        *([sql.SQL("({} >= {})").format(ended, _midnight(first))] if first else ()),
+        *([sql.SQL("({} < {})").format(ended, _midnight(last, after=1))] if last else ()),
+    ]
 
 
 def on_day(table: SparkTable, day: date) -> sql.Composable:
@@ -225,31 +219,6 @@ def dead_within(first: int, last: int, or_from: int) -> sql.Composable:
     return sql.SQL("(source <> 'dead' or ended_in between {} and {} or ended_in >= {})").format(
         sql.Literal(first), sql.Literal(last), sql.Literal(or_from)
     )
-
-
-def _plain(condition: ColumnCondition) -> sql.Composable:
-    column, operator = sql.Identifier(condition.column), sql.SQL(condition.operator.value)
-    if condition.operator is Operator.IS_NULL:
-        return sql.SQL("({} {})").format(column, operator)
-    values: sql.Composable = sql.SQL(", ").join(map(sql.Literal, condition.values))
-    if condition.operator is Operator.IN:
-        values = sql.SQL("({})").format(values)
-    return sql.SQL("({} {} {})").format(column, operator, values)
-
-
-def _on_day(ended: str, condition: ColumnCondition) -> sql.Composable:
-    column, day = sql.Identifier(ended), condition.values[0]
-    match condition.operator:
-        case Operator.LESS:
-            return sql.SQL("({} < {})").format(column, _midnight(day))
-        case Operator.AT_LEAST:
-            return sql.SQL("({} >= {})").format(column, _midnight(day))
-        case Operator.AT_MOST:
-            return sql.SQL("({} < {})").format(column, _midnight(day, after=1))
-        case Operator.MORE:
-            return sql.SQL("({} >= {})").format(column, _midnight(day, after=1))
-    days = sql.SQL(" or ").join(_within(ended, one, one) for one in condition.values)
-    return sql.SQL("({})").format(days)
 
 
 def _within(ended: str, first: date, last: date) -> sql.Composable:

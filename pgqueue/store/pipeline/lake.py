@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import msgspec
 
+from pgqueue.store import audit
 from pgqueue.store.plan import Row, Statement, Steps, plan
 
 HISTORY, DEAD = "history", "dead"
@@ -294,7 +295,7 @@ def unfit(day: date, limit: int = 3) -> Steps[list[tuple[int, str]]]:
 @plan
 def deploys() -> Steps[list[tuple[datetime, str]]]:
     """The deploys: time and version."""
-    return [(row[0], row[1]) for row in (yield Statement("pipeline/lake_deploys", {}))]
+    return [(row[0], row[1]) for row in (yield Statement("insight/deploys", {}))]
 
 
 @plan
@@ -315,6 +316,15 @@ def note_verified(day: date, *, history: Checksum, dead: Checksum, below: int, l
         "lake": lake,
     }
     yield Statement("pipeline/lake_verified", params, returns=False)
+
+
+@plan
+def leave(lake: str, *, by: str | None) -> Steps[tuple[int, int]]:
+    """Forget which days are verified in a lake; returns how many there were, and how many other lakes have."""
+    ((days, others),) = yield Statement("pipeline/lake_leave", {"lake": lake})
+    if days:
+        yield from audit.note("lake left", lake, by=by, days=days)
+    return int(days), int(others)
 
 
 @plan
@@ -354,9 +364,27 @@ def drop(day: date) -> Steps[bool]:
 
 
 @plan
-def erase(day: date, ended: Collection[tuple[int, int]]) -> Steps[int]:
-    """Delete jobs that ended on a day, by their ids and the transactions in which they ended; returns how many there were."""
-    params = {"day": day, "ids": [one[0] for one in ended], "ended_in": [one[1] for one in ended]}
+def in_live_flows(ids: Collection[int]) -> Steps[set[int]]:
+    """Which of these jobs belong to a flow that has not ended."""
+    rows = yield Statement("pipeline/lake_in_flows", {"ids": list(ids)})
+    return {row[0] for row in rows}
+
+
+@plan
+def erase(day: date, ended: Collection[tuple[int, int]], texts: Collection[str]) -> Steps[int]:
+    """Delete jobs that ended on a day, and what is kept of them elsewhere; returns how many there were.
+
+    Args:
+        day: the UTC day.
+        ended: their ids, and the transactions in which they ended.
+        texts: what they were chosen by, such as a key; it is removed from the names of their flows and from the audit.
+    """
+    params = {
+        "day": day,
+        "ids": [one[0] for one in ended],
+        "ended_in": [one[1] for one in ended],
+        "texts": list(texts),
+    }
     ((erased,),) = yield Statement("pipeline/lake_erase", params)
     return int(erased)
 

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from types import MappingProxyType
 
-import msgspec
-
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.pipeline import lake
 from pgqueue.store.plan import Copy, Statement, Steps, plan
+from pgqueue.values.insight.now import Deploy
 
 TABLES = ("hours", "days", "failures", "tenants", "workers")
 SENT = re.compile(r"copy \S+ \(([^)]+)\) from stdin")
@@ -30,13 +28,6 @@ ROLLUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {table: _statement_columns(table) for table in TABLES}
 )
 """The roll-up tables, ``rollup_`` before each name, with their columns in the order in which they are sent."""
-
-
-class Deploy(msgspec.Struct, frozen=True):
-    """A deploy: the version of the user's code, and when it went live."""
-
-    deployed_at: datetime
-    version: str
 
 
 @plan(transaction=True)
@@ -75,10 +66,3 @@ def note_deploy(version: str, *, at: datetime | None = None) -> Steps[Deploy]:
     """
     ((deployed_at,),) = yield Statement("pipeline/rollup_deployed", {"version": version, "at": at})
     return Deploy(deployed_at, version)
-
-
-@plan
-def deploys() -> Steps[list[Deploy]]:
-    """The versions that went live, newest first."""
-    found = yield from lake.deploys()
-    return [Deploy(*one) for one in reversed(found)]

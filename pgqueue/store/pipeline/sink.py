@@ -30,7 +30,7 @@ from pgqueue.store.pipeline.sink_stage import Part
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.jobs.job import EnqueueAnswer, NewJob, Outcome
 from pgqueue.values.jobs.unique import Unique
-from pgqueue.values.queues.defaults import drained_error
+from pgqueue.values.queues.defaults import closed_error
 
 IDLE = timedelta(days=1)
 """A write that has staged nothing for this long has lost its driver."""
@@ -45,9 +45,11 @@ class NewWrite(msgspec.Struct, frozen=True):
     Attributes:
         id: the write's own number.
         task: the task that all rows are calls of.
-        run: the write's name, which is written once; for a stream its query's id. None: it has no name.
+        run: the write's name, which is written once; of a stream the name of its run. None: it has no name.
         batch: for a stream: the batch's number.
         unique: what happens when a unique key is taken.
+        query: for a stream: the id of its query. Each batch of it is written once.
+        key: the columns that each job keeps, as Spark's JSON of a struct; None: it keeps none.
     """
 
     id: UUID
@@ -55,6 +57,8 @@ class NewWrite(msgspec.Struct, frozen=True):
     run: str | None = None
     batch: int | None = None
     unique: Unique = Unique()
+    query: str | None = None
+    key: str | None = None
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -62,7 +66,7 @@ class Write(msgspec.Struct, frozen=True):
 
     Attributes:
         id: the write's own number.
-        run: its name; for a stream its query's id; None: it had no name.
+        run: its name; of a stream that names no run its query's id; None: it had no name.
         batch: for a stream: the batch's number.
         task: the task that all rows are calls of.
         rows: how many rows were staged; 0 if an earlier write was found before staging.
@@ -71,6 +75,8 @@ class Write(msgspec.Struct, frozen=True):
         changed: how many gave a waiting job of their key new contents or a new time, as its policy says.
         repeats: the earlier write of the same name, which enqueued the jobs; this one enqueued none.
         at: the time.
+        refused: how many cannot be jobs, and were diverted.
+        query: for a stream: the id of its query.
     """
 
     id: UUID
@@ -83,6 +89,8 @@ class Write(msgspec.Struct, frozen=True):
     changed: int
     repeats: UUID | None
     at: datetime
+    refused: int = 0
+    query: str | None = None
 
 
 class RejectedRow(msgspec.Struct, frozen=True):
@@ -101,14 +109,37 @@ class RejectedRow(msgspec.Struct, frozen=True):
     job_id: int
 
 
+class RefusedRow(msgspec.Struct, frozen=True):
+    """A row that cannot be a job: the fields of ``sql/pipeline/sink_refused.sql``, in its order.
+
+    Attributes:
+        partition: the row's partition.
+        place: which row of the partition, from 1.
+        contents: its unique key, or the beginning of its columns; secrets are hidden.
+        reason: why it cannot be a job; secrets are hidden.
+    """
+
+    partition: int
+    place: int
+    contents: str
+    reason: str
+
+
 class _WriteCounts(msgspec.Struct):
     enqueued: int = 0
     rejected: int = 0
     changed: int = 0
+    refused: int = 0
+    jobs: list[str] = msgspec.field(default_factory=list)
 
     @property
     def rows(self) -> int:
-        return self.enqueued + self.rejected + self.changed
+        return self.enqueued + self.rejected + self.changed + self.refused
+
+    def add(self, row: Row) -> None:
+        """Count jobs that a statement added: its row has their number, the answer of a function, and their ids."""
+        self.enqueued += row[0]
+        self.jobs += [row[2]] if row[2] else []
 
 
 @plan(transaction=True)
@@ -129,32 +160,31 @@ def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = Non
     Raises:
         InvalidOption: a write of another task has this name.
         PipelineError: staged rows are gone.
-        QueueDrained: the queue of a row takes no new jobs.
+        QueueClosed: the queue of a row takes no new jobs.
     """
     rows = sum(part.rows for part in parts)
     if not (yield Statement("pipeline/sink_record", _write_parameters(write) | {"rows": rows})):
         repeated = yield from _repeat(write, rows)
         yield from abandon(write.id)
         return repeated
-    refusing = yield Statement("pipeline/sink_drained", {"attempts": [part.attempt for part in parts]})
+    refusing = yield Statement("pipeline/sink_closed", {"attempts": [part.attempt for part in parts]})
     if refusing:
-        raise drained_error(refusing[0][0])
+        raise closed_error(refusing[0][0])
     counts = yield from _add(write, parts, now)
     if counts.rows != rows:
         raise PipelineError(
             f"{rows - counts.rows:,} of {rows:,} staged rows are gone: the database was restarted, or the write staged "
             f"nothing for more than {IDLE.days} day and was deleted; nothing was enqueued, write it again"
         )
-    totals = {"enqueued": counts.enqueued, "rejected": counts.rejected, "changed": counts.changed}
-    settled = yield Statement("pipeline/sink_settle", {"write": write.id, **totals})
+    settled = yield Statement("pipeline/sink_settle", {"write": write.id, **msgspec.structs.asdict(counts)})
     yield from abandon(write.id)
     return Write(*settled[0])
 
 
 @plan
-def find(run: str, batch: int | None = None) -> Steps[Write | None]:
+def find(run: str, batch: int | None = None, *, query: str | None = None) -> Steps[Write | None]:
     """The write that enqueued the jobs of this name; None: there is none yet."""
-    rows = yield Statement("pipeline/sink_find", {"run": run, "batch": batch})
+    rows = yield Statement("pipeline/sink_find", {"run": run, "query": query, "batch": batch})
     return Write(*rows[0]) if rows else None
 
 
@@ -206,12 +236,27 @@ def rejected_rows(write: UUID, *, limit: int = 1_000) -> Steps[list[RejectedRow]
     return [RejectedRow(*row) for row in rows]
 
 
+@plan
+def refused_rows(write: UUID, *, limit: int = 1_000) -> Steps[list[RefusedRow]]:
+    """The rows of a write that cannot be jobs, in their order."""
+    rows = yield Statement("pipeline/sink_refused", {"write": write, "limit": limit})
+    return [RefusedRow(*row) for row in rows]
+
+
 def _write_parameters(write: NewWrite) -> dict[str, object]:
-    return {"write": write.id, "run": write.run, "batch": write.batch, "task": write.task}
+    return {
+        "write": write.id,
+        "run": write.run,
+        "query": write.query,
+        "batch": write.batch,
+        "task": write.task,
+        "key": write.key,
+    }
 
 
 def _repeat(write: NewWrite, rows: int) -> Steps[Write]:
-    found = yield Statement("pipeline/sink_find", {"run": write.run, "batch": write.batch})
+    params = {"run": write.run, "query": write.query, "batch": write.batch}
+    found = yield Statement("pipeline/sink_find", params)
     earlier = Write(*found[0])
     require_task(earlier, write.task)
     recorded = yield Statement(
@@ -223,13 +268,16 @@ def _repeat(write: NewWrite, rows: int) -> Steps[Write]:
 def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Steps[_WriteCounts]:
     counts = _WriteCounts()
     keyed = sum(part.keyed for part in parts)
+    if any(part.refused for part in parts):
+        refusing = {"write": write.id, "attempts": [part.attempt for part in parts if part.refused]}
+        counts.refused += (yield Statement("pipeline/sink_refuse", refusing))[0][0]
     if keyed and write.unique.period is None and write.unique.collision == "reject":
         yield from _add_unique(write, parts, counts, now)
         return counts
     for part in parts:  # the index gives a partition's rows in order, without a sort
-        if part.rows > part.keyed:
+        if part.rows > part.keyed + part.refused:
             params = {"attempt": part.attempt, "task": write.task, "now": now}
-            counts.enqueued += (yield Statement("pipeline/sink_add", params))[0][0]
+            counts.add((yield Statement("pipeline/sink_add", params))[0])
     if keyed:
         yield from _add_singly(write, [part.attempt for part in parts], counts, now)
     return counts
@@ -242,7 +290,7 @@ def _add_unique(
     until_started = write.unique.until == "started"
     params = {"attempts": attempts, "task": write.task, "unique_until_started": until_started, "now": now}
     for _ in range(TRIES):  # a job that holds a key may end between the two statements
-        counts.enqueued += (yield Statement("pipeline/sink_add_unique", params))[0][0]
+        counts.add((yield Statement("pipeline/sink_add_unique", params))[0])
         counts.rejected += (
             yield Statement("pipeline/sink_reject", {"attempts": attempts, "write": write.id})
         )[0][0]
@@ -258,7 +306,9 @@ def _add_singly(
         for row in sorted(taken, key=lambda row: row[:3]):
             answer = yield from enqueue(_job(write, row), now=now)
             answers.append((row, answer))
-        counts.enqueued += sum(answer.outcome is Outcome.ADDED for _, answer in answers)
+        added = sorted(answer.id for _, answer in answers if answer.outcome is Outcome.ADDED)
+        counts.enqueued += len(added)
+        counts.jobs += [f"{{[{one},{one}]}}" for one in added]
         refused = [(row, answer) for row, answer in answers if answer.outcome is Outcome.REJECTED]
         counts.rejected += len(refused)
         counts.changed += sum(
@@ -269,8 +319,21 @@ def _add_singly(
 
 
 def _job(write: NewWrite, row: Row) -> NewJob:
-    key, _, _, queue, args, priority, max_attempts, run_at = row
-    return NewJob(write.task, args.encode(), queue, priority, max_attempts, run_at, None, key, write.unique)
+    key, _, _, queue, args, priority, max_attempts, run_at, meta, lane, cost = row
+    sent = None if meta is None else meta.encode()
+    return NewJob(
+        write.task,
+        args.encode(),
+        queue,
+        priority,
+        max_attempts,
+        run_at,
+        unique_key=key,
+        unique=write.unique,
+        meta=sent,
+        lane=lane,
+        cost=cost,
+    )
 
 
 def _refusal_parameters(write: UUID, refused: Sequence[tuple[Row, EnqueueAnswer]]) -> dict[str, object]:
@@ -280,7 +343,12 @@ def _refusal_parameters(write: UUID, refused: Sequence[tuple[Row, EnqueueAnswer]
         "places": [row[2] for row, _ in refused],
         "unique_keys": [row[0] for row, _ in refused],
         "job_ids": [answer.id for _, answer in refused],
+        "keys": [_key_of(row[8]) for row, _ in refused],
     }
+
+
+def _key_of(meta: str | None) -> str | None:
+    return None if meta is None else msgspec.json.encode(msgspec.json.decode(meta)["key"]).decode()
 
 
 def _clear(left: Sequence[Row]) -> Steps[None]:

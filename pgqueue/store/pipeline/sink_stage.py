@@ -30,6 +30,10 @@ class StagedJob(msgspec.Struct, frozen=True, gc=False):
         args: the arguments as a JSON object, without control characters, as msgspec writes it.
         run_at: the earliest time to run, or None: at once.
         unique_key: the key that no two live jobs may share, or None.
+        meta: what the job keeps for other programs, as JSON, or None.
+        lane: the keys of its limits, where the database cannot make them of its arguments; None: it does.
+        cost: what its start takes of each rate, with ``lane``; None: 1.
+        refusal: why it cannot be a job, as JSON: ``reason``, ``contents``, ``key``; None: it becomes one.
     """
 
     place: int
@@ -39,6 +43,10 @@ class StagedJob(msgspec.Struct, frozen=True, gc=False):
     args: bytes
     run_at: datetime | None = None
     unique_key: str | None = None
+    meta: bytes | None = None
+    lane: str | None = None
+    cost: int | None = None
+    refusal: bytes | None = None
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -49,12 +57,14 @@ class Part(msgspec.Struct, frozen=True):
         attempt: the attempt's number.
         rows: how many rows were staged.
         keyed: how many of them have a unique key.
+        refused: how many of them cannot be jobs.
     """
 
     partition: int
     attempt: UUID
     rows: int
     keyed: int
+    refused: int = 0
 
 
 @plan(transaction=True)
@@ -75,7 +85,7 @@ def _copy_chunks(attempt: UUID, jobs: Iterable[StagedJob]) -> Iterator[bytes]:
     rows, number = iter(jobs), str(attempt).encode()
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
-            b"%b\t%d\t%b\t%b\t%b\t%b\n"
+            b"%b\t%d\t%b\t%b\t%b\t%b\t%b\t%b\t%b\t%b\n"
             % (
                 number,
                 job.place,
@@ -84,6 +94,10 @@ def _copy_chunks(attempt: UUID, jobs: Iterable[StagedJob]) -> Iterator[bytes]:
                 job.args.replace(b"\\", b"\\\\"),
                 NULL if job.run_at is None else job.run_at.isoformat().encode(),
                 NULL if job.unique_key is None else job.unique_key.translate(ESCAPES).encode(),
+                NULL if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
+                NULL if job.refusal is None else job.refusal.replace(b"\\", b"\\\\"),
+                NULL if job.lane is None else job.lane.translate(ESCAPES).encode(),
+                NULL if job.cost is None else b"%d" % job.cost,
             )
             for job in chunk
         )

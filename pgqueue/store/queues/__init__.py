@@ -1,1 +1,1 @@
-"""Plans of queues: pause, drain, settings, bounds, and how they stand."""
+"""Plans of queues: pause, close, settings, bounds, and how they stand."""

@@ -1,4 +1,4 @@
-"""Plans of queues as such: pause, drain and resume them, store their settings, keep their bounds, tell how they stand.
+"""Plans of queues as such: pause, close and resume them, store their settings, keep their bounds, tell how they stand.
 
 What is done to the jobs of a queue is in :mod:`pgqueue.store.bulk.bulk`. A pattern (``mail-*``) stands for the
 queues that there are when the plan runs, not for later ones.
@@ -17,7 +17,7 @@ from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.workers import workers
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.jobs.options import check_text, is_pattern, matching_names
-from pgqueue.values.queues.defaults import QueueCache, QueueDefaults, drained_error, full
+from pgqueue.values.queues.defaults import QueueCache, QueueDefaults, closed_error, full
 from pgqueue.values.queues.settings import Existing, KnownQueue, QueueSettings
 from pgqueue.values.queues.standing import (
     COUNTED,
@@ -71,7 +71,7 @@ def pause(
 
 
 @plan(transaction=True)
-def drain(
+def close(
     queue: str,
     *,
     why: str | None = None,
@@ -79,15 +79,15 @@ def drain(
     also: Sequence[str] = (),
     now: datetime | None = None,
 ) -> Steps[list[str]]:
-    """Refuse enqueues to queues, whose jobs go on; parameters as for :func:`pause`. Those that were not drained before."""
+    """Refuse enqueues to queues, whose jobs go on; parameters as for :func:`pause`. Those that were not closed before."""
     found = sorted({*(yield from names(queue)), *also})
-    rows = yield Statement("queues/drain", {"queues": found, "why": why, "by": by, "now": now})
-    return (yield from _note_each("drain", queue, rows, why=why, by=by))
+    rows = yield Statement("queues/close", {"queues": found, "why": why, "by": by, "now": now})
+    return (yield from _note_each("close", queue, rows, why=why, by=by))
 
 
 @plan(transaction=True)
 def resume(queue: str, *, by: str | None = None) -> Steps[list[str]]:
-    """Let queues be claimed from again, and take new jobs; those that were paused or drained."""
+    """Let queues be claimed from again, and take new jobs; those that were paused or closed."""
     found = yield from names(queue)
     rows = yield Statement("queues/resume", {"queues": found})
     return (yield from _note_each("resume", queue, rows, by=by))
@@ -95,7 +95,7 @@ def resume(queue: str, *, by: str | None = None) -> Steps[list[str]]:
 
 @plan
 def known() -> Steps[list[KnownQueue]]:
-    """The queues that were declared, paused, drained or given settings."""
+    """The queues that were declared, paused, closed or given settings."""
     return [known_queue(row) for row in (yield Statement("queues/known", {}))]
 
 
@@ -133,12 +133,13 @@ def change(
     *,
     unset: Sequence[str] = (),
     by: str | None = None,
+    why: str | None = None,
     now: datetime | None = None,
 ) -> Steps[QueueSettings]:
     """Change the settings that are given, and take away those in ``unset``; what holds then. Others stay."""
     held = yield from _hold(queue)
     chosen = held.but(settings, unset)
-    yield from _put(queue, held, chosen, by=by, now=now)
+    yield from _put(queue, held, chosen, by=by, why=why, now=now)
     return chosen
 
 
@@ -159,9 +160,9 @@ def known_queue(row: Sequence[Any]) -> KnownQueue:
         paused_at=row[1],
         paused_by=row[2],
         paused_why=row[3],
-        drained_at=row[4],
-        drained_by=row[5],
-        drained_why=row[6],
+        closed_at=row[4],
+        closed_by=row[5],
+        closed_why=row[6],
         settings=_settings(row[7:]),
     )
 
@@ -181,13 +182,21 @@ def _hold(queue: str) -> Steps[QueueSettings]:
 
 
 def _put(
-    queue: str, held: QueueSettings, chosen: QueueSettings, *, by: str | None, now: datetime | None
+    queue: str,
+    held: QueueSettings,
+    chosen: QueueSettings,
+    *,
+    by: str | None,
+    now: datetime | None,
+    why: str | None = None,
 ) -> Steps[None]:
     if chosen == held:
         return
     fields = msgspec.structs.asdict(chosen)
     yield Statement("queues/set", {"queue": queue, **fields, "by": by, "now": now}, returns=False)
-    yield from audit.note("set", queue, by=by, **fields)
+    if chosen.keep_history != held.keep_history:
+        yield Statement("retention/look_again", {}, returns=False)
+    yield from audit.note("set", queue, by=by, why=why, **fields)
 
 
 def _settings(row: Sequence[Any]) -> QueueSettings:
@@ -196,7 +205,7 @@ def _settings(row: Sequence[Any]) -> QueueSettings:
         priority=priority,
         max_attempts=max_attempts,
         timeout=None if timeout is None else timedelta(seconds=timeout),
-        keep_history=keep_history,
+        keep_history=None if keep_history is None else timedelta(seconds=keep_history),
         keep_dead=None if keep_dead is None else timedelta(seconds=keep_dead),
         backlog=backlog,
         when_full=when_full,
@@ -210,7 +219,7 @@ log = logging.getLogger("pgqueue")
 
 @plan
 def require_room(queue: str, *, count: int = 1, known: QueueCache | None = None) -> Steps[None]:
-    """Refuse jobs for a queue that is drained or full; log a warning, where its setting says so.
+    """Refuse jobs for a queue that is closed or full; log a warning, where its setting says so.
 
     Args:
         queue: which.
@@ -218,16 +227,16 @@ def require_room(queue: str, *, count: int = 1, known: QueueCache | None = None)
         known: what this process remembers of queues; it learns whether there is room for one job.
 
     Raises:
-        QueueDrained: it takes no new jobs.
+        QueueClosed: it takes no new jobs.
         BacklogFull: with these jobs it would have more ready jobs than its bound, and refuses them.
     """
     if known is not None:
         known.refuse(queue)
     began = 0.0 if known is None else known.clock()
     rows = yield Statement("queues/room", {"queue": queue, "count": count})
-    is_drained, bound, when_full, is_full = rows[0] if rows else (False, None, None, False)
-    if is_drained:
-        raise drained_error(queue)
+    is_closed, bound, when_full, is_full = rows[0] if rows else (False, None, None, False)
+    if is_closed:
+        raise closed_error(queue)
     refuses = bound if is_full and when_full == "refuse" else None
     if known is not None and bound is not None:
         known.note_room(queue, refuses, took=known.clock() - began)

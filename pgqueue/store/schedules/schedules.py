@@ -22,7 +22,7 @@ Same: TypeAlias = Callable[[str, str], bool]
 """Whether the arguments that are stored of a schedule, by its name, are those that it is to have, encoded otherwise."""
 NOT_THERE = "there is no schedule {!r}; `pgqueue schedules list` shows those that there are"
 _TIMING = (
-    "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "grace",
+    "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "tolerance",
     "overlap",
 )  # fmt: skip
 """The options of a timing, in the order of the columns in every statement."""
@@ -33,7 +33,7 @@ def put(
     new: NewSchedule,
     *,
     replace: bool,
-    keep_key: bool = False,
+    keep_unseen: bool = False,
     same: Same | None = None,
     now: datetime | None = None,
 ) -> Steps[ScheduleChange]:
@@ -42,7 +42,8 @@ def put(
     Args:
         new: the schedule.
         replace: whether to change one that was made at run time.
-        keep_key: keep the stored unique key, if the new job has none: it may be encoded, so callers cannot give it again.
+        keep_unseen: keep the stored unique key, and for how long its jobs may wait, if the new job has none: pages do not show
+            them, and the key may be encoded.
         same: tells whether stored arguments can stay; None: where they are the same text.
         now: the instant; the database's own by default.
 
@@ -51,8 +52,8 @@ def put(
     """
     clock = (yield Statement("connections/clock", {"now": now}))[0][0]
     new.require_tick(clock)
-    if keep_key and new.job.unique_key is None:
-        new = yield from _keeping_key(new)
+    if keep_unseen:
+        new = yield from _keeping_unseen(new)
     (new,) = yield from _keeping_args([new], same)
     return (yield from _put(new, clock, replace=replace))
 
@@ -152,11 +153,17 @@ def remove(name: str) -> Steps[bool]:
     return bool((yield from _remove([check_text("name", name)], [], [])))
 
 
-def _keeping_key(new: NewSchedule) -> Steps[NewSchedule]:
-    for _, _, _, key, until_started in (yield Statement("schedules/owners", {"names": [new.name]})):
-        unique = Unique(until="started") if until_started else Unique()
-        return replaced(new, job=structs.replace(new.job, unique_key=key, unique=unique))
-    return new
+def _keeping_unseen(new: NewSchedule) -> Steps[NewSchedule]:
+    job = new.job
+    for _, _, _, key, until_started, expires_in in (
+        yield Statement("schedules/owners", {"names": [new.name]})
+    ):
+        if job.unique_key is None:
+            unique = Unique(until="started") if until_started else Unique()
+            job = structs.replace(job, unique_key=key, unique=unique)
+        if job.expires_in is None:
+            job = structs.replace(job, expires_in=expires_in)
+    return replaced(new, job=job)
 
 
 def _keeping_args(new: Sequence[NewSchedule], same: Same | None) -> Steps[list[NewSchedule]]:

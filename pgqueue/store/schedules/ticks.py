@@ -158,10 +158,26 @@ def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Step
         limit: at most how many.
     """
     params = {"name": check_text("name", name), "before": before, "limit": limit}
-    return [
-        ScheduleRun(at=at, fired_at=fired_at, kind=kind, state=state, job_id=job_id, job_state=job_state)
-        for at, fired_at, kind, state, job_id, job_state in (yield Statement("schedules/runs", params))
-    ]
+    return [_run(row) for row in (yield Statement("schedules/runs", params))]
+
+
+@plan
+def last_runs(names: Sequence[str], *, limit: int = 10) -> Steps[dict[str, list[ScheduleRun]]]:
+    """The last ticks of several schedules, the latest first, by the schedule's name; nothing of one without ticks.
+
+    Args:
+        names: of which schedules.
+        limit: at most how many of each.
+    """
+    found: dict[str, list[ScheduleRun]] = {}
+    for name, *run in (yield Statement("schedules/last_runs", {"names": [*names], "limit": limit})):
+        found.setdefault(name, []).append(_run(run))
+    return found
+
+
+def _run(row: Sequence[Any]) -> ScheduleRun:
+    at, fired_at, kind, state, job_id, job_state = row
+    return ScheduleRun(at=at, fired_at=fired_at, kind=kind, state=state, job_id=job_id, job_state=job_state)
 
 
 def _beside_ticks(row: Row) -> datetime:

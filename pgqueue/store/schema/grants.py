@@ -39,6 +39,7 @@ WORDS: Final = frozenset(
         "worker",
         "operator",
         "producer",
+        "monitor",
         "reader",
         "producer:signals",
         "pipeline",
@@ -105,15 +106,20 @@ _MONITOR = (
     _without_contents("dead_jobs", columns.DEAD),
     _without_contents("all_jobs", columns.ALL_JOBS),
     "select on pgqueue.queues, pgqueue.workers, pgqueue.known_tasks, pgqueue.unknown_tasks, pgqueue.lost_workers, pgqueue.limits, pgqueue.rates",
+    "select on pgqueue.former_workers, pgqueue.task_contracts",
     "select on pgqueue.waits",
     "select on pgqueue.flows, pgqueue.edges, pgqueue.node_counts, pgqueue.alerts, pgqueue.audit, pgqueue.lake_days",
     "select (task, keys, cost, ordered) on pgqueue.limited_tasks",
     "select (id, flow_id, parent_id, place, name, kind, state, waits_for, task, job_id) on pgqueue.nodes",
-    "select (name, module, created_at, task, queue, next_at, paused_at, failed_at, error) on pgqueue.schedules",
+    (
+        "select (name, module, created_at, task, queue, cron, every, at, timezone, anchor, start_at, end_at, gap, repeat, jitter, "
+        "missed, missed_limit, tolerance, overlap, next_at, paused_at, failed_at, error) on pgqueue.schedules"
+    ),
     "select on pgqueue.schedule_ticks, pgqueue.deploys, pgqueue.series_state, pgqueue.series_written",
     "select on pgqueue.series_minutes, pgqueue.series_hours, pgqueue.series_days",
     "select on pgqueue.insight_minutes, pgqueue.insight_minutes_all, pgqueue.insight_hours, pgqueue.insight_hours_all",
-    "select on pgqueue.series_depths, pgqueue.series_depth_hours",
+    "select on pgqueue.series_depths, pgqueue.series_depth_hours, pgqueue.retention, pgqueue.sink_writes",
+    _calling("monitor"),
 )
 RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
     "worker": (*_ALL_ROWS, _calling("worker")),
@@ -121,7 +127,7 @@ RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
         *_SQL_ALONE,
         _STATE,
         f"insert ({_WRITTEN}), select (id, priority, max_attempts) on pgqueue.jobs",
-        "select (name, priority, max_attempts, drained_at, backlog, when_full) on pgqueue.queues",
+        "select (name, priority, max_attempts, closed_at, backlog, when_full) on pgqueue.queues",
         "select on sequence pgqueue.idle_workers",
     ),
     "monitor": _MONITOR,

@@ -1,6 +1,7 @@
 """How the answers of several shards to one look become one answer."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
@@ -9,7 +10,17 @@ import msgspec
 
 from pgqueue.errors import InvalidOption
 from pgqueue.store.jobs.known_tasks import KnownTask, NamedJob
-from pgqueue.values.insight.now import ErrorGroup, Errors, Running, SearchPage
+from pgqueue.values.insight.now import (
+    DeadTask,
+    DeadTasks,
+    DuePage,
+    ErrorGroup,
+    Errors,
+    KeyUse,
+    Running,
+    SearchPage,
+)
+from pgqueue.values.insight.runs import Run
 from pgqueue.values.jobs.job import QueueCount
 from pgqueue.values.queues.settings import NO_SETTINGS
 from pgqueue.values.queues.standing import WAITING, QueueStanding
@@ -27,6 +38,20 @@ def _search(answers: Sequence[SearchPage], arguments: Mapping[str, Any]) -> Sear
     found = sorted((job for one in answers for job in one.jobs), key=lambda job: job.created_at, reverse=True)
     looked_to = min((one.looked_to for one in answers if one.looked_to is not None), default=None)
     return SearchPage(tuple(found[: arguments["limit"]]), looked_to)
+
+
+def _due(answers: Sequence[DuePage], arguments: Mapping[str, Any]) -> DuePage:
+    if arguments["after"] is not None:
+        raise InvalidOption(
+            "after: ids of several shards are in no order; page through one shard, queue.shard(n)"
+        )
+    found = sorted((job for one in answers for job in one.jobs), key=lambda job: job.run_at)
+    looked_to = min((one.looked_to for one in answers if one.looked_to is not None), default=None)
+    return DuePage(tuple(found[: arguments["limit"]]), looked_to)
+
+
+def _details(answers: Sequence[Mapping[int, Any]], _: Mapping[str, Any]) -> dict[int, Any]:
+    return {job_id: detail for one in answers for job_id, detail in one.items()}
 
 
 def _counts(
@@ -57,17 +82,17 @@ def _standings(answers: Sequence[Sequence[QueueStanding]], _: Mapping[str, Any])
 
 
 def _merge_standings(same: list[QueueStanding]) -> QueueStanding:
-    # A queue that is paused, drained or has settings on one shard only is shown so: its jobs there wait.
+    # A queue that is paused, closed or has settings on one shard only is shown so: its jobs there wait.
     paused = next((one for one in same if one.paused_at is not None), same[0])
-    drained = next((one for one in same if one.drained_at is not None), same[0])
+    closed = next((one for one in same if one.closed_at is not None), same[0])
     return QueueStanding(
         queue=same[0].queue,
         paused_at=paused.paused_at,
         paused_by=paused.paused_by,
         paused_why=paused.paused_why,
-        drained_at=drained.drained_at,
-        drained_by=drained.drained_by,
-        drained_why=drained.drained_why,
+        closed_at=closed.closed_at,
+        closed_by=closed.closed_by,
+        closed_why=closed.closed_why,
         settings=next((one.settings for one in same if one.settings != NO_SETTINGS), NO_SETTINGS),
         **{name: sum(getattr(one, name) for one in same) for name in (*WAITING, "dead")},
         rate=sum(one.rate for one in same),
@@ -106,9 +131,33 @@ def _error_group(same: list[ErrorGroup]) -> ErrorGroup:
     )
 
 
+def _dead_by_task(answers: Sequence[DeadTasks], arguments: Mapping[str, Any]) -> DeadTasks:
+    counts = Counter[tuple[str, str]]()
+    for one in chain(*(answer.tasks for answer in answers)):
+        counts[one.queue, one.task] += one.jobs
+    ordered = [DeadTask(*name, jobs) for name, jobs in counts.most_common()]
+    named, rest = ordered[: arguments["limit"]], ordered[arguments["limit"] :]
+    others = sum(one.jobs for one in rest) + sum(one.others for one in answers)
+    return DeadTasks(tuple(named), others, all(one.complete for one in answers))
+
+
+def _keys_used(answers: Sequence[Sequence[KeyUse]], _: Mapping[str, Any]) -> list[KeyUse]:
+    counts = Counter[KeyUse]()
+    for one in chain(*answers):
+        counts[msgspec.structs.replace(one, rows=0)] += one.rows
+    ordered = sorted(counts, key=lambda one: (one.table, one.ring, one.key))
+    return [msgspec.structs.replace(one, rows=counts[one]) for one in ordered]
+
+
 def _all(answers: Sequence[Sequence[Any]], _: Mapping[str, Any]) -> list[Any]:
     # The rows of all shards: a process has a worker on each.
     return [one for answer in answers for one in answer]
+
+
+def _runs(answers: Sequence[Sequence[Run]], arguments: Mapping[str, Any]) -> list[Run]:
+    # A DataFrame is written to one shard.
+    found = sorted(_all(answers, arguments), key=lambda one: one.last_at, reverse=True)
+    return found[: arguments["limit"]]
 
 
 def _any(answers: Sequence[set[str]], _: Mapping[str, Any]) -> set[str]:
@@ -126,10 +175,15 @@ def _known(answers: Sequence[Sequence[KnownTask]], _: Mapping[str, Any]) -> list
 
 MERGED: Mapping[str, Merge] = {
     "searching.search": _search,
+    "searching.due": _due,
+    "searching.details": _details,
     "control.counts": _counts,
     "queues.queue_standings": _standings,
     "insight.running": _merge_running,
     "insight.errors": _errors,
+    "insight.dead_by_task": _dead_by_task,
+    "insight.keys_used": _keys_used,
+    "runs.runs": _runs,
     "workers.listed": _all,
     "control.worker_problems": _all,
     "control.worker_queues": _any,

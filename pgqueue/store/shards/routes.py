@@ -305,10 +305,11 @@ def _wrong_shard(verdict: str, keys: Iterable[str]) -> WrongShard:
 EVERYWHERE = frozenset(
     {
         "queues.pause",
-        "queues.drain",
+        "queues.close",
         "queues.resume",
         "queues.declare",
         "queues.change",
+        "retention.keep_for",
         "limit_control.change",
         "limit_control.declare_interval",
         "limit_control.unset",
@@ -316,7 +317,7 @@ EVERYWHERE = frozenset(
     }
 )
 """Plans by which operators say something of queues or limits."""
-OF_PATTERNS = frozenset({"queues.pause", "queues.drain"})
+OF_PATTERNS = frozenset({"queues.pause", "queues.close"})
 """Those of them that act on the queues of a pattern, also on shards that have no job of such a queue yet."""
 KEYED = frozenset(
     {
@@ -331,11 +332,12 @@ KEYED = frozenset(
 FIRST = frozenset(
     {
         *(f"schedules.{name}" for name in ("apply", "put", "listed", "dated", "pause", "resume", "remove")),
-        *(f"ticks.{name}" for name in ("fire", "backfill", "runs")),
+        *(f"ticks.{name}" for name in ("fire", "backfill", "runs", "last_runs")),
         "insight.schedules",
+        "insight.deploys",
     }
 )
-"""Plans about schedules."""
+"""Plans about schedules, and the list of deploys."""
 Routing: TypeAlias = Callable[[ShardDatabases, Plan[Any]], Route[Any]]
 ROUTES: Mapping[str, Routing] = {
     "enqueue.enqueue": _enqueue_one,

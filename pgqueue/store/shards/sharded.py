@@ -212,15 +212,3 @@ def _one_shard() -> ConfigurationError:
     return ConfigurationError(
         "this is done on one shard: use queue.shard(n), the queue on one shard; in the shell give --dsn of one database"
     )
-
-
-def require_only_shards(*others: str | None) -> None:
-    """Refuse a queue of shards that says in another way, too, where its database is.
-
-    Raises:
-        ConfigurationError: it does.
-    """
-    if any(others):
-        raise ConfigurationError(
-            "shards=[...] says where all databases are: leave out dsn, replica and direct_dsn"
-        )

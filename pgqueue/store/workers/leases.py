@@ -236,7 +236,7 @@ def _state_parameters(doing: WorkerReport | None) -> dict[str, object]:
     return {
         "minimum": doing and doing.bounds.minimum,
         "slots": doing and doing.slots,
-        "draining": doing and doing.draining,
+        "quiet": doing and doing.quiet,
         "supervised": doing and doing.supervised,
     }
 

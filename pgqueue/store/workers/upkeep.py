@@ -3,6 +3,7 @@
 This module says *what* is to be done; :mod:`pgqueue.worker.upkeep` says *when*.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -14,15 +15,14 @@ from pgqueue.store.arrays import columns, texts
 from pgqueue.store.jobs.claim import NO_MARKS
 from pgqueue.store.jobs.notifications import wake
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.retention import DELETED_AT_ONCE, FIXED, some_at_a_time
 from pgqueue.store.workers import lost
 from pgqueue.store.workers.leases import WorkerInfo, register, renew
 from pgqueue.values.jobs.job import JobState, Mark
 from pgqueue.values.jobs.verdict import Verdict, lost_verdict
 
-DAYS_AHEAD = 7
 NO_TIMEOUTS: Mapping[str, float] = MappingProxyType({})
 PROMOTED_AT_ONCE = 5_000
-DELETED_AT_ONCE = 10_000
 
 
 class PollResult(msgspec.Struct, frozen=True):
@@ -166,7 +166,7 @@ def settle(
     pause: timedelta = timedelta(0),
     now: datetime | None = None,
 ) -> Steps[None]:
-    """Forget lost workers whose jobs have all been ended; wake idle workers if any of these jobs is ready.
+    """Note how many jobs of lost workers were ended; forget those workers whose jobs all were; wake idle workers if any of these jobs is ready.
 
     Args:
         found: the jobs that were left behind, and in whose name.
@@ -177,6 +177,9 @@ def settle(
         now: the instant; the database's own by default.
     """
     left = {worker for job_id, worker in found.items() if job_id not in states}
+    if ended := {**dict.fromkeys(workers, 0), **Counter(found[job_id] for job_id in states)}:
+        params = {"workers": [*ended], "jobs": [*ended.values()]}
+        yield Statement("workers/note_lost_jobs", params, returns=False)
     if seen_to := {*workers, *found.values()} - left:
         yield Statement("workers/forget_lost_workers", {"workers": [*seen_to]}, returns=False)
     if put_off := {found[job_id] for job_id in refused}:
@@ -198,89 +201,6 @@ def note_unlisted_workers() -> Steps[int]:
 
 
 @plan
-def keep_for(
-    history: timedelta | None, dead: timedelta | None, *, history_args: int | None = None, said_by: str
-) -> Steps["RetentionSettings"]:
-    """Store for how long ended and dead jobs are kept, and with which arguments, where a value is given.
-
-    Args:
-        history: for ended jobs; None: what is stored stays.
-        dead: for dead jobs; None: what is stored stays.
-        history_args: the longest arguments of succeeded jobs, in bytes as stored; None: what is stored stays.
-        said_by: who stores it, for people to read.
-    """
-    params = {"history": history, "dead": dead, "history_args": history_args, "said_by": said_by}
-    (row,) = yield Statement("retention/keep_for", params)
-    history_now, dead_now, args_now = row[:3]
-    return RetentionSettings(history_now, dead_now, args_now, changed=row[:3] != row[3:])
-
-
-class RetentionSettings(msgspec.Struct, frozen=True):
-    """What the database keeps, whichever program asks.
-
-    Attributes:
-        history: for how long ended jobs are kept, as PostgreSQL writes an interval; None: no value is stored, 7 days.
-        dead: for how long dead jobs are kept; None: no value is stored, for ever.
-        history_args: the longest arguments of succeeded jobs, in bytes as stored; None: no value is stored, 8,000.
-        changed: whether the values differ from those before.
-    """
-
-    history: str | None
-    dead: str | None
-    history_args: int | None
-    changed: bool
-
-
-@plan
-def ensure_history_days(*, now: datetime | None = None) -> Steps[int]:
-    """Make the history's partitions for the coming days; returns how many it made.
-
-    Most often none is missing, and nothing is locked. Each day is a statement, and so a transaction, of its own. A day
-    that cannot be made because the tables are in use is left to a later run; so are the days after it. A day whose name
-    another relation has is passed over: see :func:`find_taken_history_days`.
-    """
-    made = 0
-    for (day,) in (yield Statement("retention/missing_history_days", {"now": now, "days": DAYS_AHEAD})):
-        ((said,),) = yield Statement("retention/make_history_day", {"day": day})
-        made += said == "made"
-        if said == "in use":
-            break
-    return made
-
-
-@plan
-def find_taken_history_days(*, now: datetime | None = None) -> Steps[list[str]]:
-    """The relations that keep the history's partitions of the coming days from being made, by their names.
-
-    Each has the name of a day's partition and is none: a table that was made by hand, or a partition that was detached.
-    :func:`ensure_history_days` passes such a day over, and jobs that end on it go into the default partition.
-    """
-    return [
-        name
-        for (name,) in (yield Statement("retention/taken_history_days", {"now": now, "days": DAYS_AHEAD}))
-    ]
-
-
-@plan
-def drop_history(*, now: datetime | None = None) -> Steps[int]:
-    """Drop the history's partitions that lie wholly before the stored retention; returns how many went."""
-    rows = yield Statement("retention/drop_history", {"now": now})
-    return int(rows[0][0])
-
-
-@plan
-def drop_strays(*, now: datetime | None = None) -> Steps[int]:
-    """Delete what the default partition holds from before the stored retention; returns how many rows."""
-    return (yield from _some_at_a_time("retention/drop_strays", now))
-
-
-@plan
-def drop_dead(*, now: datetime | None = None) -> Steps[int]:
-    """Delete dead jobs from before the stored retention; returns how many."""
-    return (yield from _some_at_a_time("retention/drop_dead", now))
-
-
-@plan
 def release_holds(*, now: datetime | None = None) -> Steps[int]:
     """Forget unique keys whose period is over; returns how many. Keys that a transaction has locked stay."""
     count, released = 0, DELETED_AT_ONCE
@@ -293,7 +213,7 @@ def release_holds(*, now: datetime | None = None) -> Steps[int]:
 @plan
 def drop_ticks(*, now: datetime | None = None) -> Steps[int]:
     """Delete ticks of schedules that were decided on more than 30 days ago; returns how many."""
-    return (yield from _some_at_a_time("schedules/drop_ticks", now))
+    return (yield from some_at_a_time("schedules/drop_ticks", now, kept=FIXED))
 
 
 @plan
@@ -312,19 +232,10 @@ def drop_notes() -> Steps[int]:
 @plan
 def drop_signals(*, now: datetime | None = None) -> Steps[int]:
     """Delete signals and deadlines that no job will ask for any more; signals to keys after 30 days. How many."""
-    return (yield from _some_at_a_time("signals/drop", now))
+    return (yield from some_at_a_time("signals/drop", now, kept=FIXED))
 
 
 @plan
 def drop_rates(*, now: datetime | None = None) -> Steps[int]:
     """Delete the states of rates whose time has passed; how many."""
-    return (yield from _some_at_a_time("limits/drop_rates", now))
-
-
-def _some_at_a_time(name: str, now: datetime | None) -> Steps[int]:
-    count, deleted = 0, DELETED_AT_ONCE
-    # Each statement, and so each transaction, has a bounded size.
-    while deleted == DELETED_AT_ONCE:
-        ((deleted,),) = yield Statement(name, {"now": now, "limit": DELETED_AT_ONCE})
-        count += deleted
-    return count
+    return (yield from some_at_a_time("limits/drop_rates", now))

@@ -111,7 +111,7 @@ def ask(which: str, what: WorkerRequest, *, now: datetime | None = None) -> Step
             "workers": [one.id for one in found.asked],
             "minimum": what.bounds and what.bounds.minimum,
             "maximum": what.bounds and what.bounds.maximum,
-            "draining": what.draining,
+            "quiet": what.quiet,
             "end": what.end,
             "by": what.by,
             "now": now,
@@ -143,7 +143,7 @@ def _status(row: Row) -> WorkerStatus:
         bounds=Bounds(most if least is None else least, most),
         slots=most if slots is None else slots,
         listens=least is not None,
-        draining=row[11],
+        quiet=row[11],
         supervised=row[12],
         answer=row[13],
         blocked_since=row[14],
@@ -155,9 +155,9 @@ def _status(row: Row) -> WorkerStatus:
 
 def asked_of(row: Sequence[Any]) -> WorkerRequest:
     """What a row says that a worker is asked to do: its columns ``ask_minimum`` to ``asked_by``."""
-    least, most, draining, end, at, by = row
+    least, most, quiet, end, at, by = row
     return WorkerRequest(
-        bounds=None if least is None else Bounds(least, most), draining=draining, end=end, at=at, by=by
+        bounds=None if least is None else Bounds(least, most), quiet=quiet, end=end, at=at, by=by
     )
 
 

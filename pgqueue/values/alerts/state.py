@@ -205,6 +205,8 @@ class AlertStatus(msgspec.Struct, frozen=True, kw_only=True):
         silenced_by: who silenced it.
         failed_at: since when looks fail, or its task cannot be told; None: they do not.
         error: why.
+        terms: when its task is told.
+        argument: the name of that task's parameter.
     """
 
     name: str
@@ -226,6 +228,8 @@ class AlertStatus(msgspec.Struct, frozen=True, kw_only=True):
     silenced_by: str | None
     failed_at: datetime | None
     error: str | None
+    terms: Terms
+    argument: str
 
     @property
     def active(self) -> bool:

@@ -8,13 +8,15 @@ import msgspec
 
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
 from pgqueue.values.hints import remedy
+from pgqueue.values.jobs.error_group import error_group_of
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.options import PRIORITIES, check_instant, check_number, check_text, stands_for
 from pgqueue.values.payloads.storable import refuse_unstorable
 
 MOST_IDS = 10_000
 """Ids in one filter."""
-LIVE = (JobState.BLOCKED, JobState.SCHEDULED, JobState.READY, JobState.RUNNING)
+WAITING = (JobState.BLOCKED, JobState.SCHEDULED, JobState.READY)
+LIVE = (*WAITING, JobState.RUNNING)
 _LIKE = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_", "*": "%"})
 
 
@@ -27,12 +29,14 @@ class Criteria(TypedDict, total=False):
         task: of this task; a pattern is allowed.
         args: whose arguments contain these, as jsonb containment has it: ``{"customer_id": 7}``.
         meta: whose ``meta`` contains this.
+        run: of the run of this name: jobs that DataFrames were written as.
         enqueued_after: enqueued at this instant or later.
         enqueued_before: enqueued before this instant.
         min_priority: of this priority or a higher one.
         max_priority: of this priority or a lower one.
         error: whose last error is of this type, such as ``ConnectionError``; with the module or without.
         message: whose last error's message contains this text.
+        error_group: whose last error is in the group of this key: :attr:`ErrorGroup.key` of ``queue.insight.errors()``.
         everything: must be true where nothing else is given: then all jobs are meant.
     """
 
@@ -41,12 +45,14 @@ class Criteria(TypedDict, total=False):
     task: str
     args: Mapping[str, Any]
     meta: Mapping[str, Any]
+    run: str
     enqueued_after: datetime
     enqueued_before: datetime
     min_priority: int
     max_priority: int
     error: str
     message: str
+    error_group: str
     everything: bool
 
 
@@ -54,7 +60,7 @@ class LiveCriteria(Criteria, total=False):
     """Which live jobs.
 
     Attributes:
-        state: in this state or one of several: ``blocked``, ``scheduled``, ``ready``, ``running``.
+        state: in this state or one of several: ``blocked``, ``scheduled``, ``ready``, ``running``; ``waiting`` stands for the first three.
     """
 
     state: JobState | str | Collection[JobState | str]
@@ -79,6 +85,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: tuple[JobState, ...] | None = None
     args: dict[str, Any] | None = None
     meta: dict[str, Any] | None = None
+    run: str | None = None
     enqueued_after: datetime | None = None
     enqueued_before: datetime | None = None
     died_before: datetime | None = None
@@ -86,6 +93,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_priority: int | None = None
     error: str | None = None
     message: str | None = None
+    error_group: str | None = None
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> Self:
@@ -102,24 +110,25 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidOption(f"everything={everything!r}: use True or False")
         if everything == bool(chosen):
             raise InvalidOption(_CONTRADICTS if chosen else _NOTHING)
-        for name in ("queue", "task", "error", "message"):
+        for name in ("queue", "task", "run", "error", "message", "error_group"):
             if name in chosen and not check_text(name, chosen[name]):
                 raise InvalidOption(f"{name}='': an empty text matches no job; leave it out")
         for name in ("args", "meta"):
             if name in chosen:
                 chosen[name] = _object(name, chosen[name])
         if "ids" in chosen:
-            chosen["ids"] = _ids(chosen["ids"])
+            chosen["ids"] = check_ids("ids", chosen["ids"])
         if "state" in chosen:
             chosen["state"] = _states(chosen["state"])
         _check_bounds(chosen)
         return cls(**chosen)
 
     def matches(self, job: Job) -> bool:
-        """Whether a job is meant."""
+        """Whether a job is meant. Which jobs are of a run only the database knows: here, none is."""
         last = job.errors[-1] if job.errors else None
         return (
-            (self.ids is None or job.id in self.ids)
+            self.run is None
+            and (self.ids is None or job.id in self.ids)
             and (self.queue is None or stands_for(self.queue, job.queue))
             and (self.task is None or stands_for(self.task, job.task))
             and (self.state is None or job.state in self.state)
@@ -131,6 +140,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             and (self.max_priority is None or job.priority <= self.max_priority)
             and (self.error is None or (last is not None and f".{last.type}".endswith(f".{self.error}")))
             and (self.message is None or (last is not None and self.message in last.message))
+            and (self.error_group is None or self.error_group == error_group_of(job))
         )
 
     def json(self, name: Literal["args", "meta"]) -> str | None:
@@ -141,6 +151,26 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __str__(self) -> str:
         given = msgspec.to_builtins(self)
         return ", ".join(f"{name}={value}" for name, value in given.items()) or "all"
+
+
+def check_ids(name: str, value: object) -> tuple[int, ...]:
+    """Ids of jobs, each once, in their order.
+
+    Raises:
+        InvalidOption: they are no ids, or more than :data:`MOST_IDS`.
+    """
+    if isinstance(value, str) or not isinstance(value, Collection):
+        raise InvalidOption(f"{name}={value!r:.80}: use a list of ids")
+    for one in value:
+        if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < 1 << 63:
+            raise InvalidOption(
+                f"{name}: {one!r:.80} is no id of a job; an id is a whole number, as in handle.id"
+            )
+    if len(value) > MOST_IDS:
+        raise InvalidOption(
+            f"{name}: {len(value):,} are given, at most {MOST_IDS:,} are taken; give them in parts"
+        )
+    return tuple(sorted({*value}))
 
 
 def like(pattern: str | None) -> str | None:
@@ -201,27 +231,14 @@ def _object(name: str, value: object) -> dict[str, Any]:
     return found
 
 
-def _ids(value: object) -> tuple[int, ...]:
-    if isinstance(value, str) or not isinstance(value, Collection):
-        raise InvalidOption(f"ids={value!r:.80}: use a list of ids")
-    for one in value:
-        if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < 1 << 63:
-            raise InvalidOption(
-                f"ids: {one!r:.80} is no id of a job; an id is a whole number, as in handle.id"
-            )
-    if len(value) > MOST_IDS:
-        raise InvalidOption(
-            f"ids: {len(value):,} are given, at most {MOST_IDS:,} are taken; give them in parts"
-        )
-    return tuple(sorted({*value}))
-
-
 def _states(value: Any) -> tuple[JobState, ...]:  # noqa: ANN401 - a state, or several
     given = [value] if isinstance(value, str) else [*value]
+    if "waiting" in given:
+        given = [*WAITING, *(one for one in given if one != "waiting")]
     for one in given:
         if one not in LIVE:
             raise InvalidOption(
-                f"state={one!r:.80}: live jobs are {', '.join(LIVE)}; dead ones have verbs of their own"
+                f"state={one!r:.80}: live jobs are {', '.join(LIVE)}, or waiting for the first three; dead ones have verbs of their own"
             )
     if not given:
         raise InvalidOption("state=[]: name at least one state, or leave it out")

@@ -1,6 +1,7 @@
 """Operations on many jobs: what they do, which of the jobs that match they act on, and what became of those."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
@@ -8,12 +9,11 @@ from typing import Any, Self
 import msgspec
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.bulk.filter import LIVE, JobFilter
+from pgqueue.values.bulk.filter import LIVE, WAITING, JobFilter
 from pgqueue.values.jobs.job import Job, JobState
 from pgqueue.values.jobs.options import PRIORITIES, check_number
 from pgqueue.values.payloads.storable import object_of
 
-WAITING = tuple(state for state in LIVE if state is not JobState.RUNNING)
 EXAMPLES = 10
 """Skipped jobs that a result names."""
 DONE, ASKED = "done", "asked"
@@ -23,7 +23,6 @@ class BulkAction(StrEnum):
     """What is done to jobs."""
 
     CANCEL = "cancel"
-    PURGE = "purge"
     MOVE = "move"
     REPRIORITISE = "reprioritise"
     RETRY_DEAD = "retry_dead"
@@ -252,7 +251,8 @@ class AuditEntry(msgspec.Struct, frozen=True):
         )
 
 
-class BlockedRetry(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class BlockedRetry:
     """A dead job that stays dead, since a live job has its unique key.
 
     Attributes:
@@ -266,7 +266,8 @@ class BlockedRetry(msgspec.Struct, frozen=True):
     unique_key: str
 
 
-class Retried(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Retried:
     """What a retry did. It is true if any job is ready again; its length and its items are those of ``ids``.
 
     Attributes:
@@ -293,5 +294,7 @@ class Retried(msgspec.Struct, frozen=True):
     @classmethod
     def sum(cls, parts: Iterable[Self]) -> Self:
         """What several retries did."""
-        columns = zip(*(msgspec.structs.astuple(part) for part in parts), strict=True)
+        columns = zip(
+            *((part.ids, part.held, part.not_dead, part.out_of_turn) for part in parts), strict=True
+        )
         return cls(*(tuple(one for part in column for one in part) for column in columns))

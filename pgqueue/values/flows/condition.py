@@ -1,6 +1,6 @@
 """Conditions on the results of other nodes of a workflow, written as Python and stored as JSON.
 
-``result("extract")["rows"] == 0`` is an object, not a truth value; :func:`holds` finds out whether it is true once the
+``result_of("extract")["rows"] == 0`` is an object, not a truth value; :func:`holds` finds out whether it is true once the
 results are there.
 """
 
@@ -106,7 +106,7 @@ class NodeResult:
         return Condition(["in", self._form, list(values)])
 
 
-def result(name: str) -> NodeResult:
+def result_of(name: str) -> NodeResult:
     """The result of another node of the same workflow, for ``skip_if``; of a node without a result it is None.
 
     Args:

@@ -147,7 +147,7 @@ def _mermaid(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]], 
         yield f"{indent}end"
         yield f"{indent}class n{node.id} {node.state}"
     else:
-        said = describe_counts(node.members) if node.kind.is_group else str(node.job_state or node.state)
+        said = describe_counts(node.members) if node.kind.is_group else node.said
         yield f'{indent}n{node.id}["{label}: {_escape(said)}"]:::{node.state}'
 
 
@@ -177,7 +177,7 @@ ARROW = (
 
 
 @dataclass(slots=True)
-class _Box:
+class Box:
     """A node with its size and place, in pixels, and the boxes in it."""
 
     node: NodeRecord
@@ -185,15 +185,13 @@ class _Box:
     height: float
     x: float = 0
     y: float = 0
-    inside: "tuple[_Box, ...]" = ()
+    inside: "tuple[Box, ...]" = ()
 
 
 def svg(flow: FlowRecord) -> str:
     """A flow as an SVG document."""
-    children = members_of(flow.nodes)
-    (root,) = (_laid_out(node, children) for node in children[None])
-    _place(root, 8, 8)
-    boxes = {box.node.id: box for box in _all(root)}
+    boxes = lay_out(flow)
+    root = next(iter(boxes.values()))
     size = root.width + 16, root.height + 16
     return "\n".join(
         [
@@ -207,13 +205,21 @@ def svg(flow: FlowRecord) -> str:
     )
 
 
-def _laid_out(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]]) -> _Box:
+def lay_out(flow: FlowRecord) -> dict[int, Box]:
+    """A box for each node, by the node's id, the one around all first. Members of one level stand in a column."""
+    children = members_of(flow.nodes)
+    (root,) = (_laid_out(node, children) for node in children[None])
+    _place(root, 8, 8)
+    return {box.node.id: box for box in _all(root)}
+
+
+def _laid_out(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]]) -> Box:
     """Place a node and what is in it, from (0, 0) on: members of one level stand in a column."""
     members = children.get(node.id)
     if not members:
-        return _Box(node, BOX_WIDTH, BOX_HEIGHT)
+        return Box(node, BOX_WIDTH, BOX_HEIGHT)
     levels = levels_of(members)
-    columns: dict[int, list[_Box]] = {}
+    columns: dict[int, list[Box]] = {}
     for member in members:
         columns.setdefault(levels[member.id], []).append(_laid_out(member, children))
     x = float(EDGE)
@@ -226,26 +232,26 @@ def _laid_out(node: NodeRecord, children: Mapping[int | None, list[NodeRecord]])
         lowest = max(lowest, y - GAP_DOWN)
         x += max(box.width for box in boxes) + GAP_ACROSS
     inside = tuple(box for boxes in columns.values() for box in boxes)
-    return _Box(node, x - GAP_ACROSS + EDGE, lowest + EDGE, inside=inside)
+    return Box(node, x - GAP_ACROSS + EDGE, lowest + EDGE, inside=inside)
 
 
-def _place(box: _Box, x: float, y: float) -> None:
+def _place(box: Box, x: float, y: float) -> None:
     """Move a box and all in it."""
     box.x, box.y = box.x + x, box.y + y
     for one in box.inside:
         _place(one, box.x, box.y)
 
 
-def _all(box: _Box) -> Iterator[_Box]:
+def _all(box: Box) -> Iterator[Box]:
     yield box
     for one in box.inside:
         yield from _all(one)
 
 
-def _draw_box(box: _Box, *, name: str | None) -> str:
+def _draw_box(box: Box, *, name: str | None) -> str:
     node = box.node
     label = name if name is not None else title(node, listed=bool(box.inside))
-    said = describe_counts(node.members) if node.kind.is_group else str(node.job_state or node.state)
+    said = describe_counts(node.members) if node.kind.is_group else node.said
     tip = f"{label}: {node.why or said}"
     fill = "#fafafa" if box.inside else COLOURS[node.state]
     line = COLOURS[node.state] if box.inside and node.state is not NodeState.WAITING else "#607d8b"
@@ -262,18 +268,19 @@ def _draw_box(box: _Box, *, name: str | None) -> str:
     )
 
 
-def _edges(boxes: Mapping[int, _Box]) -> Iterator[str]:
+def _edges(boxes: Mapping[int, Box]) -> Iterator[str]:
     for box in boxes.values():
         for edge in box.node.after:
             if (before := boxes.get(edge.node)) is not None:
                 dashed = "" if edge.rule is EdgeRule.CANCEL else ' stroke-dasharray="4 3"'
                 yield (
-                    f'<path d="{_curve(before, box)}" fill="none" stroke="#607d8b"{dashed} marker-end="url(#to)">'
+                    f'<path d="{curve(before, box)}" fill="none" stroke="#607d8b"{dashed} marker-end="url(#to)">'
                     f"<title>{_text(f'if it fails: {edge.rule}')}</title></path>"
                 )
 
 
-def _curve(before: _Box, after: _Box) -> str:
+def curve(before: Box, after: Box) -> str:
+    """The path of an edge between two boxes."""
     x1, y1 = before.x + before.width, before.y + before.height / 2
     x2, y2 = after.x, after.y + after.height / 2
     bend = max(20.0, (x2 - x1) / 2)

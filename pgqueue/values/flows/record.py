@@ -11,6 +11,7 @@ from pgqueue.values.jobs.job import JobState
 
 MOST_NAMED = 5
 """Nodes that a sentence names, at most."""
+IN_PROGRESS = "in progress"
 LONGEST_NAMED = 60
 """Characters of such a name."""
 
@@ -62,7 +63,7 @@ class NodeRecord(msgspec.Struct, frozen=True):
         queue: the queue of that job.
         cancel_requested: whether the worker of that job has been asked to stop it.
         after: the nodes for which it waits.
-        members: of a group, how many members are in which state.
+        members: of a group, how many members are in which state, without the job by which pgqueue has filled it.
         why: why it does not run, or what it does; None: it has ended.
     """
 
@@ -87,7 +88,16 @@ class NodeRecord(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         """What it is called: its name, else its task or what kind of node it is."""
-        return self.name or self.task or self.kind
+        return self.name or self.task or self.kind.value
+
+    @property
+    def said(self) -> str:
+        """Where it stands, in a word of the field: the state of its job where that may run, else its own."""
+        if self.state is not NodeState.RELEASED:
+            return self.state.value
+        if self.kind.is_group:
+            return "running"
+        return IN_PROGRESS if self.job_state is None else self.job_state.value
 
 
 class FlowRecord(msgspec.Struct, frozen=True):
@@ -101,9 +111,11 @@ class FlowRecord(msgspec.Struct, frozen=True):
         state: where it stands.
         created_at: when it was enqueued.
         ended_at: when it ended; None: it has not.
-        counts: how many of its jobs are in which state; None: in a list, for a flow of more than 10,000 nodes.
+        counts: how many of its jobs are in which state, without those by which pgqueue has filled groups; None: in a list, for a
+            flow of more than 10,000 nodes.
         nodes: its nodes, each after the group that it is in; members of groups of more than 512 are left out, and in a
             list all are.
+        behind: the flow of its key for which it waits; None: it waits for none, and in a list always.
     """
 
     id: int
@@ -115,6 +127,7 @@ class FlowRecord(msgspec.Struct, frozen=True):
     ended_at: datetime | None
     counts: Mapping[NodeState, int] | None = None
     nodes: tuple[NodeRecord, ...] = ()
+    behind: int | None = None
 
 
 def explain_nodes(
@@ -139,7 +152,12 @@ def explain_nodes(
 
 def describe_counts(members: Mapping[NodeState, int]) -> str:
     """How many are in which state, in words."""
-    return ", ".join(f"{members[state]:,} {state}" for state in NodeState if members.get(state))
+    return ", ".join(f"{members[state]:,} {state_word(state)}" for state in NodeState if members.get(state))
+
+
+def state_word(state: NodeState) -> str:
+    """Where nodes stand, in a word of the field: those that were released wait in a queue, or run."""
+    return IN_PROGRESS if state is NodeState.RELEASED else state.value
 
 
 def _why(node: NodeRecord, parent: NodeRecord | None, flow: FlowRecord, behind: int | None) -> str | None:
@@ -174,7 +192,9 @@ def _runs(node: NodeRecord) -> str:
 def _waits(node: NodeRecord, parent: NodeRecord | None, flow: FlowRecord, behind: int | None) -> str:
     if flow.state is FlowState.CANCELLED:
         return "its flow is being cancelled"
-    if node.parent is None:
+    if node.parent is None or (
+        flow.state is FlowState.WAITING and parent is not None and parent.parent is None
+    ):
         other = "another flow" if behind is None else f"flow {behind}"
         return f"waits for its turn, behind {other} of key {flow.key!r}"
     if unmet := [edge for edge in node.after if not edge.met]:

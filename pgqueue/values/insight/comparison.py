@@ -111,8 +111,8 @@ def _line(name: str | None, before: Figures, after: Figures) -> ComparisonLine:
         run_ratio=_ratio(before.run, after.run, "p50"),
         run_p95_ratio=_ratio(before.run, after.run, "p95"),
         wait_ratio=_ratio(before.wait, after.wait, "p95"),
-        failed_before=_failed_share(before),
-        failed_after=_failed_share(after),
+        failed_before=failed_share(before),
+        failed_after=failed_share(after),
         before=before,
         after=after,
     )
@@ -165,7 +165,8 @@ def _count_ended(figures: Figures) -> int:
     return figures.succeeded + figures.failed
 
 
-def _failed_share(figures: Figures) -> float | None:
+def failed_share(figures: Figures) -> float | None:
+    """Which share of the attempts that ended has failed; None: none has ended."""
     ended = _count_ended(figures)
     return figures.failed / ended if ended else None
 

@@ -4,8 +4,9 @@ What is read is decided in :mod:`pgqueue.store.insight.insight`. How queues stan
 :mod:`pgqueue.values.limits.status`, and what happened over time in :mod:`pgqueue.values.insight.series`.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -13,7 +14,11 @@ import msgspec
 from pgqueue.values.flows.flow import EdgeRule, NodeState
 from pgqueue.values.flows.record import FlowState
 from pgqueue.values.jobs.job import Job
+from pgqueue.values.jobs.note import Progress
 from pgqueue.values.workers.worker import Stack
+
+if TYPE_CHECKING:
+    from pgqueue.values.schedules.schedule import Timing
 
 
 class RunningJob(msgspec.Struct, frozen=True):
@@ -72,6 +77,85 @@ class SearchPage(msgspec.Struct, frozen=True):
     looked_to: int | None = None
 
 
+class DuePage(msgspec.Struct, frozen=True):
+    """Scheduled jobs in the order in which they are due, each with its last error only.
+
+    Attributes:
+        jobs: the jobs. Arguments of more than 10,000 characters are left out: ``{"$not_kept": bytes}``.
+        looked_to: until when due and the id of the last job that was looked at, from which a search goes on; None: there are enough
+            jobs, or no others.
+    """
+
+    jobs: tuple[Job, ...]
+    looked_to: tuple[datetime, int] | None = None
+
+
+class JobDetail(msgspec.Struct, frozen=True):
+    """What a list shows of a live job beside its record.
+
+    Attributes:
+        waits_for: what a blocked job waits for, in a few words, such as ``limit mail`` or ``signal 'paid'``; None: it is not blocked.
+        paused: whether its queue is paused.
+        worker: the host and process of the worker that runs it, like ``web-1:4711``; None: it does not run, or the worker has no row.
+        progress: how far a running job is; None: it has not said.
+    """
+
+    waits_for: str | None = None
+    paused: bool = False
+    worker: str | None = None
+    progress: Progress | None = None
+
+
+def listed(jobs: Iterable[Job]) -> list[dict[str, Any]]:
+    """Jobs that a search found, for JSON: without ``result``, which a search does not read, so that null is not taken for it."""
+    fields = [name for name in Job.__struct_fields__ if name != "result"]
+    return [{name: getattr(job, name) for name in fields} for job in jobs]
+
+
+class DeadTask(msgspec.Struct, frozen=True):
+    """How many dead jobs a task has in a queue.
+
+    Attributes:
+        queue: the queue.
+        task: the task.
+        jobs: how many.
+    """
+
+    queue: str
+    task: str
+    jobs: int
+
+
+class DeadTasks(msgspec.Struct, frozen=True):
+    """Dead jobs by task.
+
+    Attributes:
+        tasks: those with the most, the one with the most first.
+        others: dead jobs of all other tasks.
+        complete: all dead jobs were counted. False: only the latest ones were.
+    """
+
+    tasks: tuple[DeadTask, ...]
+    others: int
+    complete: bool
+
+
+class KeyUse(msgspec.Struct, frozen=True):
+    """Rows of a table that were encrypted with a key.
+
+    Attributes:
+        table: which.
+        ring: ``s``: the shared ring; ``t``: a tenant's.
+        key: the key's name.
+        rows: how many rows.
+    """
+
+    table: str
+    ring: Literal["s", "t"]
+    key: str
+    rows: int
+
+
 class ErrorGroup(msgspec.Struct, frozen=True):
     """Dead jobs of one task that died of the same error: its type, and the first line of its message without digits.
 
@@ -85,6 +169,7 @@ class ErrorGroup(msgspec.Struct, frozen=True):
         first_at: when the first of them died.
         last_at: when the last of them died.
         last_job: the id of the one that died last.
+        key: names the group: criterion ``error_group`` of searches and of operations on dead jobs.
     """
 
     task: str
@@ -96,6 +181,7 @@ class ErrorGroup(msgspec.Struct, frozen=True):
     first_at: datetime
     last_at: datetime
     last_job: int
+    key: str = ""
 
 
 class Errors(msgspec.Struct, frozen=True):
@@ -112,6 +198,18 @@ class Errors(msgspec.Struct, frozen=True):
     complete: bool
 
 
+class Deploy(msgspec.Struct, frozen=True):
+    """A deploy of the user's code.
+
+    Attributes:
+        deployed_at: when it went live.
+        version: which version.
+    """
+
+    deployed_at: datetime
+    version: str
+
+
 class ScheduleLag(msgspec.Struct, frozen=True):
     """How late a schedule is.
 
@@ -125,6 +223,8 @@ class ScheduleLag(msgspec.Struct, frozen=True):
         last_at: the last tick that fired within 30 days; None: none.
         last_lag: how many seconds after its instant that tick fired.
         error: why it is set aside.
+        module: the module that declares it; None: it was made at run time.
+        timing: when its ticks are; None: it makes no sense.
     """
 
     name: str
@@ -136,6 +236,8 @@ class ScheduleLag(msgspec.Struct, frozen=True):
     last_at: datetime | None
     last_lag: float | None
     error: str | None
+    module: str | None = None
+    timing: "Timing | None" = None
 
 
 class TableHealth(msgspec.Struct, frozen=True):
@@ -300,6 +402,20 @@ class NoteLine(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class JobWorker(msgspec.Struct, frozen=True):
+    """A worker that ran an attempt of a job.
+
+    Attributes:
+        id: its id.
+        name: ``host:pid``; of a worker that is gone, the host alone where its process is not known any more.
+        alive: whether its lease holds.
+    """
+
+    id: UUID
+    name: str
+    alive: bool
+
+
 class Story(msgspec.Struct, frozen=True):
     """What surrounds a job.
 
@@ -307,8 +423,10 @@ class Story(msgspec.Struct, frozen=True):
         stack: the answer to the last question for its stack; None: it was not asked for within ten minutes.
         place: where it stands in its flow; None: it is in none.
         notes: the steps that it has done, and its checkpoint; at most 200. They are removed some time after its end.
+        workers: those that ran its attempts, as far as they are known.
     """
 
     place: FlowPlace | None
     notes: tuple[NoteLine, ...]
     stack: Stack | None = None
+    workers: tuple[JobWorker, ...] = ()

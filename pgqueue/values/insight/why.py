@@ -98,17 +98,17 @@ def _causes_and_sentence(job_id: int, facts: WhyFacts, state: JobState) -> tuple
             reason, sentence = blocked_cause(job_id, facts)
             return [reason, *(cause.reason for cause in obstacles(facts))], sentence
         case _:
-            return ["ended"], _how_it_ended(facts, state)
+            return ["ended"], _how_it_ended(job_id, facts, state)
 
 
-def _how_it_ended(facts: WhyFacts, state: JobState) -> str:
+def _how_it_ended(job_id: int, facts: WhyFacts, state: JobState) -> str:
     since = facts.since or 0.0
     length, instant = duration_text(since), facts.instant(-since)
     if state is not JobState.DEAD:
         did = "was cancelled" if state is JobState.CANCELLED else str(state)
         return f"it {did} {length} ago, at {instant}"
     why = f" ({facts.reason})" if facts.reason else ""
-    return f"it has been dead{why} for {length}, since {instant}{failures_text(facts)}"
+    return f"it has been dead{why} for {length}, since {instant}{failures_text(facts)}; `pgqueue dead retry {job_id}` makes it ready again"
 
 
 def _causes_of_waiting(facts: WhyFacts, is_early: bool) -> tuple[list[Reason], str]:  # noqa: FBT001 - called here only

@@ -7,13 +7,17 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from pgqueue.errors import LONGEST_DELAY
 from pgqueue.values.limits import gcra
 from pgqueue.values.workers.health import BlockedLoop
+from pgqueue.values.workers.lease import renew_every
 
 MOST_AHEAD = 1_000
 """The jobs ahead of a job are counted up to this number."""
 MOST_NAMED = 5
 """How many of the things that a job waits for are named, at most. One more is read, so that a sentence can say "more"."""
+LATE_BEAT = 1.0
+"""Seconds by which a heartbeat may be late without being missed."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST, LATEST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -130,12 +134,13 @@ class WhyFacts(msgspec.Struct, frozen=True):
         host: its worker's host, if it runs and the worker has a row.
         pid: that worker's process.
         lease_left: seconds left of that worker's lease.
+        heard_for: seconds since that worker's last heartbeat.
         overruns: whether its function goes on after the timeout.
         alive: how many workers are alive.
         serving: how many of them serve its queue, and are to claim jobs.
         slots: how many slots the serving workers have.
         knowing: how many of the serving workers may know its task.
-        draining: how many live workers of its queue start no more jobs.
+        quiet: how many live workers of its queue start no more jobs.
         stopping: how many other live workers of its queue stop, or were asked to.
         blocked_workers: how many of the knowing workers have a blocked event loop, so that they claim nothing.
         not_looking: how many other knowing workers have not looked for jobs in time.
@@ -189,12 +194,13 @@ class WhyFacts(msgspec.Struct, frozen=True):
     host: str | None = None
     pid: int | None = None
     lease_left: float | None = None
+    heard_for: float | None = None
     overruns: bool = False
     alive: int = 0
     serving: int = 0
     slots: int = 0
     knowing: int = 0
-    draining: int = 0
+    quiet: int = 0
     stopping: int = 0
     blocked_workers: int = 0
     not_looking: int = 0
@@ -231,6 +237,14 @@ class WhyFacts(msgspec.Struct, frozen=True):
         return BlockedLoop(
             self.blocked_for, str(self.blocked_task), self.blocked_job, str(self.blocked_where)
         )
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its worker has missed a heartbeat."""
+        heard, left = self.heard_for or 0.0, self.lease_left or 0.0
+        if not 0 < heard + left < LONGEST_DELAY.total_seconds():  # a row that no worker wrote
+            return False
+        return heard > renew_every(timedelta(seconds=heard + left)) + LATE_BEAT
 
     def instant(self, seconds: float) -> str:
         """The time in this many seconds, in UTC; the nearest one that a datetime can be."""

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from pgqueue.values.flows.record import shorten_text
 from pgqueue.values.insight.why_facts import MOST_AHEAD, MOST_NAMED, LimitFacts, NodeFacts, WhyFacts
+from pgqueue.values.limits.limit import lane_keys
 from pgqueue.values.signals import spoken_reason
 from pgqueue.values.workers.lease import duration_text
 
@@ -28,7 +29,7 @@ Reason: TypeAlias = Literal[
     "paused",
     "hidden",
     "no worker",
-    "worker blocked",
+    "worker unresponsive",
     "task unknown",
     "no free slot",
     "locked",
@@ -74,15 +75,14 @@ def _workers(facts: WhyFacts) -> Iterator[Cause]:
         yield Cause(
             "task unknown",
             f"no live worker of queue {queue} runs task {facts.task!r}{_for_how_long(facts.unknown_for)}: "
-            "is its module imported by the worker's --app, and do its --tasks leave it out?"
-            + _drained(facts),
+            "is its module imported by the worker's --app, and do its --tasks leave it out?" + _quiet(facts),
         )
     else:
         yield from _causes_at_workers(facts)
 
 
-def _drained(facts: WhyFacts) -> str:
-    return f" {_many(facts.draining, 'drained worker')} of the queue may run it" if facts.draining else ""
+def _quiet(facts: WhyFacts) -> str:
+    return f" {_many(facts.quiet, 'quiet worker')} of the queue may run it" if facts.quiet else ""
 
 
 def _for_how_long(seconds: float | None) -> str:
@@ -120,7 +120,7 @@ def _loop(facts: WhyFacts) -> str:
 
 
 def _not_served(facts: WhyFacts) -> str:
-    if not facts.draining and not facts.stopping:
+    if not facts.quiet and not facts.stopping:
         queue = repr(facts.queue)
         none = (
             f"the only live worker does not serve queue {queue}"
@@ -130,9 +130,9 @@ def _not_served(facts: WhyFacts) -> str:
         start = f"start one that serves it (`pgqueue worker --queues {quote(facts.queue)}`)"
         return f"{none}: {start}, or enqueue to another queue"
     said = []
-    if facts.draining:
+    if facts.quiet:
         said.append(
-            f"{_many(facts.draining, 'live worker')} {'is' if facts.draining == 1 else 'are'} draining"
+            f"{_many(facts.quiet, 'live worker')} {'is' if facts.quiet == 1 else 'are'} quiet (`pgqueue workers resume` ends that)"
         )
     if facts.stopping:
         said.append(f"{_many(facts.stopping, 'live worker')} stop{'s' if facts.stopping == 1 else ''}")
@@ -147,7 +147,7 @@ def _unable(facts: WhyFacts) -> Cause:
             f"no worker of queue {facts.queue!r} has looked for jobs in time, of {_many(facts.knowing, 'live worker')}",
         )
     more = f"; {facts.not_looking:,} of them did not look for jobs in time" if facts.not_looking else ""
-    return Cause("worker blocked", f"{serve}, and none claims jobs now: {_loop(facts)}{more}")
+    return Cause("worker unresponsive", f"{serve}, and none claims jobs now: {_loop(facts)}{more}")
 
 
 def _limits(facts: WhyFacts) -> Iterator[Cause]:
@@ -235,6 +235,23 @@ def blocked_cause(job_id: int, facts: WhyFacts) -> Cause:
     return Cause("blocked", f"it is blocked, and waits for {named}{more}")
 
 
+def spoken_wait(lane: str | None, waits_for: str | None, job_id: int) -> str | None:
+    """What a blocked job waits for, in a few words for a list; None: nothing is known.
+
+    Args:
+        lane: the lane in which it waits for the limits of its task; None: it waits in none.
+        waits_for: the first of the other things that it waits for.
+        job_id: which job.
+    """
+    if lane is not None:
+        names = [key.limit for key in lane_keys(lane).limiting]
+        return f"limit {shorten_text(names[0])}" if names else "limit of its queue"
+    if waits_for is None:
+        return None
+    kind = waits_for.partition(":")[0]
+    return spoken_reason(waits_for, job_id) if kind in {"signal", "timer"} else "workflow"
+
+
 def _node(node: NodeFacts) -> str:
     job = "" if node.job is None else f"job {node.job}, "
     state = node.job_state or ("running" if node.state == "released" else node.state)
@@ -270,6 +287,11 @@ def running_cause(job_id: int, facts: WhyFacts) -> Cause:
     said = f"{attempt}, since {facts.instant(-since)}, on {facts.host}, process {facts.pid}{asked}"
     if facts.overruns:
         said += "; it has passed its timeout, and keeps its slot and its places in limits until its function returns"
+    if facts.is_silent:
+        said += (
+            f"; its worker was last heard of {duration_text(facts.heard_for or 0.0)} ago: if it stays silent, "
+            f"another worker takes the job over in {duration_text(facts.lease_left)}"
+        )
     if (loop := facts.blocked) is None:
         return Cause("running", said)
     if loop.job == job_id:

@@ -6,12 +6,15 @@ everything is cut before it is formatted, and nothing here raises. The format is
 
 import traceback
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 from pgqueue.values.jobs.job import AttemptError
 from pgqueue.values.payloads.storable import storable_text
 
+PACKAGE: Final = f"{Path(__file__).parents[2]}/"
+"""Where the files of pgqueue are."""
 LONGEST_TYPE: Final = 200
 LONGEST_MESSAGE: Final = 2_000
 LONGEST_TRACEBACK: Final = 8_000
@@ -57,7 +60,7 @@ def _explain(error: BaseException, seen: set[int]) -> traceback.TracebackExcepti
     shown = traceback.TracebackException(
         _short_named(type(error)), _stand_in(error), frames_of(error), limit=-(MOST_FRAMES // len(seen))
     )
-    shown.stack[:] = map(_short, shown.stack)
+    shown.stack[:] = map(_short, _from_the_task(shown.stack))
     shown.__suppress_context__ = _own(BaseException, "__suppress_context__", error)
     shown.__cause__ = next(_held([_own(BaseException, "__cause__", error)], seen), None)
     if shown.__cause__ is None and not shown.__suppress_context__:
@@ -69,6 +72,15 @@ def _explain(error: BaseException, seen: set[int]) -> traceback.TracebackExcepti
             found += found[-1:] * (len(members) - MOST_MEMBERS)
         shown.exceptions = found or None
     return shown
+
+
+def _from_the_task(frames: Sequence[traceback.FrameSummary]) -> Sequence[traceback.FrameSummary]:
+    """The frames from the first one that is not in this package: those before it are the same for every task.
+
+    An error that was raised in this package, with no other code on the way, keeps all of them.
+    """
+    first = next((at for at, frame in enumerate(frames) if not frame.filename.startswith(PACKAGE)), 0)
+    return frames[first:]
 
 
 def _held(errors: Sequence[BaseException | None], seen: set[int]) -> Iterator[traceback.TracebackException]:

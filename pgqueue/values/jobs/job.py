@@ -213,14 +213,17 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         attempt: which attempt, from 1.
-        type: the exception's qualified name.
-        message: what it said.
-        traceback: where it was raised, or None.
+        type: the exception's qualified name; ``WorkerLost`` if the worker was lost.
+        message: what it said, up to 2,000 characters.
+        traceback: where it was raised, as Python prints it, the last 8,000 characters: at most 20 exceptions of a chain or a
+            group, of a long message its two ends. When the job fails again, the last 1,000 characters are kept. None: there is none.
         at: when it was recorded, by the database's clock.
         left_out: how many errors between this one and the next are not kept: of many, the first and the last are.
         encoded: the message and the traceback as a codec encoded them; None: they are in clear.
         crashed: whether the attempt counts as one that ended with its worker.
         memory: resident memory of the worker in bytes, at its last heartbeat, or of the attempt's own process; None: not known.
+        seconds: how long the attempt had run; of a lost worker, how long it had held the job. None: not known.
+        worker: the worker that ran it; None: not known.
     """
 
     attempt: int
@@ -232,10 +235,35 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
     encoded: str | None = None
     crashed: bool = False
     memory: int | None = None
+    seconds: float | None = None
+    worker: UUID | None = None
 
 
 class Job(msgspec.Struct, frozen=True):
-    """All that is recorded of a job. Statements that list jobs select these fields, in this order."""
+    """All that is recorded of a job, live or ended. Statements that list jobs select these fields, in this order.
+
+    Attributes:
+        id: the job's id.
+        state: where it stands.
+        queue: its queue.
+        task: the name of its task.
+        args: its arguments by parameter name, as plain JSON values.
+        priority: from -100 to 100; a job with a higher one runs sooner.
+        run_at: the earliest time to run; of a job that waits for a retry, the time of the retry.
+        created_at: when it was enqueued: the start of that transaction, by the database's clock.
+        started_at: when the last attempt began; of a running job, when it was claimed. None: none began.
+        ended_at: when it ended; None: it has not.
+        attempts: how many attempts were spent.
+        max_attempts: after how many failed attempts it is dead.
+        unique_key: its unique key; None: it has none.
+        collisions: how many enqueues with this key were rejected, or changed the job.
+        worker_id: the worker that runs it, or ran it last.
+        errors: how its attempts failed; the last one of a job that succeeded may say why its result was not kept.
+        reason: why a dead job is dead: ``exhausted``, ``refused``, ``undecodable``, ``asked``, ``unknown``, ``expired`` or
+            ``crashed``. None: it is not dead.
+        result: what the task returned, as plain JSON values.
+        meta: what the enqueuer sent along; None: nothing.
+    """
 
     id: int
     state: JobState

@@ -119,16 +119,22 @@ def check_one_queue(what: str, name: str) -> str:
     return name
 
 
-def check_text(what: str, text: str) -> str:
+LONGEST_REASON = 1_000
+"""Characters of the name of an operator, and of a reason: people read them in tables."""
+
+
+def check_text(what: str, text: str, *, longest: int | None = None) -> str:
     """Check that PostgreSQL can hold a text, and return it. It need not be a valid name: older jobs have other names.
 
     Raises:
-        InvalidOption: it is not a string, or has NUL or half a surrogate pair in it.
+        InvalidOption: it is not a string, has NUL or half a surrogate pair in it, or has more than ``longest`` characters.
     """
     if not isinstance(text, str) or "\0" in text or not _is_whole(text):
         raise InvalidOption(
             f"{what}={text!r:.200}: use a string without NUL (\\x00) and half surrogate pairs"
         )
+    if longest is not None and len(text) > longest:
+        raise InvalidOption(f"{what} has {len(text):,} characters: use {longest:,} at most")
     return text
 
 

@@ -13,9 +13,8 @@ from unicodedata import combining, east_asian_width
 
 import msgspec
 
-from pgqueue.errors import InvalidOption
-from pgqueue.values.jobs.job import ARGS_NOT_KEPT, AttemptError, Job
-from pgqueue.values.payloads.storable import UNREADABLE
+from pgqueue.values.jobs.job import AttemptError, Job
+from pgqueue.values.payloads.storable import UNREADABLE, require_args
 from pgqueue.values.version import __version__
 
 COLUMNS: Final = 1_000
@@ -60,7 +59,7 @@ def source_of(job: Job, place: QueueImport | None, *, hidden: str | None = None,
     Raises:
         InvalidOption: the arguments are not kept, or cannot be read.
     """
-    _require_args(job)
+    require_args(job)
     values = {"ARGS": job.args}
     if job.meta is not None and set(job.meta) != {UNREADABLE}:
         values["META"] = job.meta
@@ -81,16 +80,6 @@ def source_of(job: Job, place: QueueImport | None, *, hidden: str | None = None,
 def file_name(job: Job) -> str:
     """The name of that file."""
     return f"test_job_{_number(job)}.py"
-
-
-def _require_args(job: Job) -> None:
-    if set(job.args) == {ARGS_NOT_KEPT}:
-        raise InvalidOption(
-            f"job {job.id}: its arguments are not kept in the history, since they took {job.args[ARGS_NOT_KEPT]} bytes; "
-            "PgQueue(history_args=...) says how many may"
-        )
-    if set(job.args) == {UNREADABLE}:
-        raise InvalidOption(f"job {job.id}: its arguments cannot be read: {job.args[UNREADABLE]:.200}")
 
 
 def _hidden_in(job: Job, hidden: str | None) -> str | None:

@@ -8,10 +8,12 @@ in :mod:`pgqueue.store.jobs.finish`.
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from enum import Enum, auto
 from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
+from pgqueue import errors
 from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze, Waiting, WaitTimedOut
 from pgqueue.values.jobs.error_text import describe, text_of
 from pgqueue.values.jobs.job import AttemptError, Claim, Job, JobState
@@ -19,7 +21,7 @@ from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.signals import SignalWait
 from pgqueue.values.workers.lease import duration_text, spoken_bytes
 
-Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown", "expired", "crashed"]
+Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown", "expired", "crashed", "deadline"]
 
 NOT_KEPT = "pgqueue.errors.ResultNotKept"
 """The type of the error that is recorded with a job whose result is not kept."""
@@ -92,7 +94,10 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """The job was asked to cancel, and its attempt was stopped; or, ``skipped``, a condition of its flow kept it from running."""
+    """The job was asked to cancel, and its attempt has ended; or its task ended it so.
+
+    ``skipped``: a condition of its flow kept it from running.
+    """
 
     label: ClassVar = "cancelled"
     spends: ClassVar = True
@@ -103,6 +108,17 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 Verdict: TypeAlias = Succeeded | Again | Died | Returned | Unknown | Waits | Cancelled
 """Each has a ``label``, by which metrics count it, and says whether it ``spends`` the attempt."""
+
+
+class Stop(Enum):
+    """Why an attempt was stopped by the worker."""
+
+    SHUTDOWN = auto()
+    """The worker stops and its grace is over: the job is requeued."""
+    CANCEL = auto()
+    """A caller cancelled the job."""
+    LOST = auto()
+    """The job is no longer this attempt's: the worker lost its lease, or claimed the job again."""
 
 
 def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -> Verdict:
@@ -125,6 +141,9 @@ def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -
             return Waits(claim, awaited) if awaited.job_id == claim.id else Returned(claim)
         case Dead():
             return Died(claim, seconds, "asked", described)
+        case errors.Cancelled():
+            reason = msgspec.structs.replace(described, traceback=None)
+            return Cancelled(claim, reason if described.message else None)
         case _:
             return _after_failure(claim, error, described, retry=retry, seconds=seconds)
 
@@ -146,7 +165,9 @@ def _after_failure(
             return Died(claim, seconds, "exhausted", described)
         case RetryLater():
             return Again(claim, error.delay, described)
-        case WaitTimedOut() | ResultNotKept(final=True):  # each further attempt would end in the same way
+        case WaitTimedOut():  # each further attempt would be told the same
+            return Died(claim, seconds, "deadline", described)
+        case ResultNotKept(final=True):
             return Died(claim, seconds, "refused", described)
         case _ if not retry.wants_again(error, claim.attempt, age):
             return Died(claim, seconds, "refused", described)
@@ -178,6 +199,8 @@ def lost_verdict(
         message=f"worker {claim.worker_id} {how}{had}",
         crashed=crashed,
         memory=memory,
+        seconds=round(seconds, 6),
+        worker=claim.worker_id,
     )
     if claim.attempt >= claim.max_attempts:
         return Died(claim, seconds, "exhausted", error)
@@ -210,6 +233,17 @@ def given_up(verdict: Unknown) -> Died:
         claim.attempt, "UnknownTask", f"{known} for {duration_text(verdict.after.total_seconds())}"
     )
     return Died(claim, None, "unknown", error)
+
+
+def as_stopped(verdict: Verdict, why: Stop | None) -> Verdict:
+    """The verdict on an attempt that was told to stop: a cancelled job does not run again, and a job of a stopping worker does."""
+    match why, verdict:
+        case Stop.CANCEL, Again() | Died() | Returned() | Waits():
+            return Cancelled(verdict.claim, getattr(verdict, "error", None))
+        case Stop.SHUTDOWN, Cancelled():
+            return Returned(verdict.claim)
+        case _:
+            return verdict
 
 
 def as_recorded(verdict: Verdict, state: JobState) -> Verdict:

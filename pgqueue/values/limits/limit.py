@@ -32,6 +32,8 @@ _SECONDS: Final = {
     "h": 3_600,
     "d": 86_400,
 }
+BY: Final = " by "
+"""Between the numbers of a limit and the arguments that make its key, in what the code says."""
 _PLACES: Final = re.compile(r" \*([1-9][0-9]{0,6})$", re.ASCII)
 """At the end of a key: how many places each job takes. Values are JSON or a hash, which cannot end so."""
 _RATE: Final = re.compile(r"([0-9]{1,12})/(second|minute|hour|day|([0-9]{1,9})([smhd]))", re.ASCII)
@@ -61,10 +63,17 @@ class LimitNumbers(NamedTuple):
     @property
     def said(self) -> str:
         """What the limit says, in words."""
+        per = f" per {' and '.join(self.by)}" if self.by else ""
         if self.every is None:
-            return f"{self.most:,} at once"
+            return f"{self.most:,} at once{per}"
         burst = "" if self.burst == 1 else f", burst {self.burst:,}"
-        return f"one each {self.every / 1_000_000:g} s{burst}"
+        return f"one each {self.every / 1_000_000:g} s{per}{burst}"
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The arguments that make the key, as the code says them; none: there is one key for all jobs."""
+        arguments = self.declared.partition(BY)[2]
+        return tuple(arguments.split(", ")) if arguments else ()
 
 
 class LimitKey(msgspec.Struct, frozen=True, gc=False):
@@ -347,4 +356,4 @@ def as_arguments(what: str, by: object) -> tuple[str, ...]:
 
 
 def _by(by: tuple[str, ...] | str) -> str:
-    return f" by {', '.join(by)}" if by else ""
+    return f"{BY}{', '.join((by,) if isinstance(by, str) else by)}" if by else ""

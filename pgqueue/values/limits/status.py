@@ -34,6 +34,7 @@ class LimitStatus(msgspec.Struct, frozen=True):
         waiting: how many wait in lanes under it.
         lost: how many of those a lost worker holds: a sweep takes its jobs over.
         estimated: ``waiting`` is scaled from a sample of the table's pages.
+        keys: of how many keys jobs run.
     """
 
     name: str
@@ -44,6 +45,22 @@ class LimitStatus(msgspec.Struct, frozen=True):
     waiting: int = 0
     lost: int = 0
     estimated: bool = False
+    keys: int = 0
+
+    @property
+    def running_said(self) -> str:
+        """How many run, in words: ``7 running for 5 customers``."""
+        if len(self.numbers.by) != 1 or not self.keys:
+            return f"{self.running:,} running"
+        name = self.numbers.by[0].removesuffix("_id").replace("_", " ")
+        return f"{self.running:,} running for {self.keys:,} {name if self.keys == 1 else _plural(name)}"
+
+
+def _plural(name: str) -> str:
+    """Several of what an argument names; the rules of most English words."""
+    if name.endswith("y") and name[-2:-1] not in set("aeiou"):
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith(("s", "x", "ch", "sh")) else f"{name}s"
 
 
 class LimitedJobs(msgspec.Struct, frozen=True):

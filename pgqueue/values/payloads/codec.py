@@ -228,6 +228,11 @@ def node_result_text(codec: Codec | None, task: str, text: str, meta: str | None
     return text if codec is None else _decode(codec, text, JobPart("result", task, meta))
 
 
+def kept_text(codec: Codec | None, task: str, text: str) -> str:
+    """Values that a job keeps in its meta, encoded as arguments are, as JSON; what raises is as for :func:`args_text`."""
+    return text if codec is None else _decode(codec, text, JobPart("args", task))
+
+
 def note_text(codec: Codec | None, claim: Claim, text: str) -> str:
     """What an attempt noted, as JSON; what raises is as for :func:`args_text`."""
     return text if codec is None else _decode(codec, text, JobPart("note", claim.task, claim.meta))

@@ -76,7 +76,7 @@ def write_other(value: object) -> object:
         raise TypeError(
             f"a {kind.__module__}.{kind.__qualname__} has no JSON form: {value!r:.80}{remedy_for(value)}"
         )
-    return dump(mode="json", by_alias=not _reads_names(kind), round_trip=True)
+    return dump(mode="json", by_alias=not reads_names(kind), round_trip=True)
 
 
 def read_other(kind: type, value: object) -> object:
@@ -116,7 +116,7 @@ def _base_of(kind: type) -> type | None:
 
 
 @lru_cache(maxsize=1_024)
-def _reads_names(kind: Any) -> bool:  # noqa: ANN401 - a class of models
+def reads_names(kind: Any) -> bool:  # noqa: ANN401 - a class of models
     """Whether a model can be told to read names, as pydantic's can since 2.11; an older one is written by its aliases."""
     read = getattr(kind, "model_validate_json", None)
     return read is not None and "by_name" in inspect.signature(read).parameters
@@ -125,7 +125,7 @@ def _reads_names(kind: Any) -> bool:  # noqa: ANN401 - a class of models
 def _reader(kind: Any) -> Callable[[bytes], object]:  # noqa: ANN401 - a class of models
     """The reader of JSON, not of Python's values: a strict model takes dates and UUIDs from JSON alone."""
     read = kind.model_validate_json
-    return partial(read, by_alias=True, by_name=True) if _reads_names(kind) else read
+    return partial(read, by_alias=True, by_name=True) if reads_names(kind) else read
 
 
 def _fields_refused(error: Any) -> str:  # noqa: ANN401 - pydantic's error, which is not imported

@@ -8,8 +8,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect as inspect_types
 
 from pgqueue.values.hints import did_you_mean
+from pgqueue.values.payloads.other_types import types_within
+from pgqueue.values.payloads.schema_parts import RECORDS, OtherTypes, say_times, say_times_of_record
 
 MOST: Final = 200
 """Parts of a schema that are looked at for one argument: a stored one may refer to itself."""
@@ -34,16 +37,55 @@ EMPTY: Final[Mapping[str, Any]] = {
 
 
 def schema_of(annotation: Any) -> dict[str, Any] | None:  # noqa: ANN401 - any annotation
-    """The JSON schema of a type, with what it refers to under ``$defs``; None: it has none."""
+    """The JSON schema of a type, with what it refers to under ``$defs``; None: it has none.
+
+    A part of a type that has no schema, such as a class of the app's own, allows any value.
+    """
     try:
-        (schema,), parts = msgspec.json.schema_components(
-            [annotation], ref_template="#/$defs/{name}", schema_hook=lambda _: {}
-        )
+        return _schema_of(annotation)
     except Exception:  # noqa: BLE001 - a type's own hooks and defaults may raise anything
         return None
-    name = str(schema.get("$ref", "")).rpartition("/")[2]
-    whole = {**parts.pop(name, {})} if name else {**schema}
-    return {**whole, "$defs": parts} if parts else whole
+
+
+def _schema_of(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - any annotation
+    others, root = OtherTypes(), inspect_types.type_info(annotation)
+    found = types_within(root)
+    has_times = any(isinstance(one, inspect_types.DateTimeType) for one in found)
+    records = [one for one in found if has_times and isinstance(one, RECORDS)]
+    (schema, *named), parts = msgspec.json.schema_components(
+        [annotation, *(one.cls for one in records)],
+        ref_template="#/$defs/{name}",
+        schema_hook=others.schema,
+    )
+    say_times(root, schema)
+    for record, said in zip(records, named, strict=True):
+        say_times_of_record(record, parts.get(_name(said), said))
+    parts |= others.parts
+    whole = {**schema, **parts.get(_name(schema), {})}
+    whole.pop("$ref", None)
+    used = _used(parts, whole)
+    return {**whole, "$defs": used} if used else whole
+
+
+def _used(parts: Mapping[str, Any], whole: object) -> dict[str, Any]:
+    """The parts to which a schema refers, or one of them."""
+    found: dict[str, Any] = {}
+    left = [whole]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += one.values()
+            name = _name(one)
+            if name in parts and name not in found:
+                found[name] = parts[name]
+                left.append(parts[name])
+        elif isinstance(one, list):
+            left += one
+    return found
+
+
+def _name(schema: Mapping[str, Any]) -> str:
+    return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
 def misfit(schema: object, arguments: Mapping[str, object]) -> str | None:

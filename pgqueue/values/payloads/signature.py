@@ -94,8 +94,18 @@ class Signature:
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of the object that has the arguments by name; None: there is none."""
-        return schema_of(self._struct)
+        """The JSON schema of the object that has the arguments by name; None: there is none.
+
+        An argument of whose type or default there is no schema may have any value in it.
+        """
+        whole = schema_of(self._struct)
+        if whole is not None:
+            return whole
+        known = [
+            p if schema_of(_payload_struct(p.name, [p])) is not None else _of_any_type(p)
+            for p in self._payload
+        ]
+        return schema_of(_payload_struct(self._name, known))
 
     @property
     def takes_context(self) -> bool:
@@ -336,6 +346,11 @@ def _payload_struct(name: str, parameters: list[inspect.Parameter]) -> type[msgs
         forbid_unknown_fields=True,
         kw_only=any(p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for p in parameters),
     )
+
+
+def _of_any_type(parameter: inspect.Parameter) -> inspect.Parameter:
+    default = _EMPTY if parameter.default is _EMPTY else None
+    return parameter.replace(annotation=Any, default=default)
 
 
 def _field(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - defstruct takes tuples of three shapes

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
-from pgqueue.values.jobs.job import AttemptError
+from pgqueue.values.jobs.job import ARGS_NOT_KEPT, AttemptError, Job
 
 # find() searches the bytes: ``in`` takes 0.3 µs, because it first checks whether the other side is a number.
 DEEPEST = 200
@@ -113,6 +113,8 @@ def _has_non_finite(value: object) -> bool:
 
 SCHEDULE, SCHEDULED_FOR = "pgqueue_schedule", "pgqueue_scheduled_for"
 """The keys that a schedule adds to the meta of its jobs: its name, and the tick. sql/schema/0001_15_schedules.up.sql adds them."""
+COPY_OF = "pgqueue_copy_of"
+"""The key in the meta of a copied job: the id of the job of which it is a copy."""
 LARGEST = 8_192
 """Bytes of JSON. sql/schema/0001_09_enqueue.up.sql has the same bound, for jobs that are enqueued by SQL."""
 
@@ -203,3 +205,18 @@ def errors_of(text: str) -> tuple[AttemptError, ...]:
 
 def _show_unreadable(text: str | bytes) -> dict[str, Any]:
     return {UNREADABLE: (text if isinstance(text, str) else text.decode(errors="replace"))[:SHOWN]}
+
+
+def require_args(job: Job) -> None:
+    """Refuse a job whose arguments are not known.
+
+    Raises:
+        InvalidOption: they are not kept, or cannot be read.
+    """
+    if set(job.args) == {ARGS_NOT_KEPT}:
+        raise InvalidOption(
+            f"job {job.id}: its arguments are not kept in the history, since they took {job.args[ARGS_NOT_KEPT]} bytes; "
+            "PgQueue(history_args=...) says how many may"
+        )
+    if set(job.args) == {UNREADABLE}:
+        raise InvalidOption(f"job {job.id}: its arguments cannot be read: {job.args[UNREADABLE]:.200}")

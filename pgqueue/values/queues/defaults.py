@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from pgqueue.errors import BacklogFull, QueueDrained
+from pgqueue.errors import BacklogFull, QueueClosed
 from pgqueue.values.jobs.job import NewJob
 from pgqueue.values.queues.settings import MAX_ATTEMPTS, PRIORITY
 
@@ -24,7 +24,7 @@ class JobDefaults(NamedTuple):
 
     priority: int = PRIORITY
     max_attempts: int = MAX_ATTEMPTS
-    drained: bool = False
+    closed: bool = False
     bounded: bool = False
 
 
@@ -37,7 +37,7 @@ class QueueDefaults:
     def __init__(
         self, of_queue: Mapping[str, JobDefaults], *, refuses: bool = True, may_number: bool = True
     ) -> None:
-        """``refuses``: jobs of drained queues are refused. ``may_number``: the role may choose the ids of jobs."""
+        """``refuses``: jobs of closed queues are refused. ``may_number``: the role may choose the ids of jobs."""
         self._of_queue = of_queue
         self._refuses = refuses
         self.may_number = may_number
@@ -54,11 +54,11 @@ class QueueDefaults:
         """The priority and the number of attempts of a job.
 
         Raises:
-            QueueDrained: its queue takes no new jobs.
+            QueueClosed: its queue takes no new jobs.
         """
         default = self._of_queue.get(job.queue, PACKAGE)
-        if default.drained and self._refuses:
-            raise drained_error(job.queue)
+        if default.closed and self._refuses:
+            raise closed_error(job.queue)
         return (
             default.priority if job.priority is None else job.priority,
             default.max_attempts if job.max_attempts is None else job.max_attempts,
@@ -66,7 +66,7 @@ class QueueDefaults:
 
 
 class QueueCache:
-    """What a process remembers of queues that are not drained."""
+    """What a process remembers of queues that are not closed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -138,10 +138,10 @@ class QueueCache:
 MOST_REMEMBERED: Final = 10_000
 
 
-def drained_error(queue: str) -> QueueDrained:
+def closed_error(queue: str) -> QueueClosed:
     """The error that refuses a job."""
-    return QueueDrained(
-        f"queue {queue!r} is drained: it takes no new jobs; `pgqueue queues show` says who drained it and why, "
+    return QueueClosed(
+        f"queue {queue!r} is closed: it takes no new jobs; `pgqueue queues show` says who closed it and why, "
         "`pgqueue queues resume` ends it"
     )
 

@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import NamedTuple, Self
 
-from pgqueue.errors import Duration, InvalidOption, as_duration
+from pgqueue.errors import Duration
 from pgqueue.values.jobs.options import check_number, check_queues
 from pgqueue.values.payloads.signature import DEFAULT_LIMIT, HIGHEST_LIMIT
+from pgqueue.values.retention import as_kept_days
+from pgqueue.values.secret_names import SECRETS, check_secrets
 
 
 class QueueOptions(NamedTuple):
@@ -17,6 +19,7 @@ class QueueOptions(NamedTuple):
     dead: timedelta | None
     history_args: int | None
     max_payload: int
+    redact: tuple[str, ...]
 
     @classmethod
     def checked(
@@ -27,6 +30,7 @@ class QueueOptions(NamedTuple):
         dead: Duration | None = None,
         history_args: int | None = None,
         max_payload: int = DEFAULT_LIMIT,
+        redact: Iterable[str] = SECRETS,
     ) -> Self:
         """Check them.
 
@@ -38,21 +42,9 @@ class QueueOptions(NamedTuple):
             check_number("history_args", history_args, range(2**31))
         return cls(
             None if queues is None else frozenset(check_queues(queues)),
-            None if history is None else _retention("history", history),
-            None if dead is None else _retention("dead", dead),
+            None if history is None else as_kept_days("history", history),
+            None if dead is None else as_kept_days("dead", dead),
             history_args,
             max_payload,
+            check_secrets(redact),
         )
-
-
-def _retention(name: str, value: Duration) -> timedelta:
-    kept = as_duration(name, value)
-    if kept < timedelta(0):
-        raise InvalidOption(f"{name}={value!r}: use a timedelta of zero or more")
-    # A length between zero and a day is a mistake: the caller meant days.
-    if timedelta(0) < kept < timedelta(days=1):
-        raise InvalidOption(
-            f"{name}={value!r} is {kept}, but jobs are kept by whole days: "
-            "use timedelta(days=...), or 0 to keep none"
-        )
-    return kept

@@ -9,6 +9,7 @@ import msgspec
 from pgqueue.errors import InvalidOption, QueueExists, as_duration, as_limit
 from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.options import ATTEMPTS, PRIORITIES, check_number, one_of
+from pgqueue.values.retention import as_kept_days
 
 PRIORITY: Final = 0
 MAX_ATTEMPTS: Final = 25
@@ -34,7 +35,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
         priority: of jobs whose enqueue and task name none.
         max_attempts: of jobs whose enqueue and task name none.
         timeout: how long an attempt may take whose task names no timeout.
-        keep_history: False: jobs that succeed are not kept.
+        keep_history: for how long its ended jobs are kept; 0: jobs that succeed are not kept.
         keep_dead: for how long its dead jobs are kept.
         backlog: from how many ready jobs on it is full.
         when_full: ``refuse``: an enqueue to a full queue fails; ``warn``, as without a value: it logs a warning.
@@ -45,7 +46,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     priority: int | None = None
     max_attempts: int | None = None
     timeout: timedelta | None = None
-    keep_history: bool | None = None
+    keep_history: timedelta | None = None
     keep_dead: timedelta | None = None
     backlog: int | None = None
     when_full: WhenFull | None = None
@@ -77,15 +78,12 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             one_of("when_full", values["when_full"], WHEN_FULL, listed=repr)
         if "timeout" in values:
             values["timeout"] = as_limit("timeout", values["timeout"])
+        if "keep_history" in values:
+            values["keep_history"] = as_kept_days("keep_history", values["keep_history"])
         if "keep_dead" in values:
             values["keep_dead"] = _check_kept(values["keep_dead"])
         if "ageing" in values:
             values["ageing"] = _check_ageing(values["ageing"])
-        if not isinstance(values.get("keep_history", True), bool):
-            raise InvalidOption(
-                f"keep_history={values['keep_history']!r}: use True or False. The history is dropped by whole days of all "
-                "queues, so a queue can keep none of it, and no other length of its own"
-            )
         return cls(**values)
 
     def over(self, held: "QueueSettings", *, existing: Existing, queue: str) -> "QueueSettings":
@@ -145,16 +143,16 @@ def differences(held: QueueSettings, given: QueueSettings) -> str:
 
 
 class KnownQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue that was paused, drained, declared or given settings.
+    """A queue that was paused, closed, declared or given settings.
 
     Attributes:
         queue: its name.
         paused_at: since when no worker claims its jobs; None: workers do.
         paused_by: who paused it.
         paused_why: why.
-        drained_at: since when enqueues to it are refused; None: they are not.
-        drained_by: who drained it.
-        drained_why: why.
+        closed_at: since when enqueues to it are refused; None: they are not.
+        closed_by: who closed it.
+        closed_why: why.
         settings: what holds for its jobs.
     """
 
@@ -162,9 +160,9 @@ class KnownQueue(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: datetime | None = None
     paused_by: str | None = None
     paused_why: str | None = None
-    drained_at: datetime | None = None
-    drained_by: str | None = None
-    drained_why: str | None = None
+    closed_at: datetime | None = None
+    closed_by: str | None = None
+    closed_why: str | None = None
     settings: QueueSettings = NO_SETTINGS
 
 

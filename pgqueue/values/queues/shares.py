@@ -37,8 +37,10 @@ class Shares:
             before it have fewer.
         """
         weights = {queue: self._weight(queue) for queue in queues}
+        # Of queues with the same pass, one that had no jobs is first: where there is room for one job, it would not be asked again.
         passes = {
-            queue: self._passes.setdefault(queue, self._first(weight)) for queue, weight in weights.items()
+            queue: self._passes.setdefault(queue, self._first(weights[queue]))
+            for queue in sorted(weights, key=lambda queue: queue not in self._empty)
         }
         fair = dict.fromkeys(queues, 0)
 

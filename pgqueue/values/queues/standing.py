@@ -29,9 +29,9 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
         paused_at: since when no worker claims from it; None: it is not paused.
         paused_by: who paused it.
         paused_why: why.
-        drained_at: since when enqueues to it are refused; None: they are not.
-        drained_by: who drained it.
-        drained_why: why.
+        closed_at: since when enqueues to it are refused; None: they are not.
+        closed_by: who closed it.
+        closed_why: why.
         settings: what holds for its jobs where their enqueue and their task say nothing.
         blocked: how many jobs wait for another job, a limit or their turn.
         scheduled: how many jobs wait for their time.
@@ -50,9 +50,9 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: datetime | None = None
     paused_by: str | None = None
     paused_why: str | None = None
-    drained_at: datetime | None = None
-    drained_by: str | None = None
-    drained_why: str | None = None
+    closed_at: datetime | None = None
+    closed_by: str | None = None
+    closed_why: str | None = None
     settings: QueueSettings = NO_SETTINGS
     blocked: int = 0
     scheduled: int = 0
@@ -144,7 +144,7 @@ def standings(
         samples: what stands on the pages that were read.
         large: what else is known, where that is not all of a table.
         rates: jobs that ended in a second, by queue.
-        known: the queues that were paused, drained or given settings.
+        known: the queues that were paused, closed or given settings.
         unknown: the tasks that no live worker runs.
     """
     numbers: dict[str, dict[str, int]] = defaultdict(dict)
@@ -220,3 +220,10 @@ def rates_of(
         queue: count / max((now - (since if whole else max(first, since))).total_seconds(), 0.001)
         for queue, count, first in rows
     }
+
+
+def with_declared(names: Collection[str] | None, found: Sequence[QueueStanding]) -> Sequence[QueueStanding]:
+    """How queues stand, those among them that an app declares and of which nothing is known, in the order of names."""
+    known = {one.queue for one in found}
+    new = [QueueStanding(queue=name) for name in names or () if name not in known]
+    return sorted((*found, *new), key=lambda one: one.queue) if new else found

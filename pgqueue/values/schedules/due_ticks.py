@@ -53,7 +53,7 @@ def due(timing: Timing, settled: datetime, now: datetime, *, at_once: int = AT_O
     settled, now = settled.astimezone(UTC), now.astimezone(UTC)
     if now <= settled:
         return TickDecision((), settled, timing.next(settled))
-    in_time = max(settled, now - timing.grace - MICROSECOND)
+    in_time = max(settled, now - timing.tolerance - MICROSECOND)
     fire, later = _missed_ticks(timing, settled, in_time), None
     for tick in timing.after(in_time):
         if tick.at > now and tick.runs:

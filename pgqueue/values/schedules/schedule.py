@@ -35,7 +35,7 @@ Missed = Literal["skip", "latest", "all"]
 Overlap = Literal["allow", "skip", "queue"]
 LONGEST_NAME = 200
 MOST_MISSED = 1_000
-LONGEST_GRACE, LONGEST_JITTER = timedelta(hours=1), timedelta(days=1)
+LONGEST_TOLERANCE, LONGEST_JITTER = timedelta(hours=1), timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Timing:
         jitter: a job waits for up to this long after its tick; how long depends on the name and the tick only.
         missed: what becomes of ticks that no worker fired in time: ``skip`` them, fire the ``latest``, or fire ``all``.
         missed_limit: the most missed ticks that ``all`` fires; the latest ones.
-        grace: a tick is missed when it is later than this. Ticks that are less late all fire.
+        tolerance: a tick is missed when it is later than this. Ticks that are less late all fire.
         overlap: what becomes of a tick while an earlier job of the schedule has not ended: ``allow`` a second job, ``skip``
             the tick, or ``queue`` it until that job ends.
 
@@ -76,7 +76,7 @@ class Timing:
     jitter: timedelta = timedelta(0)
     missed: Missed = "latest"
     missed_limit: int = 100
-    grace: timedelta = timedelta(seconds=60)
+    tolerance: timedelta = timedelta(seconds=60)
     overlap: Overlap = "allow"
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Timing:
             options = (("cron", self.cron), ("every", self.every), ("at", self.at))
             given = ", ".join(f"{name}={value!r}" for name, value in options if value is not None)
             raise InvalidOption(f"{given or 'cron=, every=, at= are missing'}: give exactly one of the three")
-        for what in ("every", "jitter", "grace"):
+        for what in ("every", "jitter", "tolerance"):
             object.__setattr__(self, what, as_duration(what, getattr(self, what)))
         for what in ("at", "anchor", "start", "end"):
             object.__setattr__(self, what, _instant(what, getattr(self, what)))
@@ -136,7 +136,7 @@ class Timing:
         return self.jitter * share
 
     def _check_lengths(self) -> None:
-        for what, longest in (("jitter", LONGEST_JITTER), ("grace", LONGEST_GRACE)):
+        for what, longest in (("jitter", LONGEST_JITTER), ("tolerance", LONGEST_TOLERANCE)):
             if not timedelta(0) <= getattr(self, what) <= longest:
                 raise InvalidOption(
                     f"{what}={getattr(self, what)}: use a length of time from zero to {longest.days or 1} "

@@ -25,13 +25,18 @@ def renew_every(lease: timedelta) -> float:
 
 
 def spoken_bytes(number: int) -> str:
-    """An amount of memory, like ``512 MB``."""
-    return f"{number / 10**6:,.0f} MB" if number < 10**10 else f"{number / 10**9:,.1f} GB"
+    """An amount of memory, like ``512 MB``, ``49 kB`` or ``2.1 MB``."""
+    if number < 10**6:
+        return f"{number / 10**3:,.0f} kB" if number >= 10**3 else f"{number} B"
+    if number < 10**10:
+        return f"{number / 10**6:,.0f} MB" if number >= 10**7 else f"{number / 10**6:.3g} MB"
+    return f"{number / 10**9:,.1f} GB"
 
 
 def duration_text(seconds: float) -> str:
     """A length of time with its unit, with about three digits."""
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
-            return f"{seconds / length:.3g} {unit}"
+            number = seconds / length
+            return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"  # noqa: PLR2004
     return f"{round(seconds, 1):g} s"

@@ -28,25 +28,25 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         bounds: how many jobs to run at a time.
-        draining: whether to claim no more jobs.
+        quiet: whether to claim no more jobs.
         end: how to end: ``stop``, or ``restart``.
         at: when it was asked last.
         by: who asked, for people to read.
     """
 
     bounds: Bounds | None = None
-    draining: bool | None = None
+    quiet: bool | None = None
     end: End | None = None
     at: datetime | None = None
     by: str | None = None
 
     @property
     def verb(self) -> str:
-        """What is asked, in a word: ``set``, ``drain``, ``resume``, ``stop`` or ``restart``."""
+        """What is asked, in a word: ``set``, ``quiet``, ``resume``, ``stop`` or ``restart``."""
         if self.end is not None:
             return self.end
-        if self.draining is not None:
-            return "drain" if self.draining else "resume"
+        if self.quiet is not None:
+            return "quiet" if self.quiet else "resume"
         return "set"
 
 
@@ -56,14 +56,14 @@ class WorkerReport(msgspec.Struct, frozen=True):
     Attributes:
         bounds: between which numbers of slots it chooses.
         slots: how many it has.
-        draining: whether it claims no jobs.
+        quiet: whether it claims no jobs.
         supervised: whether a supervisor starts it again when it restarts.
         answer: why it does not do what it was asked to do, or why it is replaced; None: it does, or is not.
     """
 
     bounds: Bounds
     slots: int
-    draining: bool
+    quiet: bool
     supervised: bool
     answer: str | None = None
 
@@ -83,7 +83,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         bounds: between which numbers of slots it chooses; the same twice: it has that many.
         slots: how many jobs it runs at a time.
         listens: whether it does what it is asked to do: a take does not.
-        draining: whether it claims no jobs.
+        quiet: whether it claims no jobs.
         supervised: whether a supervisor starts it again when it restarts.
         blocked_since: since when its event loop is blocked; None: it is not.
         not_looked: for how many seconds it has not looked for jobs, though it should have; None: it looks.
@@ -103,7 +103,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds
     slots: int
     listens: bool
-    draining: bool = False
+    quiet: bool = False
     supervised: bool = False
     blocked_since: datetime | None = None
     not_looked: float | None = None
@@ -118,16 +118,16 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        """``lost``, ``stopping``, ``blocked``, ``stalled`` (it does not look for jobs), ``draining`` or ``alive``."""
+        """``lost``, ``stopping``, ``unresponsive`` (its event loop is blocked), ``stalled`` (it does not look for jobs), ``quiet`` or ``alive``."""
         if not self.alive:
             return "lost"
         if self.asked.end is not None and self.answer is None:
             return "stopping"
         if self.blocked_since is not None:
-            return "blocked"
+            return "unresponsive"
         if self.not_looked is not None:
             return "stalled"
-        return "draining" if self.draining else "alive"
+        return "quiet" if self.quiet else "alive"
 
     def __str__(self) -> str:
         return f"{self.name} ({str(self.id)[:SHOWN]})"

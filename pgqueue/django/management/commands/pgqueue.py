@@ -3,24 +3,19 @@
 The words after ``pgqueue`` go unchanged to that command, which has its own ``--help`` and exit codes.
 
 For development, a worker starts again when the code changes. Django's reloader ends a process from inside, between any two
-lines; a worker needs time to stop. So this process watches the files, with Django's own watcher, and the worker is a child
-process that gets a signal to stop. A worker that cannot start, for example after a typing error, is started again at the next
-change.
+lines; a worker needs time to stop. So Django's own watcher only tells of changes, and the worker is a child process, as for
+``pgqueue worker --reload``.
 """
 
 import contextlib
 import importlib
 import io
 import os
-import signal
-import subprocess
 import sys
 import sysconfig
 from argparse import REMAINDER
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -34,12 +29,12 @@ from pgqueue.django.checks import TAG
 
 APP = "pgqueue.django:queue"
 PROGRAM = "manage.py pgqueue"
-RELOAD, NO_RELOAD = "--autoreload", "--no-autoreload"
-RELOADING = f"{RELOAD}, {NO_RELOAD}: whether the worker starts again when the code changes; by default it does under DEBUG."
+RELOAD, NO_RELOAD = "--reload", "--no-reload"
+ENDS = {"--until-empty", "--max-jobs", "--max-time"}
+"""Options of a worker that ends by itself."""
+RELOADING = f"{RELOAD}, {NO_RELOAD}: Django's own watcher looks at the project; by default, under DEBUG, the worker starts again."
 Write = Callable[[str], object]
 
-GRACE = "5"
-"""Seconds that a job may continue after the code has changed; then it goes back to its queue."""
 DJANGOS = {"--settings": 1, "--pythonpath": 1, "--traceback": 0, "--no-color": 0, "--force-color": 0}
 """Django's own options, which Django has already read, and how many words follow each."""
 
@@ -115,9 +110,10 @@ def without_djangos(words: Sequence[str]) -> list[str]:
 
 
 def split_off_reloading(words: Sequence[str]) -> tuple[bool, list[str]]:
-    """Whether a worker starts again when the code changes, by default if DEBUG is on; and the other words."""
+    """Whether a worker starts again when the code changes, by default if DEBUG is on and it has no end; and the other words."""
     given = [word == RELOAD for word in words if word in {RELOAD, NO_RELOAD}]
-    return (given[-1] if given else settings.DEBUG), [
+    ends = any(word.partition("=")[0] in ENDS for word in words)
+    return (given[-1] if given else settings.DEBUG and not ends), [
         word for word in words if word not in {RELOAD, NO_RELOAD}
     ]
 
@@ -129,13 +125,11 @@ def run_and_reload(words: Sequence[str], *, write: Write) -> None:
         words: the worker's command line.
         write: prints a line for the user.
     """
-    command = _worker_command(words)
-    write("Watching for file changes; quit with CONTROL-C.")
-    with _until_a_signal():
-        while True:
-            with _child(command) as child:
-                changed = _first_change(child, write)
-                write(f"{changed} has changed; starting again.")
+    own = autoreload.get_child_arguments()
+    program = [str(word) for word in own[: len(own) - len(sys.argv) + 1]]
+    reloading = importlib.import_module("pgqueue.cli.reloading")  # a floor above this one
+    command = reloading.child_command([*program, "pgqueue", *words, NO_RELOAD])
+    reloading.run_and_reload(command, _looks(), write)
 
 
 def _main() -> click.Command:
@@ -166,30 +160,8 @@ def _set_python_path_of_children() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(place) for place in given)  # noqa: PTH100 - strings
 
 
-def _worker_command(words: Sequence[str]) -> list[str]:
-    own = autoreload.get_child_arguments()
-    program = [str(word) for word in own[: len(own) - len(sys.argv) + 1]]
-    grace = [] if any(word.startswith("--grace") for word in words) else ["--grace", GRACE]
-    return [*program, "pgqueue", *words, *grace, "--no-autoreload", "--supervisor", str(os.getpid())]
-
-
-@contextmanager
-def _child(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the worker in a session of its own, so that Ctrl-C reaches only this process; the end of the block stops the worker."""
-    child = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command line
-    try:
-        yield child
-    finally:
-        child.terminate()
-        try:
-            child.wait()
-        except KeyboardInterrupt:
-            child.send_signal(signal.SIGINT)  # a supervised worker ends at once
-            child.wait()
-            raise
-
-
-def _first_change(child: "subprocess.Popen[bytes]", write: Write) -> Path:
+def _looks() -> Iterator[Path | None]:
+    """Look at the project's files, as Django's own server does: one that has changed; None: none has."""
     found: list[Path] = []
 
     def note(*, file_path: Path, **_: object) -> bool:
@@ -197,14 +169,9 @@ def _first_change(child: "subprocess.Popen[bytes]", write: Write) -> Path:
         return True  # else Django would end this process
 
     autoreload.file_changed.connect(note)
-    reported = False
     for _ in _watcher().tick():
-        if found:
-            break
-        if not reported and child.poll() is not None:
-            reported = True
-            write(f"The worker ended with exit code {child.returncode}; the next change starts it again.")
-    return found[0]
+        yield found[0] if found else None
+        found.clear()
 
 
 def _watcher() -> autoreload.BaseReloader:
@@ -214,18 +181,3 @@ def _watcher() -> autoreload.BaseReloader:
             watcher.watch_dir(config.path, "**/*.py")
     autoreload.autoreload_started.send(sender=watcher)
     return watcher
-
-
-@contextmanager
-def _until_a_signal() -> Iterator[None]:
-    """SIGTERM and Ctrl-C end the block, without an exception."""
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        with suppress(KeyboardInterrupt):
-            yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
--- day: make the rows of a past day, as ended jobs, from cells that describe the jobs of one task and hour.
+-- day: make the rows of a past day, as ended jobs, from cells that describe the jobs of one task and hour, and from their runs.
 -- index: none
 -- locks: none beyond the new rows
 -- run by: pgqueue pipeline generate
@@ -6,31 +6,26 @@
 --      keeps the planner from copying an expression of one step to every place where a later step uses it
 with cell as (
     select * from jsonb_to_recordset(%(cells)s::jsonb) as cell (
-        hour integer, first bigint, rows integer, queue text, task text, run float8, spread float8, wait float8, fails float8,
-        refused float8, cancelled float8, max_attempts integer, priority smallint, later float8, number text, key text,
-        result boolean, crowd float8, failures text, crew integer, crew_size integer)
+        first bigint, rows integer, queue text, task text, fails float8, refused float8, cancelled float8, max_attempts integer,
+        priority smallint, later float8, number text, key text, result boolean, crowd integer, failures text)
 ),
-drawn as (  -- four hashes of 64 bits
+drawn as (  -- three hashes of 64 bits
     select cell.*, nth, %(first_id)s::bigint + first + nth as id,
-           hashint8extended(%(first_id)s::bigint + first + nth, %(seed)s::bigint * 8) as a,
+           (%(ended)s::bigint[])[first + nth] as ended_us, (%(ran)s::bigint[])[first + nth] as ran_us,
+           (%(waited)s::bigint[])[first + nth] as waited_us, (%(worker)s::integer[])[first + nth] as worker,
            hashint8extended(%(first_id)s::bigint + first + nth, %(seed)s::bigint * 8 + 1) as b,
            hashint8extended(%(first_id)s::bigint + first + nth, %(seed)s::bigint * 8 + 2) as c,
            hashint8extended(%(first_id)s::bigint + first + nth, %(seed)s::bigint * 8 + 3) as d
     from cell cross join lateral generate_series(1, cell.rows) as nth
     offset 0
 ),
-uniform as (  -- as numbers between 0 and 1; two normal ones by Box and Muller (1958)
+uniform as (  -- as numbers between 0 and 1
     select drawn.*,
-           sqrt(-2 * ln(((a >> 32 & 4294967295) + 0.5) / 4294967296.0::float8)) as radius,
-           (a & 4294967295) / 4294967296.0::float8 * 2 * pi() as angle,
            ((b >> 32 & 4294967295) + 0.5) / 4294967296.0::float8 as failing,
-           (b & 4294967295) / 4294967296.0::float8 as moment,
            (c >> 32 & 4294967295) / 4294967296.0::float8 as luck,
-           (c >> 16 & 65535) / 65536.0::float8 as who,
            (c & 65535) / 65536.0::float8 as tenant,
            (d >> 40 & 16777215) as serial,
            (d >> 20 & 1048575) / 1048576.0::float8 as ahead,
-           (d >> 4 & 65535) / 65536.0::float8 as crowding,
            d & 1 as coin
     from drawn
     offset 0
@@ -38,10 +33,7 @@ uniform as (  -- as numbers between 0 and 1; two normal ones by Box and Muller (
 failed as (  -- each attempt fails with the same probability, so the number of failures is geometric
     select uniform.*,
            case when failing < fails then least(floor(ln(failing) / ln(fails))::integer, max_attempts) else 0 end as failures_,
-           least(run * exp(spread * radius * cos(angle)), 600.0) as run_seconds,
-           least(wait * exp(0.9 * radius * sin(angle)), 7200.0) as wait_seconds,
-           %(day)s::date::timestamp at time zone 'UTC' + hour * interval '1 hour'
-           + least((nth - 1 + moment) / rows * 3600, 3599.999999) * interval '1 second' as ended_at
+           %(day)s::date::timestamp at time zone 'UTC' + ended_us * interval '1 microsecond' as ended_at
     from uniform
     offset 0
 ),
@@ -55,23 +47,22 @@ ended as (
                 when luck < refused + cancelled then 'cancelled'
                 else 'succeeded' end as ending,
            least(failures_, max_attempts - 1) as before,
-           ended_at - run_seconds * interval '1 second' as started_at,
-           ended_at - (run_seconds + wait_seconds) * interval '1 second' as run_at
+           ended_at - ran_us * interval '1 microsecond' as started_at,
+           ended_at - (ran_us + waited_us) * interval '1 microsecond' as run_at
     from failed
     offset 0
 ),
 made as (
     select id, run_at,
-           run_at - (case when before > 0 then 15 * (2 ^ before - 1) + run_seconds + wait_seconds else 0 end
+           run_at - (case when before > 0 then 15 * (2 ^ before - 1) + (ran_us + waited_us) / 1000000.0::float8 else 0 end
                      + case when ahead < later then 3600 * ahead / later else 0 end) * interval '1 second' as created_at,
            case when ending <> 'withdrawn' then started_at end as started_at, ended_at,
-           case when ending <> 'withdrawn' then (%(workers)s::uuid[])[1 + crew + floor(who * crew_size)::integer] end
-               as worker_id,
+           case when ending <> 'withdrawn' then (%(workers)s::uuid[])[1 + worker] end as worker_id,
            case when key is not null and mod(serial, 97) = 0 then 1 + mod(serial, 3) else 0 end as collisions, priority,
            before + case when ending <> 'withdrawn' then 1 else 0 end as attempts, max_attempts, ending, queue, task,
            key || ':' || id as unique_key,
            jsonb_build_object(
-               'tenant', 'tenant-' || case when crowding < crowd then %(crowd)s::integer
+               'tenant', 'tenant-' || case when nth <= crowd then %(crowd)s::integer
                                            else floor(exp(tenant * ln(%(tenants)s::integer + 1)))::integer end,
                number, serial) as args,
            case when before > 0 or ending in ('exhausted', 'refused', 'asked', 'undecodable') then (

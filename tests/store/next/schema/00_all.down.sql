@@ -28,5 +28,5 @@ alter table pgqueue.jobs drop column region;
 alter table pgqueue.job_history drop column region;
 create or replace function pgqueue.history_args() returns integer
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select coalesce((select history_args from pgqueue.retention), 8000)
+    select history_args from pgqueue.retention
 $$;

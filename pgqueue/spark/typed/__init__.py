@@ -1,0 +1,1 @@
+"""Arguments and results of a task as columns, by the contract that its workers publish."""

@@ -1,0 +1,6 @@
+-- insight/deploys: the deploys: time and version.
+-- index: none
+-- locks: none
+-- run by: pipeline export, Insight.deploys
+-- rights: monitor
+select deployed_at, version from pgqueue.deploys order by deployed_at
