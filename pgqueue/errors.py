@@ -367,12 +367,8 @@ class Cancelled(JobControl):
         super().__init__(reason)
 
 
-NO_FAILURES = (
-    Snooze,
-    Waiting,
-    Superseded,
-    Cancelled,
-)  # traces and Sentry record no error of an attempt that ends so
+NO_FAILURES = (Snooze, Waiting, Superseded, Cancelled)
+"""Of an attempt that ends so, traces and Sentry record no error."""
 
 
 @overload

@@ -12,9 +12,8 @@ The job's completion commits in that same transaction: either both happen or nei
 What an attempt notes is decided in :mod:`pgqueue.app.notes`, and how it waits in :mod:`pgqueue.app.signals.waits`.
 """
 
-import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
@@ -25,7 +24,7 @@ from pgqueue.app.attempt_logs import WaitingLogs
 from pgqueue.app.flows.nodes import FlowInside
 from pgqueue.app.forks import end_if_forked, process
 from pgqueue.app.hooks.observer import Observers
-from pgqueue.app.logger import bounded_logger
+from pgqueue.app.logger import JobLogger, bounded_logger
 from pgqueue.app.notes import Board, NoteHost, Notes
 from pgqueue.app.signals.waits import CanWait
 from pgqueue.app.twins import awaits, blocks, require_blocking
@@ -390,14 +389,3 @@ class JobTransaction:
 def _once(run: R) -> R:
     """For a plan without a savepoint: a deadlock in it rolls back the task's own writes, too."""
     return run
-
-
-class JobLogger(logging.LoggerAdapter[logging.Logger]):
-    """Adds the job's fields to every record, beside the ``extra`` of a call."""
-
-    def process(
-        self, msg: object, kwargs: MutableMapping[str, Any]
-    ) -> tuple[object, MutableMapping[str, Any]]:
-        """Merge the fields."""
-        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
-        return msg, kwargs

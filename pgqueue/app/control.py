@@ -6,7 +6,7 @@ What settings mean and which hold is decided in :mod:`pgqueue.values.queues.sett
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from pgqueue.app import workers
 from pgqueue.app.bulk import (
@@ -34,35 +34,9 @@ from pgqueue.values.bulk.filter import DeadCriteria, LiveCriteria
 from pgqueue.values.bulk.operation import BulkResult
 from pgqueue.values.jobs.options import check_instant, check_one_queue
 from pgqueue.values.limits.limit import Rate
-from pgqueue.values.queues.settings import Existing, QueueSettings, WhenFull
+from pgqueue.values.queues.settings import Existing, QueueSettingOptions, QueueSettings
 from pgqueue.values.retention import Retention
 from pgqueue.values.workers.worker import Stack
-
-
-class QueueSettingOptions(TypedDict, total=False):
-    """Settings of a queue.
-
-    Attributes:
-        priority: of jobs whose enqueue and task name none.
-        max_attempts: of jobs whose enqueue and task name none.
-        timeout: how long an attempt may take whose task names no timeout; seconds, or a timedelta.
-        keep_history: for how long its ended jobs are kept, a day or more; seconds, or a timedelta. 0: jobs that succeed are not kept.
-        keep_dead: for how long its dead jobs are kept; seconds, or a timedelta.
-        backlog: from how many ready jobs on it is full, 1…1,000,000.
-        when_full: ``refuse``: an enqueue to a full queue raises ``BacklogFull``; ``warn``, as without a value: it logs a warning.
-        ageing: the wait that is worth one priority; seconds, or a timedelta.
-        ageing_to: the highest priority that waiting jobs get so, 1…100; 100 where nothing is said.
-    """
-
-    priority: int
-    max_attempts: int
-    timeout: Duration
-    keep_history: Duration
-    keep_dead: Duration
-    backlog: int
-    when_full: WhenFull
-    ageing: Duration
-    ageing_to: int
 
 
 class QueueControl:

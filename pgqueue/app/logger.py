@@ -4,7 +4,8 @@ A record keeps the exception itself, for handlers that send it elsewhere.
 """
 
 import logging
-from typing import Final
+from collections.abc import MutableMapping
+from typing import Any, Final
 
 from pgqueue.values.jobs.error_text import traceback_of
 
@@ -24,3 +25,14 @@ def _bound_traceback(record: logging.LogRecord) -> bool:
     if record.exc_info and record.exc_info[1] is not None:
         record.exc_text = (made or traceback_of(record.exc_info[1])).rstrip("\n")
     return True
+
+
+class JobLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds the job's fields to every record, beside the ``extra`` of a call."""
+
+    def process(
+        self, msg: object, kwargs: MutableMapping[str, Any]
+    ) -> tuple[object, MutableMapping[str, Any]]:
+        """Merge the fields."""
+        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
+        return msg, kwargs

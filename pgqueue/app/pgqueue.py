@@ -9,7 +9,7 @@ Django's ``a`` prefix and the same parameters, which one test checks.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import cached_property
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from pgqueue.app.adding import aadd, add
 from pgqueue.app.copies import aenqueue_copy, enqueue_copy
 from pgqueue.app.database_for_tests import database_for_tests
+from pgqueue.app.given_calls import jobs_of, require_task
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.hooks.hooks import Hooks
 from pgqueue.app.hooks.observer import Observer, Observers
@@ -27,8 +28,8 @@ from pgqueue.app.registry import Registry
 from pgqueue.app.schedules.declarations import alert, schedule
 from pgqueue.app.shards import Shards, checked_shard, on_database, sharded_database, with_one_home
 from pgqueue.app.takes.take import AsyncTake, Take
-from pgqueue.app.task import Call, Task, require_task
-from pgqueue.errors import Duration, InvalidOption, as_delay, as_limit
+from pgqueue.app.task import Call, Task
+from pgqueue.errors import Duration, as_delay, as_limit
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import (
     EMBEDDED_ALONE,
@@ -40,8 +41,6 @@ from pgqueue.store.connections.dsn import (
 from pgqueue.store.connections.replica import ReplicatedDatabase
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.jobs.event import Event, JobEventName, WorkerEvent, WorkerEventName
-from pgqueue.values.jobs.job import NewJob
-from pgqueue.values.jobs.retry import Retry
 from pgqueue.values.payloads.codec import Codec, checked_codec
 from pgqueue.values.payloads.signature import DEFAULT_LIMIT
 from pgqueue.values.queues.queue_options import QueueOptions
@@ -217,13 +216,13 @@ class PgQueue(Registry):
         Returns:
             A handle per call, in order; ``handle.accepted`` is False where a unique key was taken.
         """
-        return add(self, _jobs_of(calls), connection)
+        return add(self, jobs_of(calls), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[R]], *, connection: object = None
     ) -> list[JobHandle[R]]:
         """As :meth:`enqueue_many`, awaited."""
-        return await aadd(self, _jobs_of(calls), connection)
+        return await aadd(self, jobs_of(calls), connection)
 
     def take(
         self,
@@ -396,26 +395,3 @@ class PgQueue(Registry):
             "observers": self.observers,
             "codec": self.codec,
         }
-
-    def _policy_of(self, name: str) -> Retry:
-        task = self._tasks.get(name)
-        return Retry() if task is None else task.retry
-
-
-def _jobs_of(calls: Iterable[Call[Any]]) -> Iterator[NewJob]:
-    for call in calls:
-        try:
-            job = call.job
-        except AttributeError:
-            raise InvalidOption(
-                f"enqueue_many: {call!r:.80} is no call of a task; {_call_remedy(call)}"
-            ) from None
-        yield job
-
-
-def _call_remedy(given: object) -> str:
-    return (
-        f"write {given.name}.call(...)"
-        if isinstance(given, Task)
-        else "give task.call(...), one for each job"
-    )

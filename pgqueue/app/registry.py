@@ -302,6 +302,10 @@ class Registry(JobMethods):
         """
         return name in self._tasks if self._loader is None else self._loader.load(name)
 
+    def _policy_of(self, name: str) -> Retry:
+        task = self._tasks.get(name)
+        return Retry() if task is None else task.retry
+
     def _add_builtin(
         self, name: str, function: Callable[..., Any], options: JobOptions, retry: Retry
     ) -> None:

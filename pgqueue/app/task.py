@@ -378,24 +378,6 @@ class Task(Generic[P, R, C, T_co]):
             raise PayloadNotEncodable(f"{self.name}: {error}") from error
 
 
-def require_task(given: object, args: tuple[object, ...]) -> "Task[Any, Any]":
-    """A task, where one was to be given to ``queue.enqueue``.
-
-    Raises:
-        InvalidOption: it is none; the message says what to write.
-    """
-    if isinstance(given, Task):
-        return given
-    if isinstance(given, str):
-        remedy = f"write queue.enqueue_named({given!r}, {{...}}), with the arguments by name"
-    elif isinstance(given, Iterable):
-        remedy = "for several jobs at once write queue.enqueue_many(task.call(...) for ...)"
-    else:
-        remedy = "decorate the function with @queue.task, and give the task and its arguments"
-    shown = ", ".join(f"{one!r:.40}" for one in (given, *args))
-    raise InvalidOption(f"queue.enqueue({shown}): {given!r:.40} is no task; {remedy}")
-
-
 class TaskLoader(Mapping[str, Task[..., Any]]):
     """The registered tasks of a framework's queue, which registers others when jobs name them."""
 

@@ -25,7 +25,7 @@ from pgqueue.values.queues.settings import EXISTING, WHEN_FULL, Existing, QueueS
 from pgqueue.values.queues.standing import STATES, QueueStanding
 
 if TYPE_CHECKING:
-    from pgqueue.app.control import QueueSettingOptions
+    from pgqueue.values.queues.settings import QueueSettingOptions
 
 COLUMNS = (
     "queue",

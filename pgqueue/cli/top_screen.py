@@ -21,7 +21,7 @@ from textual.widgets import DataTable, Footer, Static
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import top_snapshot
-from pgqueue.cli.jobs import record_text
+from pgqueue.cli.job_record import record_text
 from pgqueue.cli.table import Column, fit
 from pgqueue.cli.times import short_duration
 from pgqueue.cli.top_actions import KEYS, KeyAction, action

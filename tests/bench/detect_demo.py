@@ -1,6 +1,6 @@
 """What the rules find in the demo's made-up history, seed by seed: ``PYTHONPATH=tests python -m bench.detect_demo``.
 
-The history is planned as in the demo (``pgqueue.spark.demo.days``), and its jobs run on the made-up workers
+The history is planned as in the demo (``pgqueue.spark.demo.planned``), and its jobs run on the made-up workers
 (``pgqueue.spark.demo.slots``). Tenants and failures are drawn here with NumPy, by the same distributions as
 ``statements/day.sql``. All is summed to hours: no database, no Spark.
 """
@@ -13,7 +13,8 @@ from typing import TypeAlias
 import click
 import numpy as np
 
-from pgqueue.spark.demo.days import CROWD_TENANT, TENANTS, Cell, MadeUpDay, PlannedHistory, Wish, story
+from pgqueue.spark.demo.days import CROWD_TENANT, TENANTS, Cell, MadeUpDay, Wish
+from pgqueue.spark.demo.planned import PlannedHistory, story
 from pgqueue.spark.demo.slots import course_of
 from pgqueue.spark.report import rule_burst, rule_crowd, rule_events, rule_expected, rule_unusual
 from pgqueue.spark.report.words import hour as hour_text

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from pgqueue import JobState, PgQueue
 from pgqueue.cli import bulk as bulk_command
-from pgqueue.cli import jobs as verbs
+from pgqueue.cli import job_record as verbs
 from pgqueue.cli.times import zone
 from pgqueue.store.bulk import bulk
 from pgqueue.store.insight import searching

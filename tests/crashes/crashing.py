@@ -207,13 +207,14 @@ def grumble_in_binary() -> None:
 @queue.task(retry=AT_ONCE)
 async def close_everything() -> None:
     """Close what the process has open, and leave it to that."""
-    os.closerange(0, 256)
+    os.closerange(0, 4096)
 
 
 @queue.task(retry=AT_ONCE)
 def answer_for_itself(noise: bytes) -> None:
     """Write to everything that may be the pipe to the worker, and end."""
-    for one in range(3, 64):
+    numbers = [int(one.name) for one in Path("/proc/self/fd").iterdir()]  # the pipe has the worker's number
+    for one in numbers:
         with suppress(OSError):
             if stat.S_ISFIFO(os.fstat(one).st_mode):
                 os.write(one, noise)

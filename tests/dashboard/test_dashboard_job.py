@@ -21,7 +21,7 @@ from pgqueue import Context, JobState, Limit, PgQueue, Retry, Workflow
 from pgqueue.dashboard import Right
 from pgqueue.dashboard.pages.job_story import LEAST, WHOLE, story_of
 from pgqueue.middleware import KeepLogs
-from pgqueue.values.insight.now import JobWorker
+from pgqueue.values.insight.story import JobWorker
 from pgqueue.values.jobs.attempt_log import AttemptLog
 from pgqueue.values.jobs.job import AttemptError, Job
 

@@ -18,7 +18,7 @@ from running import Running
 from pgqueue import Context, Limit, PgQueue, Workflow, chain, group
 from pgqueue.dashboard import Right
 from pgqueue.store.insight import story
-from pgqueue.values.insight.now import Story
+from pgqueue.values.insight.story import Story
 
 MakePerson = Callable[..., Person]
 

@@ -18,8 +18,9 @@ from pgqueue.cli.pipeline import demo as demos
 from pgqueue.spark.config import load
 from pgqueue.spark.demo import demo as taken
 from pgqueue.spark.demo import tasks
-from pgqueue.spark.demo.days import Wish, story
+from pgqueue.spark.demo.days import Wish
 from pgqueue.spark.demo.demo import tomorrow
+from pgqueue.spark.demo.planned import story
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,18 +15,9 @@ from databases import dsn_of
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.spark.demo import history as generating
-from pgqueue.spark.demo.days import (
-    CROWD_HOUR,
-    CROWD_TENANT,
-    FIRST_ID,
-    SLOWED,
-    STORM_HOURS,
-    Wish,
-    crew_for,
-    spread,
-    story,
-)
+from pgqueue.spark.demo.days import CROWD_HOUR, CROWD_TENANT, FIRST_ID, SLOWED, STORM_HOURS, Wish, spread
 from pgqueue.spark.demo.history import generate, last_closed_day
+from pgqueue.spark.demo.planned import crew_for, story
 from pgqueue.spark.demo.world import BUSIEST, FAILURES, TASKS, shares
 from pgqueue.values.jobs.job import AttemptError
 

@@ -11,8 +11,9 @@ import pytest
 from spark.lake_history import no_session
 
 from pgqueue import PgQueue
-from pgqueue.spark.demo.days import CROWD_HOUR, DEPLOY_HOUR, HOUR, MadeUpDay, PlannedHistory, Wish, story
+from pgqueue.spark.demo.days import CROWD_HOUR, DEPLOY_HOUR, HOUR, MadeUpDay, Wish
 from pgqueue.spark.demo.history import generate
+from pgqueue.spark.demo.planned import PlannedHistory, story
 from pgqueue.spark.demo.slots import DAY, START, DayCourse, course_of
 from pgqueue.spark.demo.world import BUSIEST
 from pgqueue.spark.lake.export import ExportOptions, export
@@ -69,10 +70,10 @@ def test_at_a_deploy_the_new_workers_take_over_and_the_others_end_what_they_run(
     assert not old & new
     for worker, begun, over in zip(course.worker, started, ended, strict=True):
         assert (worker in new) == (begun - START >= DEPLOY_HOUR * HOUR)
-        hand = PLANNED.hands[worker]
+        record = PLANNED.workers[worker]
         midnight = datetime.combine(DEPLOYED.day, datetime.min.time(), UTC)
-        assert midnight + timedelta(microseconds=int(begun)) >= hand.started_at
-        assert midnight + timedelta(microseconds=int(over)) <= hand.ended_at
+        assert midnight + timedelta(microseconds=int(begun)) >= record.started_at
+        assert midnight + timedelta(microseconds=int(over)) <= record.ended_at
 
 
 @pytest.mark.parametrize("rows", [30_000, 200_000, 1_000_000])

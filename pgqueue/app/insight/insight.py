@@ -3,18 +3,24 @@
 What is read is decided in :mod:`pgqueue.store.insight.insight` and its neighbours. What happened over time is in ``over_time.py``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
+from pgqueue.app.insight.criteria import (
+    AuditCriteria,
+    SearchCriteria,
+    audit_plan,
+    due_plan,
+    search_plan,
+)
 from pgqueue.app.insight.of_runs import OfRuns
 from pgqueue.app.insight.over_time import OverTime
 from pgqueue.app.notes import opened_progress
 from pgqueue.app.registry import Registry
-from pgqueue.errors import InvalidOption
-from pgqueue.store import audit, retention
+from pgqueue.store import retention
 from pgqueue.store.connections.replica import ReplicatedDatabase
 from pgqueue.store.insight import health, insight, searching
 from pgqueue.store.insight import story as stories
@@ -22,9 +28,8 @@ from pgqueue.store.insight.searching import StoredDetail
 from pgqueue.store.jobs import control, known_tasks
 from pgqueue.store.jobs.known_tasks import KnownTask
 from pgqueue.store.limits import limit_control
-from pgqueue.store.plan import Plan
 from pgqueue.store.queues import queues
-from pgqueue.values.bulk.filter import JobFilter, check_ids
+from pgqueue.values.bulk.filter import check_ids
 from pgqueue.values.bulk.operation import AuditEntry
 from pgqueue.values.insight.health import Health
 from pgqueue.values.insight.now import (
@@ -36,70 +41,18 @@ from pgqueue.values.insight.now import (
     ScheduleLag,
     SearchPage,
     StoreHealth,
-    Story,
 )
 from pgqueue.values.insight.problems import judge_health
-from pgqueue.values.jobs.job import JobState, QueueCount, states_of
-from pgqueue.values.jobs.options import check_before, check_instant, check_page, check_text
+from pgqueue.values.insight.story import Story
+from pgqueue.values.jobs.job import QueueCount
+from pgqueue.values.jobs.options import check_page
 from pgqueue.values.limits.status import LimitDetail, LimitStatus
-from pgqueue.values.payloads.codec import decode_job, encoded_key
+from pgqueue.values.payloads.codec import decode_job
 from pgqueue.values.queues.standing import QueueStanding, with_declared
 from pgqueue.values.retention import Kept
 from pgqueue.values.shards import ReplicaStatus
 
 Page = TypeVar("Page", SearchPage, DuePage)
-
-
-class AuditCriteria(TypedDict, total=False):
-    """Which entries of the audit.
-
-    Attributes:
-        by: what this person did.
-        action: what has this name: ``pause``, ``set``, ``cancel``, ….
-        target: what was done to the queue, job, worker, … of this name.
-        since: what was done at this instant or later.
-        until: what was done before this instant.
-    """
-
-    by: str | None
-    action: str | None
-    target: str | None
-    since: datetime | None
-    until: datetime | None
-
-
-class SearchCriteria(TypedDict, total=False):
-    """Which jobs a search finds.
-
-    Attributes:
-        state: in this state or one of several.
-        queue: in this queue; a pattern such as ``mail-*`` is allowed.
-        task: of this task; a pattern is allowed.
-        unique_key: with this unique key.
-        run: of the run of this name.
-        args: whose arguments contain these, as jsonb containment has it: ``{"customer_id": 7}``.
-        enqueued_after: enqueued at this instant or later.
-        enqueued_before: enqueued before this instant.
-        error: whose last error is of this type; with the module or without.
-        error_group: whose last error is in the group of this key: :attr:`ErrorGroup.key` of :meth:`Insight.errors`.
-        ids: one of these ids, at most 10,000.
-        before: with a lower id than this: the last id of the page before, or ``looked_to``.
-        limit: at most how many jobs, up to 10,000; 100 where nothing is said.
-    """
-
-    state: JobState | str | Collection[JobState | str] | None
-    queue: str | None
-    task: str | None
-    unique_key: str | None
-    run: str | None
-    args: Mapping[str, Any] | None
-    enqueued_after: datetime | None
-    enqueued_before: datetime | None
-    error: str | None
-    error_group: str | None
-    ids: Collection[int] | None
-    before: int | None
-    limit: int
 
 
 class Insight(OverTime, OfRuns):
@@ -179,11 +132,11 @@ class Insight(OverTime, OfRuns):
         Raises:
             InvalidOption: a criterion is out of its range, or the queue's codec encodes what it looks into.
         """
-        return _decode_page(self._queue, self._queue.database.run(_search_plan(self._queue, criteria)))
+        return _decode_page(self._queue, self._queue.database.run(search_plan(self._queue, criteria)))
 
     async def asearch(self, **criteria: Unpack[SearchCriteria]) -> SearchPage:
         """As :meth:`search`, awaited."""
-        return _decode_page(self._queue, await self._queue.database.arun(_search_plan(self._queue, criteria)))
+        return _decode_page(self._queue, await self._queue.database.arun(search_plan(self._queue, criteria)))
 
     def due(
         self,
@@ -206,7 +159,7 @@ class Insight(OverTime, OfRuns):
         Raises:
             InvalidOption: an argument is out of its range, or the queue's codec encodes the jobs' arguments.
         """
-        plan = _due_plan(self._queue, {"queue": queue, "task": task, "args": args}, after, limit)
+        plan = due_plan(self._queue, {"queue": queue, "task": task, "args": args}, after, limit)
         return _decode_page(self._queue, self._queue.database.run(plan))
 
     async def adue(
@@ -219,7 +172,7 @@ class Insight(OverTime, OfRuns):
         limit: int = 100,
     ) -> DuePage:
         """As :meth:`due`, awaited."""
-        plan = _due_plan(self._queue, {"queue": queue, "task": task, "args": args}, after, limit)
+        plan = due_plan(self._queue, {"queue": queue, "task": task, "args": args}, after, limit)
         return _decode_page(self._queue, await self._queue.database.arun(plan))
 
     def details(self, job_ids: Sequence[int]) -> Mapping[int, JobDetail]:
@@ -341,13 +294,13 @@ class Insight(OverTime, OfRuns):
         Raises:
             InvalidOption: a value is out of its range.
         """
-        return self._queue.database.run(_audit_plan(only, before, limit))
+        return self._queue.database.run(audit_plan(only, before, limit))
 
     async def aaudit(
         self, *, before: int | None = None, limit: int = 100, **only: Unpack[AuditCriteria]
     ) -> list[AuditEntry]:
         """As :meth:`audit`, awaited."""
-        return await self._queue.database.arun(_audit_plan(only, before, limit))
+        return await self._queue.database.arun(audit_plan(only, before, limit))
 
     def deploys(self) -> list[Deploy]:
         """The deploys that ``pgqueue pipeline deployed`` has recorded, newest first."""
@@ -384,36 +337,6 @@ class Insight(OverTime, OfRuns):
         return await self._queue.database.arun(insight.store())
 
 
-def _search_plan(queue: Registry, criteria: SearchCriteria) -> Plan[SearchPage]:
-    given: dict[str, Any] = {name: value for name, value in criteria.items() if value is not None}
-    state, key = given.pop("state", None), given.pop("unique_key", None)
-    before, limit = given.pop("before", None), given.pop("limit", 100)
-    if queue.codec is not None and "args" in given:
-        raise InvalidOption("args: the queue's codec encodes them, so the database cannot look into them")
-    if key is not None:
-        check_text("unique_key", key)
-    return searching.search(
-        JobFilter.checked(given or {"everything": True}),
-        states=states_of(state, JobState),
-        unique_key=encoded_key(queue.codec, key),
-        before=check_before(before),
-        limit=check_page(limit),
-    )
-
-
-def _due_plan(
-    queue: Registry, criteria: Mapping[str, Any], after: tuple[datetime, int] | None, limit: int
-) -> Plan[DuePage]:
-    given = {name: value for name, value in criteria.items() if value is not None}
-    if queue.codec is not None and "args" in given:
-        raise InvalidOption("args: the queue's codec encodes them, so the database cannot look into them")
-    if after is not None:
-        check_instant("after", after[0])
-        check_before(after[1])
-    wanted = JobFilter.checked(given or {"everything": True})
-    return searching.due(wanted, after=after, limit=check_page(limit))
-
-
 def _opened_details(queue: Registry, found: Mapping[int, StoredDetail]) -> Mapping[int, JobDetail]:
     return {
         job_id: msgspec.structs.replace(one.detail, progress=opened_progress(queue.codec, one.progress))
@@ -423,12 +346,3 @@ def _opened_details(queue: Registry, found: Mapping[int, StoredDetail]) -> Mappi
 
 def _decode_page(queue: Registry, found: Page) -> Page:
     return msgspec.structs.replace(found, jobs=tuple(decode_job(queue.codec, job) for job in found.jobs))
-
-
-def _audit_plan(only: AuditCriteria, before: int | None, limit: int) -> Plan[list[AuditEntry]]:
-    for name in ("by", "action", "target"):
-        if (text := only.get(name)) is not None:
-            check_text(name, str(text))
-    for name in ("since", "until"):
-        check_instant(name, only.get(name))  # type: ignore[arg-type]  # by name
-    return audit.listed(before=check_before(before), limit=check_page(limit), **only)

@@ -33,19 +33,11 @@ from pgqueue.errors import PipelineError
 from pgqueue.spark.config import load
 from pgqueue.spark.demo import demo as demos
 from pgqueue.spark.demo import tasks
-from pgqueue.spark.demo.days import (
-    CROWD_HOUR,
-    CROWD_TENANT,
-    SLOWED,
-    SLOWER,
-    STORM_HOURS,
-    MadeUpDay,
-    Wish,
-    story,
-)
+from pgqueue.spark.demo.days import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, MadeUpDay, Wish
 from pgqueue.spark.demo.demo import DemoComparison
 from pgqueue.spark.demo.history import GeneratedHistory, last_closed_day
 from pgqueue.spark.demo.history import generate as make_history
+from pgqueue.spark.demo.planned import story
 from pgqueue.spark.demo.world import BUSIEST
 from pgqueue.store.connections.database import Database
 from pgqueue.store.jobs import control

@@ -26,7 +26,7 @@ from pgqueue.dashboard.pages.job_actions import awaited_signals
 from pgqueue.dashboard.pages.job_now import facts_of, linked
 from pgqueue.dashboard.pages.job_story import WAITING, story_of
 from pgqueue.values.bulk.operation import BulkResult
-from pgqueue.values.insight.now import JobWorker
+from pgqueue.values.insight.story import JobWorker
 from pgqueue.values.insight.why import Why
 from pgqueue.values.jobs.job import ARGS_NOT_KEPT, Job, JobState
 from pgqueue.values.jobs.reproduction import file_name

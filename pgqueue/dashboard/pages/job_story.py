@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.dashboard.charts import format_figure
-from pgqueue.values.insight.now import JobWorker
+from pgqueue.values.insight.story import JobWorker
 from pgqueue.values.jobs.attempt_log import AttemptLog
 from pgqueue.values.jobs.job import AttemptError, Job, JobState
 from pgqueue.values.jobs.verdict import why_not_kept

@@ -10,7 +10,7 @@ that made it.
 import math
 import random
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
@@ -45,8 +45,6 @@ LAST_HOUR = 23
 HOUR = 3_600_000_000
 """Microseconds."""
 REFUSED, CANCELLED = 0.0012, 0.003
-SLOTS = 16
-"""The most slots of one worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,30 +216,6 @@ class Events(msgspec.Struct, frozen=True):
         return sum(release.at <= instant for release in self.releases)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedHistory:
-    """A whole history, planned."""
-
-    wish: Wish
-    events: Events
-    days: Sequence[MadeUpDay]
-    hands: Sequence[MadeUpWorker]
-
-
-def story(wish: Wish) -> PlannedHistory:
-    """Plan a history."""
-    events = events_of(wish)
-    sizes = dict(zip(wish.dates(), rows_of_days(wish), strict=True))
-    plain = [_day(wish, events, day, rows) for day, rows in sizes.items()]
-    crews = list(_crews(wish, events, plain))
-    return PlannedHistory(
-        wish,
-        events,
-        [_with_workers(events, day, crews) for day in plain],
-        [hand for crew in crews for hand in crew],
-    )
-
-
 def events_of(wish: Wish) -> Events:
     """The events' times: in the last week, so that a longer history has earlier weeks to compare with."""
     slow = max(0, wish.days - 5)
@@ -250,7 +224,7 @@ def events_of(wish: Wish) -> Events:
         storm=wish.until - timedelta(days=min(2, wish.days - 1)),
         crowd=wish.until - timedelta(days=min(1, wish.days - 1)),
         releases=[
-            Release(_instant(wish.first + timedelta(days=day), DEPLOY_HOUR), f"shop-{number}", day == slow)
+            Release(instant(wish.first + timedelta(days=day), DEPLOY_HOUR), f"shop-{number}", day == slow)
             for number, day in enumerate(deploys, start=1)
         ],
     )
@@ -285,7 +259,8 @@ def spread(rows: int, weights: Sequence[float], start: float) -> list[int]:
     return [after - before for before, after in pairwise(steps)]
 
 
-def _day(wish: Wish, events: Events, day: date, rows: int) -> MadeUpDay:
+def planned_day(wish: Wish, events: Events, day: date, rows: int) -> MadeUpDay:
+    """A day of this many rows, without its workers."""
     parts = shares(wish.skew)
     places = [(hour, task) for hour in range(24) for task in TASKS]
     weights = [parts[task.name] * _busy(events, day, hour, task) for hour, task in places]
@@ -308,7 +283,7 @@ def _cell(events: Events, day: date, hour: int, task: ShopTask, *, first: int, r
     busiest = task.queue == BUSIEST
     storm = busiest and day == events.storm and hour in STORM_HOURS
     crowd = busiest and day == events.crowd and hour == CROWD_HOUR
-    slow = task.name == SLOWED and _instant(day, hour) >= events.slower.at
+    slow = task.name == SLOWED and instant(day, hour) >= events.slower.at
     return Cell(
         hour=hour,
         first=first,
@@ -333,83 +308,8 @@ def _cell(events: Events, day: date, hour: int, task: ShopTask, *, first: int, r
     )
 
 
-def _crews(wish: Wish, events: Events, days: Iterable[MadeUpDay]) -> Iterator[list[MadeUpWorker]]:
-    """The workers before the first deploy, and after each: enough for the busiest hour."""
-    bounds = [_instant(wish.first, 0), *(release.at for release in events.releases)]
-    ends = [*bounds[1:], _instant(wish.until + timedelta(days=1), 0)]
-    peaks = _peaks(events, days)
-    for number, (begin, end) in enumerate(zip(bounds, ends, strict=True)):
-        count, slots = crew_for(peaks.get(number, 0.0))
-        yield [
-            MadeUpWorker(
-                id=uuid.uuid5(uuid.NAMESPACE_URL, f"pgqueue:generated:{wish.seed}:{begin}:{hand}"),
-                started_at=begin,
-                ended_at=end + (OVERLAP if number < len(events.releases) else timedelta()),
-                concurrency=slots,
-                host=f"app-{1 + hand}",
-            )
-            for hand in range(count)
-        ]
-
-
-def crew_for(busy: float) -> tuple[int, int]:
-    """The number of workers, and of slots in each, for an hour with this many seconds of runs.
-
-    Jobs come to workers at random, so each worker needs more slots than its mean load: square-root staffing (Halfin and
-    Whitt, 1981), with two standard deviations.
-
-    Args:
-        busy: seconds of runs in the hour.
-    """
-    load = busy / 3600
-    count = max(2, math.ceil(load / (SLOTS / 2)))
-    each = load / count
-    return count, max(2, math.ceil(each + 2 * math.sqrt(each) + 1))
-
-
-def _peaks(events: Events, days: Iterable[MadeUpDay]) -> Mapping[int, float]:
-    """The seconds of runs in the busiest hour, by the number of deploys before it."""
-    busy: dict[tuple[int, datetime], float] = {}
-    for day in days:
-        for cell in day.cells:
-            hour = _instant(day.day, cell.hour)
-            place = (events.release_at(hour), hour)
-            busy[place] = busy.get(place, 0.0) + cell.busy
-    peaks: dict[int, float] = {}
-    for (release, _), seconds in busy.items():
-        peaks[release] = max(peaks.get(release, 0.0), seconds)
-    return peaks
-
-
-def _with_workers(events: Events, day: MadeUpDay, crews: Sequence[Sequence[MadeUpWorker]]) -> MadeUpDay:
-    """The day with its shifts: the crew of its first hour, and that of a release on it; and with the run time of a crowd."""
-    first = events.release_at(_instant(day.day, 0))
-    last = events.release_at(_instant(day.day, LAST_HOUR))
-    shifts = [
-        Shift(DEPLOY_HOUR * HOUR if number > first else 0, _slots_of(crews, number))
-        for number in range(first, last + 1)
-    ]
-    cells = day.cells
-    if crowds := [cell for cell in cells if cell.crowd]:
-        slow = _crowd_run(cells, crowds, len(shifts[-1].workers))
-        cells = [msgspec.structs.replace(cell, crowd_run=max(cell.run, slow / cell.mean)) for cell in cells]
-    return MadeUpDay(day.day, day.first_id, cells, shifts)
-
-
-def _slots_of(crews: Sequence[Sequence[MadeUpWorker]], number: int) -> list[int]:
-    """For each slot of a crew the place of its worker in the list of all, in turn."""
-    before, crew = sum(map(len, crews[:number])), crews[number]
-    return [before + place for _ in range(crew[0].concurrency) for place in range(len(crew))]
-
-
-def _crowd_run(cells: Sequence[Cell], crowds: Sequence[Cell], slots: int) -> float:
-    """How long a job of the crowd runs on average, so that others wait for :data:`CROWD_WAIT` when all have come, in seconds."""
-    free = slots - sum(cell.busy for cell in cells if cell.hour == CROWD_HOUR) / 3600
-    seconds = free * CROWD_MINUTES * 60 + slots * CROWD_WAIT
-    return min(seconds / sum(cell.crowd for cell in crowds), LONGEST_RUN / 2)
-
-
-def _instant(day: date, hour: int) -> datetime:
+def instant(day: date, hour: int) -> datetime:
+    """The beginning of an hour of a day."""
     return datetime.combine(day, time(hour), tzinfo=UTC)
 
 

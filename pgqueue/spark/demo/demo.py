@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pgqueue.errors import ConfigurationError
-from pgqueue.spark.demo.days import PlannedHistory
+from pgqueue.spark.demo.planned import PlannedHistory
 from pgqueue.spark.pipeline_jobs import WORK, Surroundings, Work
 
 if TYPE_CHECKING:

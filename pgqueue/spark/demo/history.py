@@ -17,17 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pgqueue.errors import PipelineError
-from pgqueue.spark.demo.days import (
-    CROWD_TENANT,
-    FIRST_ID,
-    IDS_A_DAY,
-    TENANTS,
-    Events,
-    MadeUpDay,
-    PlannedHistory,
-    Wish,
-    story,
-)
+from pgqueue.spark.demo.days import CROWD_TENANT, FIRST_ID, IDS_A_DAY, TENANTS, Events, MadeUpDay, Wish
+from pgqueue.spark.demo.planned import PlannedHistory, story
 from pgqueue.spark.demo.world import FAILURES, TASKS
 from pgqueue.store.arrays import numbers
 from pgqueue.store.catalogue import in_schema
@@ -144,17 +135,17 @@ def _is_there(day: MadeUpDay, there: _Found) -> bool:
 
 
 def _prepare(database: Database, planned: PlannedHistory) -> None:
-    wish, hands = planned.wish, planned.hands
+    wish, workers = planned.wish, planned.workers
     _run(database, "days", {"first": wish.first, "last": wish.until})
     releases = planned.events.releases
     instants, versions = [release.at for release in releases], [release.version for release in releases]
     _run(database, "deploys", {"instants": instants, "versions": versions})
     columns: dict[str, object] = {
-        "ids": [hand.id for hand in hands],
-        "started_at": [hand.started_at for hand in hands],
-        "ended_at": [hand.ended_at for hand in hands],
-        "concurrency": [hand.concurrency for hand in hands],
-        "hosts": [hand.host for hand in hands],
+        "ids": [one.id for one in workers],
+        "started_at": [one.started_at for one in workers],
+        "ended_at": [one.ended_at for one in workers],
+        "concurrency": [one.concurrency for one in workers],
+        "hosts": [one.host for one in workers],
         "version": __version__,
     }
     _run(database, "crew", columns)
@@ -169,7 +160,7 @@ def _make(
 ) -> None:
     from pgqueue.spark.demo.slots import course_of  # noqa: PLC0415 - needs NumPy
 
-    workers = [hand.id for hand in planned.hands]
+    workers = [one.id for one in planned.workers]
 
     def make(day: MadeUpDay) -> None:
         course = course_of(day, planned.wish.seed)

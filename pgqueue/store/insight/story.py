@@ -8,7 +8,7 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.workers import stacks
 from pgqueue.values.flows.flow import EdgeRule, NodeState
 from pgqueue.values.flows.record import FlowState
-from pgqueue.values.insight.now import FlowPlace, JobWorker, Neighbour, NoteLine, Story
+from pgqueue.values.insight.story import FlowPlace, JobWorker, Neighbour, NoteLine, Story
 
 NEAR = 50
 """Nodes that are named before and behind a job."""

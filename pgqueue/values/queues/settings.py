@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 import msgspec
 
-from pgqueue.errors import InvalidOption, QueueExists, as_duration, as_limit
+from pgqueue.errors import Duration, InvalidOption, QueueExists, as_duration, as_limit
 from pgqueue.values.hints import did_you_mean
 from pgqueue.values.jobs.options import ATTEMPTS, PRIORITIES, check_number, one_of
 from pgqueue.values.retention import as_kept_days
@@ -26,6 +26,32 @@ WHEN_FULL: tuple[WhenFull, ...] = ("warn", "refuse")
 BACKLOGS = range(1, 1_000_001)
 """To find out whether a queue is full, as many entries of an index are read."""
 EXISTING: tuple[Existing, ...] = ("keep", "replace", "fail")
+
+
+class QueueSettingOptions(TypedDict, total=False):
+    """Settings of a queue.
+
+    Attributes:
+        priority: of jobs whose enqueue and task name none.
+        max_attempts: of jobs whose enqueue and task name none.
+        timeout: how long an attempt may take whose task names no timeout; seconds, or a timedelta.
+        keep_history: for how long its ended jobs are kept, a day or more; seconds, or a timedelta. 0: jobs that succeed are not kept.
+        keep_dead: for how long its dead jobs are kept; seconds, or a timedelta.
+        backlog: from how many ready jobs on it is full, 1…1,000,000.
+        when_full: ``refuse``: an enqueue to a full queue raises ``BacklogFull``; ``warn``, as without a value: it logs a warning.
+        ageing: the wait that is worth one priority; seconds, or a timedelta.
+        ageing_to: the highest priority that waiting jobs get so, 1…100; 100 where nothing is said.
+    """
+
+    priority: int
+    max_attempts: int
+    timeout: Duration
+    keep_history: Duration
+    keep_dead: Duration
+    backlog: int
+    when_full: WhenFull
+    ageing: Duration
+    ageing_to: int
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
