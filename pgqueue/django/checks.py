@@ -22,7 +22,6 @@ from pgqueue.errors import (
     SchemaError,
     SchemaTooNew,
 )
-from pgqueue.store.schema import schema
 
 TAG = "pgqueue"
 PAGE = "The page on Django in pgqueue's reference (docs/reference/django.md)"
@@ -96,7 +95,7 @@ def check_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[Ch
         return []
     database = DjangoQueue.from_settings().database
     try:
-        database.run(schema.verify(database.catalogue.schema, migrate_hint=database.migrate_hint))
+        database.run(database.verification())
     except SchemaTooNew as error:
         return [_error(6, error, "Upgrade pgqueue.")]
     except SchemaError as error:

@@ -43,7 +43,6 @@ from pgqueue.errors import (
     as_limit,
 )
 from pgqueue.store import retention
-from pgqueue.store.schema import schema
 from pgqueue.store.shards.sharded import ShardedDatabase
 from pgqueue.values.flows.flow import BUILTIN
 from pgqueue.values.jobs.event import WorkerEvent, WorkerEventName
@@ -276,10 +275,9 @@ class Worker:
         return True
 
     async def _check_in(self) -> None:
-        claiming, catalogue = self.parts.connections.claiming, self.parts.database.catalogue
+        claiming = self.parts.connections.claiming
         connection = await claiming.opened()  # raises at once, where a plan would wait for the database
-        verification = schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint)
-        await claiming.run(verification, told=(SchemaMissing,))
+        await claiming.run(self.parts.database.verification(), told=(SchemaMissing,))
         await self.parts.heartbeat.start()
         await self.parts.series.start()
         await self._store_retention()

@@ -33,7 +33,7 @@ from pgqueue.store.connections.dsn import (
 )
 from pgqueue.store.connections.open_transaction import (
     OWN_CONNECTION,
-    OpenTransaction,
+    arun_joined,
     blocking_connection,
     open_transaction,
 )
@@ -181,9 +181,10 @@ class Database:
             connection: the user's, in its current transaction; ``OWN_CONNECTION``: one of ours, committed at once;
                 None: the transaction that a job has open here (see :mod:`pgqueue.store.connections.open_transaction`), else one of ours.
         """
-        used = self._connection_to_use(connection)
-        if used is not None:
-            return run(plan, steps_on(used, self.catalogue))
+        if connection is None and (joined := open_transaction(self)) is not None:
+            connection = blocking_connection(joined)
+        if connection is not None and connection is not OWN_CONNECTION:
+            return run(plan, steps_on(connection, self.catalogue))
         try:
             pool = self.pools.blocking()
             own = take_connection(pool)  # not pooled(): a context manager costs an enqueue 1 µs
@@ -202,7 +203,7 @@ class Database:
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run` does, awaited."""
         if connection is None and (joined := open_transaction(self)) is not None:
-            return await self._arun_joined(joined, plan)
+            return await arun_joined(joined, plan, self.catalogue)
         if connection is not None and connection is not OWN_CONNECTION:
             return await arun(plan, await asteps_on(connection, self.catalogue))
         try:
@@ -310,6 +311,10 @@ class Database:
                 if not self._learns_unknown(error, settings, left_out):
                     raise
 
+    def verification(self) -> Plan[str]:
+        """The plan that checks that the schema is one this release can work with; returns its revision."""
+        return schema.verify(self.catalogue.schema, migrate_hint=self.catalogue.migrate_hint)
+
     def verify(self) -> None:
         """Connect, and check that the schema is one this release can work with.
 
@@ -325,7 +330,7 @@ class Database:
         self._unknown_settings |= settings_after(connection.info.server_version)
         call_off = cut_in_time(connection)
         try:
-            run(self._verification(), connection.steps(self.catalogue))
+            run(self.verification(), connection.steps(self.catalogue))
         except BaseException as error:
             connection.close()
             if isinstance(error, psycopg.OperationalError):
@@ -340,7 +345,7 @@ class Database:
         connection = await self.aconnect(settings=POOLED)
         self._unknown_settings |= settings_after(connection.info.server_version)
         try:
-            await arun(self._verification(), connection.steps(self.catalogue))
+            await arun(self.verification(), connection.steps(self.catalogue))
         except BaseException as error:
             await connection.close()
             if isinstance(error, psycopg.OperationalError):
@@ -405,19 +410,3 @@ class Database:
         unknown = unknown_settings(str(error), settings)
         self._unknown_settings |= unknown
         return bool(unknown - left_out)
-
-    def _verification(self) -> Plan[str]:
-        return schema.verify(self.catalogue.schema, migrate_hint=self.catalogue.migrate_hint)
-
-    def _connection_to_use(self, connection: object) -> object:
-        """Return the connection to run a blocking plan on; None: one of ours."""
-        if connection is None and (joined := open_transaction(self)) is not None:
-            return blocking_connection(joined)
-        return None if connection is OWN_CONNECTION else connection
-
-    async def _arun_joined(self, joined: OpenTransaction, plan: Plan[T]) -> T:
-        if isinstance(joined.connection, psycopg.Connection):  # a plain function that runs a loop of its own
-            return run(plan, steps_on(joined.connection, self.catalogue))
-        # One plan after the other.
-        async with joined.turn:
-            return await arun(plan, await asteps_on(joined.connection, self.catalogue))

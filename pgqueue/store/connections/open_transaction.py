@@ -13,11 +13,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 
 from pgqueue.errors import UnsupportedConnection
+from pgqueue.store.catalogue import Catalogue
+from pgqueue.store.connections.drivers import asteps_on, steps_on
+from pgqueue.store.plan import Plan, arun, run
+
+T = TypeVar("T")
 
 
 class OwnConnectionMarker:
@@ -107,3 +112,11 @@ def blocking_connection(transaction: OpenTransaction) -> "psycopg.Connection[Any
             "(aenqueue(...), ajob(...)), or enqueue with using(connection=OWN_CONNECTION), committed at once"
         )
     return transaction.connection
+
+
+async def arun_joined(transaction: OpenTransaction, plan: Plan[T], catalogue: Catalogue) -> T:
+    """Run a plan in an open transaction, after those that other asyncio tasks run in it."""
+    if isinstance(transaction.connection, psycopg.Connection):  # a plain function that runs a loop of its own
+        return run(plan, steps_on(transaction.connection, catalogue))
+    async with transaction.turn:
+        return await arun(plan, await asteps_on(transaction.connection, catalogue))

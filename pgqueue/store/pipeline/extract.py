@@ -27,7 +27,6 @@ from pgqueue.store.connections.connection import StepRunner
 from pgqueue.store.connections.database import Database
 from pgqueue.store.pipeline.extract_where import DEAD, HISTORY, SparkTable
 from pgqueue.store.plan import Plan, Statement, Steps, plan, run
-from pgqueue.store.schema import schema
 
 T = TypeVar("T")
 GROUPS_AT_ONCE = 10_000
@@ -123,7 +122,7 @@ def open_planner(database: Database, *, snapshot: str | None = None) -> Iterator
     with database.connect() as connection:
         planner = Planner(connection, database.catalogue)
         try:
-            planner.run(schema.verify(database.catalogue.schema))
+            planner.run(database.verification())
             with connection.transaction():
                 _see(connection, snapshot)
                 yield planner
