@@ -75,8 +75,19 @@ class PgQueueWarning(UserWarning):
     """Something that works and is probably not meant: for example an argument that arrives as another value."""
 
 
+def _remade(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
+    return kind.__new__(kind, *args)  # not by __init__, which takes other arguments
+
+
+def _reduced(self: BaseException) -> tuple[object, ...]:
+    """What pickle keeps of an error: its class, its message, and its attributes."""
+    return _remade, (type(self), self.args), vars(self)
+
+
 class PgQueueError(Exception):
     """The root of every error that pgqueue raises."""
+
+    __reduce__ = _reduced
 
 
 class ConfigurationError(PgQueueError):
@@ -343,6 +354,8 @@ class Waiting(BaseException):
 
     It is no ``Exception``: a task that catches all of those around its wait would go on, and succeed, without what it waits for.
     """
+
+    __reduce__ = _reduced
 
     def __init__(self, awaited: object) -> None:
         self.awaited = awaited
