@@ -102,12 +102,6 @@ def look(awaited: SignalWait, *, now: datetime | None = None) -> Steps[SignalLoo
     return SignalLook(*row)
 
 
-@plan
-def take_signal(target: str, name: str) -> Steps[SignalLook]:
-    """Whether a signal is there, for what is no job."""
-    return (yield from look(SignalWait(0, name, target, None)))
-
-
 @plan(transaction=True)
 def wait(fenced: Mapping[str, object], awaited: Sequence[SignalWait]) -> Steps[States]:
     """Block jobs whose attempts wait; a job that is missing in the result has its signal, or is not held any more.

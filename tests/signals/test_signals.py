@@ -82,7 +82,7 @@ def test_a_signal_to_a_job_that_has_ended_or_never_was_is_refused_and_one_to_a_k
     for target in (f"job:{job_id}", "job:999999999999", "flow:7"):
         assert ask(connection, signals.send(target, "approved", now=NOON)) == "gone"
     assert ask(connection, signals.send("key:order:42", "approved", now=NOON)) == "first"
-    assert ask(connection, signals.take_signal("key:order:42", "approved")).arrived
+    assert ask(connection, signals.look(SignalWait(0, "approved", "key:order:42", None))).arrived
     job_id = ask(connection, running()).id
     assert ask(connection, signals.look(_awaited(job_id, key="order:42"))).arrived
 

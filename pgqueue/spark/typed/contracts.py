@@ -10,8 +10,6 @@ from pgqueue.values.hints import did_you_mean
 from pgqueue.values.payloads.contract import TaskContract
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
-
     from pgqueue.spark.lake.lake import Lake
     from pgqueue.spark.typed.kinds import Kind
 
@@ -61,22 +59,6 @@ def contract(of: "Database | Lake", task: str, *, hash: str | None = None) -> Ta
 def columns_of(one: TaskContract) -> TypedColumns:
     """The columns of the task's jobs."""
     return typed_columns(one.arguments, one.result)
-
-
-def result_type(of: "Database | Lake", task: str) -> "DataType | None":
-    """Spark's type of what a task returns, by the contract that a worker said last.
-
-    Args:
-        of: where it is stored.
-        task: the task's name.
-
-    Returns:
-        The type; a value of several forms is a string of JSON. None: no worker has said it.
-    """
-    from pgqueue.spark.typed.types import spark_type  # noqa: PLC0415 - needs PySpark
-
-    result = result_kind(of, task)
-    return None if result is None else spark_type(result)
 
 
 def result_kind(of: "Database | Lake", task: str) -> "Kind | None":

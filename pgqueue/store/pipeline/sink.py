@@ -182,7 +182,7 @@ def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = Non
 
 
 @plan
-def find(run: str, batch: int | None = None, *, query: str | None = None) -> Steps[Write | None]:
+def find(run: str | None, batch: int | None = None, *, query: str | None = None) -> Steps[Write | None]:
     """The write that enqueued the jobs of this name; None: there is none yet."""
     rows = yield Statement("pipeline/sink_find", {"run": run, "query": query, "batch": batch})
     return Write(*rows[0]) if rows else None
@@ -255,9 +255,8 @@ def _write_parameters(write: NewWrite) -> dict[str, object]:
 
 
 def _repeat(write: NewWrite, rows: int) -> Steps[Write]:
-    params = {"run": write.run, "query": write.query, "batch": write.batch}
-    found = yield Statement("pipeline/sink_find", params)
-    earlier = Write(*found[0])
+    earlier = yield from find(write.run, write.batch, query=write.query)
+    assert earlier is not None  # noqa: S101 - its name refused this one in the same transaction
     require_task(earlier, write.task)
     recorded = yield Statement(
         "pipeline/sink_repeat", _write_parameters(write) | {"rows": rows, "repeats": earlier.id}
