@@ -26,6 +26,7 @@ from pgqueue.errors import (
     Duration,
     LakeOfAnother,
     LakeTooNew,
+    NotGranted,
     NotVerified,
     PipelineError,
     SchemaError,
@@ -46,7 +47,15 @@ QUEUE = "pipeline"
 KEY = "pgqueue.pipeline"
 PREFIX = "pgqueue.pipeline."
 KEEP = timedelta(days=7)
-NOT_RETRIED = (ConfigurationError, LakeOfAnother, LakeTooNew, NotVerified, SchemaError, SparkMissing)
+NOT_RETRIED = (
+    ConfigurationError,
+    LakeOfAnother,
+    LakeTooNew,
+    NotGranted,
+    NotVerified,
+    SchemaError,
+    SparkMissing,
+)
 """Errors that another attempt would meet again."""
 SLOW_RETRY = Retry(
     wait=wait_exponential(multiplier=30, max=1_800) + wait_random(0, 10),

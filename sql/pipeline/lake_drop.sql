@@ -2,4 +2,5 @@
 -- index: none
 -- locks: the history's table lock, for 200 ms at most
 -- run by: pipeline prune
+-- rights: owner
 select pgqueue.drop_history_day(%(day)s::date)

@@ -261,6 +261,7 @@ def test_the_header_of_a_statement_names_the_least_grants_with_which_it_runs(
             wrong[name] = (sorted(named), sorted(enough))
     granted.execute("drop owned by has_nothing; drop role has_nothing")
     assert wrong == {}
+    assert missing_grant("pipeline/lake_drop").startswith("the owner of the tables has this right")
     assert (
         missing_grant("jobs/cancel")
         == "`pgqueue grants operator` or `pgqueue grants worker` gives this right"

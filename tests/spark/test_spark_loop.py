@@ -7,17 +7,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from looking import ask
+from pyspark.sql.types import StructType
 from spark.sinking import batch, written
 
 import pgqueue.spark
 from pgqueue import PgQueue, Worker
 from pgqueue.errors import ConnectionFailed, InvalidOption, RowsRefused
+from pgqueue.spark.apps import find_app
 from pgqueue.spark.loop.apply import wait_for
 from pgqueue.spark.loop.progress import Pace, Progress, ProgressLine, spoken
+from pgqueue.spark.loop.runs import opened
+from pgqueue.spark.writing.target import decide, read_options
 from pgqueue.values.insight.runs import Run
 
 if TYPE_CHECKING:
@@ -140,10 +145,28 @@ def test_a_run_of_another_task_or_key_is_not_taken_for_this_one(spark: "SparkSes
         pgqueue.spark.apply(frame, "bill", key="other", run="r1", dsn=dsn, wait=False)
 
 
-def test_a_column_that_results_have_is_refused(spark: "SparkSession", dsn: str) -> None:
-    frame = orders(spark, 3).selectExpr("order_id", "'x' as State")
+@pytest.mark.parametrize(
+    ("name", "key"), [("State", "order_id"), ("State", "State"), ("result_misfit", "order_id")]
+)
+def test_a_column_that_results_have_is_refused_before_anything_is_enqueued(
+    spark: "SparkSession", dsn: str, name: str, key: str
+) -> None:
+    frame = orders(spark, 3).selectExpr("order_id", f"'x' || order_id as {name}")
     with pytest.raises(InvalidOption, match="results have a column of this name"):
-        pgqueue.spark.apply(frame, "bill", key="order_id", run="r1", dsn=dsn, wait=False)
+        pgqueue.spark.apply(frame, "bill", key=key, run="r1", dsn=dsn, arguments=["order_id"])
+    assert ask(dsn, "select count(*) from pgqueue.jobs") == [(0,)]
+
+
+@pytest.mark.usefixtures("queue")
+def test_names_of_columns_may_have_dots_and_quotes(spark: "SparkSession", dsn: str) -> None:
+    frame = orders(spark, 3).selectExpr("order_id", "order_id as `a.b`", "order_id as `c``d`", "'x' as `e.f`")
+    found = pgqueue.spark.apply(
+        frame, "bill", key=["a.b", "c`d"], run="r1", dsn=dsn, wait=False, arguments=["order_id", "e.f"]
+    )
+    rows = found.orderBy("order_id").collect()
+    assert [(row["a.b"], row["c`d"], row["e.f"], row.state) for row in rows] == [
+        (n, n, "x", "ready") for n in range(3)
+    ]
 
 
 def test_rows_that_were_rejected_or_diverted_come_back_and_say_so(spark: "SparkSession", dsn: str) -> None:
@@ -175,6 +198,29 @@ def test_an_unknown_run_has_no_status_and_nothing_to_cancel(dsn: str) -> None:
     for ask_for in (pgqueue.spark.status, pgqueue.spark.cancel):
         with pytest.raises(InvalidOption, match="there is no run 'r9'"):
             ask_for("r9", dsn)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "schema"), [(None, None), (None, "two"), ("host=there", None), ("host=there", "two")]
+)
+def test_a_run_is_looked_up_where_a_write_puts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dsn: str | None, schema: str | None
+) -> None:
+    (tmp_path / "loop_shop.py").write_text(
+        "from pgqueue import PgQueue\nqueue = PgQueue('host=own', schema='one')\n@queue.task(name='bill')\ndef bill(order_id): ..."
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    find_app.cache_clear()
+    given = {"app": "loop_shop:queue", "dsn": dsn, "schema": schema}
+    options = read_options({"task": "bill", **{name: one for name, one in given.items() if one}})
+    target = decide(options, StructType().add("order_id", "long"))
+    with opened(dsn, schema, "loop_shop:queue") as queue:
+        found = queue.database
+    assert (
+        (found.dsn, found.catalogue.schema)
+        == (target.dsn, target.schema)
+        == (dsn or "host=own", schema or "one")
+    )
 
 
 def test_an_interrupt_leaves_the_jobs_and_says_how_to_go_on(

@@ -16,7 +16,7 @@ from tenacity import stop_after_attempt, wait_none
 from pgqueue import PgQueue, Retry
 from pgqueue.app.context import Context
 from pgqueue.app.task import Task
-from pgqueue.errors import ConfigurationError, DuplicateTask, NotVerified, Superseded
+from pgqueue.errors import ConfigurationError, DuplicateTask, NotGranted, NotVerified, Superseded
 from pgqueue.spark import pipeline_jobs
 from pgqueue.spark.config import Config
 from pgqueue.store.jobs import claim
@@ -104,11 +104,18 @@ async def test_a_step_that_fails_is_run_again_and_the_chain_goes_on(queue: PgQue
     assert done == [("pgqueue.pipeline.export", 2), ("pgqueue.pipeline.prune", 1)]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotVerified("day 2026-01-20: its files hold 5 rows"),
+        NotGranted("permission denied for function drop_history_day"),
+    ],
+)
 async def test_what_another_attempt_would_not_mend_ends_the_chain_and_the_next_one_can_start(
-    queue: PgQueue, running: Running
+    queue: PgQueue, running: Running, error: Exception
 ) -> None:
     def differ() -> None:
-        raise NotVerified("day 2026-01-20: its files hold 5 rows")
+        raise error
 
     tasks = _register(queue, {"verify": differ, "prune": lambda: None})
     pipeline_jobs.start(tasks)

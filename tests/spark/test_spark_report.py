@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from looking import ask
 from pyarrow import parquet
 from spark.report_worlds import (
     CROWD,
@@ -434,10 +435,21 @@ def test_the_command_refuses_before_any_spark(tmp_path: Path) -> None:
         assert words in " ".join(told.output.split())
 
 
-def test_all_but_the_page_works_without_the_extra_report(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        (("jinja2", "matplotlib"), "jinja2 and matplotlib, and they are"),
+        (("scipy",), "scipy, and it is"),  # matplotlib comes without it
+    ],
+)
+@pytest.mark.parametrize("verb", ["report", "run"])
+@pytest.mark.usefixtures("queue")
+def test_all_but_the_page_works_without_the_extra_report(
+    dsn: str, tmp_path: Path, verb: str, without: tuple[str, ...], said: str
+) -> None:
     program = (
         "import sys\n"
-        "sys.modules.update(jinja2=None, matplotlib=None)\n"  # an import of them fails, as if they were not installed
+        f"sys.modules.update(dict.fromkeys({without}))\n"  # an import of them fails, as if they were not installed
         "from pkgutil import walk_packages\n"
         "import pgqueue.cli.pipeline, pgqueue.spark\n"
         "for package in pgqueue.spark, pgqueue.cli.pipeline:\n"
@@ -447,15 +459,16 @@ def test_all_but_the_page_works_without_the_extra_report(tmp_path: Path) -> None
         "main()\n"
     )
     Lake(tmp_path).create(Origin("1", 2, "pgqueue"))
-    words = ("pipeline", "report", "--lake", str(tmp_path))
+    words = ("--dsn", dsn, "pipeline", verb, "--lake", str(tmp_path))
     # Without Java, too: what the page lacks is said before Spark is started.
     without_java = os.environ | {"JAVA_HOME": str(tmp_path)}
     told = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False, env=without_java
     )
     assert told.returncode == 2
-    assert "a page needs jinja2 and matplotlib, and they are not installed" in told.stderr
+    assert f"a page needs {said} not installed" in told.stderr
     assert "pip install 'pgqueue-jobs[report]'" in told.stderr
+    assert ask(dsn, "select count(*) from pgqueue.all_jobs") == [(0,)], "the chain has not begun"
 
 
 def test_the_command_needs_neither_pyspark_nor_java(tmp_path: Path) -> None:

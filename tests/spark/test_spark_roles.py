@@ -1,6 +1,7 @@
 """The roles of the guide: one runs the pipeline without owning the tables, one only reads."""
 
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from pgqueue.spark.lake.prune import Fate, drop, prune
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.verify import DayFinding, verify
 from pgqueue.spark.rollup.rollup import rollup
+from pgqueue.store.pipeline.rollups import note_deploy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +58,8 @@ def test_a_role_that_does_not_own_the_tables_runs_every_step_but_prune(granted: 
     ask(granted, "update pgqueue.job_history set attempts = 1 where outcome = 'succeeded'")
     lake = Lake(tmp_path / "lake")
     with closing(PgQueue(as_role(granted, "app_pipeline"))) as queue:
+        for version in ("1.4.0", "1.4.1"):
+            queue.database.run(note_deploy(version, at=datetime(2026, 1, 20, 8, tzinfo=UTC)))
         assert len(export(no_session, queue.database, lake)) == 2
         assert {one.finding for one in verify(no_session, queue.database, lake)} == {DayFinding.VERIFIED}
         assert rollup(no_session, queue.database, lake, Config()) == [DAY, NEXT]

@@ -1,6 +1,7 @@
 """A write's record knows its jobs, however they were added, and whatever happens to them; jobs are chosen by the run."""
 
 import json
+import time
 
 import pyarrow as pa
 import pytest
@@ -255,3 +256,19 @@ def test_a_run_is_counted_by_state_and_what_has_no_record_any_more_is_said(queue
     assert (listed.jobs, listed.ready, listed.ended, listed.gone) == (6, 4, 2, None)
     with pytest.raises(InvalidOption, match="there is no run 'none'"):
         queue.insight.run("none")
+
+
+def test_a_run_of_many_batches_is_counted_in_a_moment(queue: PgQueue, dsn: str) -> None:
+    """The ids of its jobs are read once, and not for each job that ended between them."""
+    stream_batch(dsn, "q", 0, 1, run="r1")
+    ask(
+        dsn,
+        """update pgqueue.sink_writes set jobs = (select range_agg(int8range(id, id + 1)) from generate_series(1000, 40000, 10) as id);
+           insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, collisions, priority, attempts,
+                                            max_attempts, outcome, queue, task, args)
+           select id, now(), now(), now(), now(), 0, 0, 1, 5, 'succeeded', 'mail', 'send', '{}' from generate_series(1000, 40000) as id""",
+    )
+    began = time.monotonic()
+    found = queue.insight.run("r1")
+    assert (found.jobs, found.succeeded) == (3_901, 3_901)
+    assert time.monotonic() - began < 5

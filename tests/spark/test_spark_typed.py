@@ -27,7 +27,7 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.typed.columns import TypedColumns, selection, typed_columns
 from pgqueue.spark.typed.contracts import result_kind
 from pgqueue.spark.typed.dialects import DIALECTS, Engine
-from pgqueue.spark.typed.kinds import JsonText, MapOf, Plain, Record, kind_of
+from pgqueue.spark.typed.kinds import JsonText, MapOf, Plain, Record, kind_of, within
 from pgqueue.spark.typed.views import view_names, view_of
 from pgqueue.store.pipeline import contracts as plans
 from pgqueue.values.payloads.contract import TaskContract, contract_of
@@ -348,6 +348,16 @@ def test_a_schema_that_grows_without_end_has_an_end() -> None:
     found = kind_of({"$ref": "#/$defs/p0", "$defs": parts})
     assert isinstance(found, Record)
     assert len(DIALECTS["spark"].type_of(found)) < 200_000
+
+
+@pytest.mark.parametrize(("wide", "fewest", "most"), [(1, 12, 12), (2, 30, 300), (3, 30, 300)])
+def test_a_part_counts_the_more_the_deeper_it_is_since_engines_plan_a_lambda_for_each_level(
+    wide: int, fewest: int, most: int
+) -> None:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(11):
+        schema = {"type": "object", "properties": {f"x{k}": schema for k in range(wide)}}
+    assert fewest <= len([*within(kind_of(schema))]) <= most
 
 
 # In a database, and in a lake.

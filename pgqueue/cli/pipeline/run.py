@@ -55,6 +55,7 @@ def run(
     good.
     """
     from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - slow to import, so other errors come first
+    from pgqueue.spark.report.rendering import check_out  # noqa: PLC0415
 
     # A separate queue object in the same database: it has no other tasks, and does not change the history's retention.
     chain = PgQueue(redact=lasting_secrets(queue))
@@ -63,6 +64,8 @@ def run(
         chain, given.config, lake=given.place, keep=keep, session=spark, tell=_tell
     )
     queue.database.verify()
+    if not enqueue_only:
+        check_out(None, "week.html")  # the report is a step, and prune comes after it
     first = pipeline_jobs.start(tasks)
     if not first.accepted:
         _tell(f"a chain is running already, as job {first.id}")

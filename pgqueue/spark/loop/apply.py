@@ -15,6 +15,7 @@ from pgqueue.spark.loop.runs import opened
 from pgqueue.spark.session import session
 from pgqueue.spark.typed.columns import TypedColumns, selection
 from pgqueue.spark.typed.contracts import result_kind
+from pgqueue.spark.typed.dialects import DIALECTS
 from pgqueue.store.connections.dsn import dsn_in_environment
 from pgqueue.store.insight import runs
 from pgqueue.store.pipeline import sink
@@ -34,6 +35,8 @@ SHARE = 20
 UNREACHABLE = 30
 """How often in a row the database may be out of reach before waiting ends with the error."""
 SHOWN = 5
+MISFIT = "result_misfit"
+"""The column that results have besides, where the result has a type."""
 
 
 def apply(
@@ -83,6 +86,7 @@ def apply(
     """
     names = [key] if isinstance(key, str) else [*key]
     _check_key(df, names)
+    _check_names(df)
     session()  # the data source is registered
     given = _database_options(dsn, schema, app)
     with opened(dsn, schema, app) as queue:
@@ -145,12 +149,12 @@ def _result_kind(queue: "PgQueue", run: str) -> "Kind | None":
 def with_typed_result(found: "DataFrame", kind: "Kind") -> "DataFrame":
     """Results with their JSON as a value of this kind, and ``result_misfit`` behind all columns: the JSON that does not fit."""
     selected = selection(TypedColumns((), closed=False, result=kind), "spark", ["result"])
-    made, others = dict(selected.columns), [f"`{name}`" for name in found.columns]
+    made, others = dict(selected.columns), [_quoted(name) for name in found.columns]
     for step in selected.steps:
         found = found.selectExpr("*", *(f"{sql} as {name}" for name, sql in step))
     return found.selectExpr(
         *(f"{made['result']} as result" if name == "`result`" else name for name in others),
-        f"{made['result_misfit']} as result_misfit",
+        f"{made[MISFIT]} as {MISFIT}",
     )
 
 
@@ -231,6 +235,17 @@ def _check_key(df: "DataFrame", names: Sequence[str]) -> None:
             )
 
 
+def _check_names(df: "DataFrame") -> None:
+    """Refuse columns that results have, too, before anything is enqueued: a run may take hours."""
+    from pgqueue.spark.reading.result_rows import COLUMNS  # noqa: PLC0415 - it needs PySpark
+
+    taken = [name for name in df.columns if name.lower() in {*COLUMNS, MISFIT}]
+    if taken:
+        raise InvalidOption(
+            f"column {taken[0]!r}: results have a column of this name; rename it in the DataFrame. Nothing was enqueued"
+        )
+
+
 def _sent(
     df: "DataFrame", names: Sequence[str], task: "Task[..., Any] | None", arguments: Sequence[str] | None
 ) -> "list[Column]":
@@ -247,7 +262,7 @@ def _sent(
         parameters = parameters_of(task)
         if not parameters.others:
             wanted = {*parameters.named, *names, *RESERVED}
-    return [df[name] for name in df.columns if name in wanted]
+    return [_column(df, name) for name in df.columns if name in wanted]
 
 
 def _enqueue(queue: "PgQueue", df: "DataFrame", names: Sequence[str], given: Mapping[str, object]) -> None:
@@ -279,8 +294,8 @@ def _require_unique(df: "DataFrame", names: Sequence[str]) -> None:
 
     bad = col("count") > 1
     for name in names:
-        bad |= df[name].isNull()
-    doubled = df.groupBy(*(df[name] for name in names)).count().where(bad).limit(SHOWN + 1).collect()
+        bad |= _column(df, name).isNull()
+    doubled = df.groupBy(*(_column(df, name) for name in names)).count().where(bad).limit(SHOWN + 1).collect()
     if doubled:
         shown = "; ".join(
             ", ".join(f"{name}={row[name]!r:.80}" for name in names) + f" in {row['count']} rows"
@@ -306,21 +321,23 @@ def _warn_of_gone(queue: "PgQueue", run: str) -> None:
 
 def _joined(df: "DataFrame", found: "DataFrame", names: Sequence[str]) -> "DataFrame":
     """Join by the key, which is never null; the columns of the results come behind, without the key."""
-    known = {name.lower() for name in df.columns}
-    taken = [name for name in found.columns if name not in names and name.lower() in known]
-    if taken:
-        raise InvalidOption(
-            f"column {taken[0]!r}: results have a column of this name; rename it in the DataFrame, "
-            "or call apply() with the other columns and join by the key yourself"
-        )
     renamed = found.select(
-        *(found[name].alias(f"_key_{name}" if name in names else name) for name in found.columns)
+        *(_column(found, name).alias(f"_key_{name}" if name in names else name) for name in found.columns)
     )
     condition: Column | None = None
     for name in names:
-        same = df[name] == renamed[f"_key_{name}"]
+        same = _column(df, name) == _column(renamed, f"_key_{name}")
         condition = same if condition is None else condition & same
     return df.join(renamed, condition, "left").drop(*(f"_key_{name}" for name in names))
+
+
+def _column(df: "DataFrame", name: str) -> "Column":
+    """A column by its name, which may have dots."""
+    return df[_quoted(name)]
+
+
+def _quoted(name: str) -> str:
+    return DIALECTS["spark"].quote(name)
 
 
 def _name_of(task: "str | Task[..., Any]") -> str:

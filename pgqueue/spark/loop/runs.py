@@ -12,11 +12,16 @@ from pgqueue.values.insight.runs import Run
 
 @contextmanager
 def opened(dsn: str | None, schema: str | None, app: str | None = None) -> Iterator[PgQueue]:
-    """A queue of this database for the length of the block; it is closed, unless it is the app's own."""
-    if app is not None and dsn is None:
+    """A queue of this database for the length of the block; it is closed, unless it is the app's own.
+
+    With ``app``, what is not given is the app's, as it is in a write.
+    """
+    if app is not None and dsn is None and schema is None:
         yield find_app(app)
         return
     queue = PgQueue(dsn, schema=schema or "pgqueue")
+    if app is not None:
+        queue.database = find_app(app).database.but(dsn=dsn, schema=schema)
     try:
         yield queue
     finally:

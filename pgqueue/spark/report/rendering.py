@@ -117,7 +117,7 @@ def check_out(out: "str | PathLike[str] | None", example: str) -> None:
         InvalidOption: it is a folder.
         ConfigurationError: the extra ``report`` is not installed.
     """
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    missing = [name for name in ("jinja2", "matplotlib", "scipy") if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
             missing_extra(
