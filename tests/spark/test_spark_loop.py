@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from looking import ask
+from pyspark.sql.functions import lit, raise_error
 from spark.sinking import batch, written
 
 import pgqueue.spark
 from pgqueue import PgQueue, Worker
-from pgqueue.errors import ConnectionFailed, InvalidOption, RowsRefused
+from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, RowsRefused
 from pgqueue.spark.loop.apply import wait_for
 from pgqueue.spark.loop.progress import Pace, Progress, ProgressLine, spoken
 from pgqueue.values.insight.runs import Run
@@ -141,9 +142,31 @@ def test_a_run_of_another_task_or_key_is_not_taken_for_this_one(spark: "SparkSes
 
 
 def test_a_column_that_results_have_is_refused(spark: "SparkSession", dsn: str) -> None:
-    frame = orders(spark, 3).selectExpr("order_id", "'x' as State")
-    with pytest.raises(InvalidOption, match="results have a column of this name"):
-        pgqueue.spark.apply(frame, "bill", key="order_id", run="r1", dsn=dsn, wait=False)
+    for name in ("State", "job_id", "result_misfit"):
+        frame = orders(spark, 3).selectExpr("order_id", f"'x' as {name}")
+        with pytest.raises(InvalidOption, match="results have a column of this name"):
+            pgqueue.spark.apply(frame, "bill", key="order_id", run="r1", dsn=dsn, wait=False)
+    assert ask(dsn, "select count(*) from pgqueue.jobs")[0][0] == 0, "refused before jobs are enqueued"
+
+
+def test_what_is_wrong_with_the_options_is_told_before_the_rows_are_computed(
+    spark: "SparkSession", dsn: str
+) -> None:
+    frame = orders(spark, 3).withColumn("failing", raise_error(lit("computed")))
+    for run, options in (
+        ("", {}),
+        ("r1", {"priority": 500}),
+        ("r1", {"prio": 5}),
+        ("r1", {"args": "order_id"}),
+    ):
+        with pytest.raises((ConfigurationError, RowsRefused)):
+            pgqueue.spark.apply(frame, "bill", key="order_id", run=run, dsn=dsn, options=options)
+
+
+def test_a_row_that_cannot_be_a_job_is_an_error_of_ours(spark: "SparkSession", dsn: str) -> None:
+    frame = orders(spark, 3).selectExpr("order_id", "if(order_id = 2, double('nan'), 1.5D) as value")
+    with pytest.raises(RowsRefused, match=r"^1 of 3 rows cannot be jobs .* make it null, or filter it out$"):
+        pgqueue.spark.apply(frame, "bill", key="order_id", run="r1", dsn=dsn)
 
 
 def test_rows_that_were_rejected_or_diverted_come_back_and_say_so(spark: "SparkSession", dsn: str) -> None:
@@ -242,8 +265,10 @@ def test_a_terminal_has_one_line_and_a_file_a_line_now_and_then() -> None:
     assert terminal.getvalue().count("\n") == 1
     assert terminal.getvalue().count("\r") == 25
     said = file.getvalue().splitlines()
-    assert len(said) == 3
-    assert said[-1] == "r1: 20 %, 200 of 1,000 done, 0 running, 0 dead, 10.0/s, 1 min 20 s left"
+    assert [one.split(",")[0] for one in said] == ["r1: 0 %", "r1: 10 %", "r1: 20 %", "r1: 24 %"], (
+        "the last look, too"
+    )
+    assert said[-2] == "r1: 20 %, 200 of 1,000 done, 0 running, 0 dead, 10.0/s, 1 min 20 s left"
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(5.4, "5 s"), (200, "3 min 20 s"), (7_300, "2 h 1 min")])

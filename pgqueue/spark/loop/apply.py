@@ -1,6 +1,7 @@
 """``pgqueue.spark.apply``: a job for each row of a DataFrame, and the rows with what became of their jobs."""
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ SHARE = 20
 UNREACHABLE = 30
 """How often in a row the database may be out of reach before waiting ends with the error."""
 SHOWN = 5
+MISFIT = "result_misfit"
+"""The column behind those that a read of results has."""
 
 
 def apply(
@@ -83,6 +86,7 @@ def apply(
     """
     names = [key] if isinstance(key, str) else [*key]
     _check_key(df, names)
+    _check_names(df)
     session()  # the data source is registered
     given = _database_options(dsn, schema, app)
     with opened(dsn, schema, app) as queue:
@@ -150,7 +154,7 @@ def with_typed_result(found: "DataFrame", kind: "Kind") -> "DataFrame":
         found = found.selectExpr("*", *(f"{sql} as {name}" for name, sql in step))
     return found.selectExpr(
         *(f"{made['result']} as result" if name == "`result`" else name for name in others),
-        f"{made['result_misfit']} as result_misfit",
+        f"{made[MISFIT]} as {MISFIT}",
     )
 
 
@@ -231,6 +235,18 @@ def _check_key(df: "DataFrame", names: Sequence[str]) -> None:
             )
 
 
+def _check_names(df: "DataFrame") -> None:
+    """Refuse a column that would be there twice: before anything is enqueued, not when the jobs have ended."""
+    from pgqueue.spark.reading.result_rows import COLUMNS  # noqa: PLC0415 - it needs PySpark
+
+    for name in df.columns:
+        if name.lower() in {*COLUMNS, MISFIT}:
+            raise InvalidOption(
+                f"column {name!r}: results have a column of this name; rename it in the DataFrame, "
+                "or call apply() with the other columns and join by the key yourself"
+            )
+
+
 def _sent(
     df: "DataFrame", names: Sequence[str], task: "Task[..., Any] | None", arguments: Sequence[str] | None
 ) -> "list[Column]":
@@ -251,16 +267,32 @@ def _sent(
 
 
 def _enqueue(queue: "PgQueue", df: "DataFrame", names: Sequence[str], given: Mapping[str, object]) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - heavy
+
+    from pgqueue.spark.writing.target import decide, read_options  # noqa: PLC0415 - it needs PySpark
+
     run = str(given["run"])
     earlier = queue.database.run(sink.find(run))
     if earlier is not None:
         sink.require_task(earlier, str(given["task"]))
         _require_key(queue, run, names)
         return
+    options = {name: str(value) for name, value in given.items()}
+    decide(read_options(options), df.schema)  # what is wrong with them is told before the rows are computed
     _require_unique(df, names)
-    df.write.format("pgqueue").options(**{name: str(value) for name, value in given.items()}).mode(
-        "append"
-    ).save()
+    try:
+        df.write.format("pgqueue").options(**options).mode("append").save()
+    except PySparkException as error:
+        refused = _REFUSED.search(str(error))
+        if refused is None:
+            raise
+        raise RowsRefused(refused[1]) from error
+
+
+_REFUSED = re.compile(
+    rf"^pgqueue\.errors\.{RowsRefused.__name__}: (.*?)(?:\n SQLSTATE: \d+)?\s*\Z", re.MULTILINE | re.DOTALL
+)
+"""How an error of the commit ends, inside Spark's."""
 
 
 def _require_key(queue: "PgQueue", run: str, names: Sequence[str]) -> None:
@@ -306,13 +338,6 @@ def _warn_of_gone(queue: "PgQueue", run: str) -> None:
 
 def _joined(df: "DataFrame", found: "DataFrame", names: Sequence[str]) -> "DataFrame":
     """Join by the key, which is never null; the columns of the results come behind, without the key."""
-    known = {name.lower() for name in df.columns}
-    taken = [name for name in found.columns if name not in names and name.lower() in known]
-    if taken:
-        raise InvalidOption(
-            f"column {taken[0]!r}: results have a column of this name; rename it in the DataFrame, "
-            "or call apply() with the other columns and join by the key yourself"
-        )
     renamed = found.select(
         *(found[name].alias(f"_key_{name}" if name in names else name) for name in found.columns)
     )
