@@ -17,8 +17,8 @@ from spark.sinking import batch, written
 import pgqueue.spark
 from pgqueue import PgQueue, Worker
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, RowsRefused
-from pgqueue.spark.loop.apply import wait_for
 from pgqueue.spark.loop.progress import Pace, Progress, ProgressLine, spoken
+from pgqueue.spark.loop.waiting import wait_for
 from pgqueue.values.insight.runs import Run
 
 if TYPE_CHECKING:
@@ -214,8 +214,26 @@ def test_an_interrupt_leaves_the_jobs_and_says_how_to_go_on(
     assert ask(dsn, "select count(*) from pgqueue.jobs")[0][0] == 2
 
 
+def test_a_run_that_no_worker_starts_is_told_once_and_where_the_wait_ends(
+    queue: PgQueue, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(dsn, batch(order_id=[1, 2]), run="r1", key="order_id")
+    first = ask(dsn, "select min(id) from pgqueue.jobs")[0][0]
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(TimeoutError, match=rf"has the task bill and serves its queue.*`pgqueue why {first}`"):
+        wait_for(queue, "r1", seconds=100, progress=False, clock=lambda: now[0], sleep=sleep)
+    assert caplog.text.count("no job has started yet") == 1
+    ask(dsn, "update pgqueue.jobs set status = 'scheduled', run_at = now() + interval '1 day' returning id")
+    with pytest.raises(TimeoutError, match=r"to wait on$"):
+        wait_for(queue, "r1", seconds=100, progress=False, clock=lambda: now[0], sleep=sleep)
+
+
 def test_waiting_outlives_a_database_that_is_away(
-    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     written(dsn, batch(order_id=[1]), run="r1", key="order_id")
     pgqueue.spark.cancel("r1", dsn)
@@ -230,6 +248,7 @@ def test_waiting_outlives_a_database_that_is_away(
     slept: list[float] = []
     wait_for(queue, "r1", progress=False, sleep=slept.append)
     assert len(slept) == 2
+    assert caplog.text.count("the database cannot be reached: away; run 'r1' goes on by itself") == 1
 
 
 def _run(ended: int, *, dead: int = 0) -> Run:
