@@ -82,6 +82,9 @@ def test_a_role_that_reads_reads_and_changes_nothing(spark: "SparkSession", gran
     dsn = as_role(granted, "app_reader")
     for table in ("history", "ended", "jobs", "dead", "workers"):
         spark.read.format("pgqueue").options(dsn=dsn, table=table).load().count()
+    written(granted, batch(order_id=[1, 2], unique_key=["a", "a"]), run="r1", key="order_id")
+    results = spark.read.format("pgqueue").options(dsn=dsn, results="r1").load().select("state")
+    assert sorted(row.state for row in results.collect()) == ["ready", "rejected"]
     rows = spark.read.format("pgqueue").options(dsn=dsn, table="history").load().select("id").collect()
     assert sorted(row["id"] for row in rows) == ids
     with psycopg.connect(dsn, autocommit=True) as connection:
