@@ -81,7 +81,7 @@ def wait_for(
             if not found.live:
                 return
             if end is not None and clock() >= end:
-                why = "" if _has_started(found) else f". {_not_started(queue, found)}"
+                why = "" if _has_started(found) else f"; {_not_started(queue, found)}"
                 raise TimeoutError(
                     f"run {run!r}: {found.live:,} of {found.jobs:,} jobs have not ended; they go on: "
                     f"call apply() with the same run again to wait on{why}"
