@@ -71,11 +71,13 @@ def missing_grant(name: str) -> str:
     """What to tell a role that may not run a statement: which ``pgqueue grants`` gives the right.
 
     The file of a statement says it in its header, ``rights``: the grants that are enough, where ``ROLE`` is any of them. Without
-    this line, operators and workers have the right.
+    this line, operators and workers have the right; in the folder ``pipeline``, the roles of its page.
     """
     folder, _, file = name.partition("/")
     header = shipped("sql").joinpath(folder, f"{file}.sql").read_text(encoding="utf-8")
     said = _RIGHTS.search(header)
+    if said is None and folder == "pipeline":
+        return "the roles of the pipeline have this right (docs/pipeline/cluster.md)"
     granted = "operator, worker" if said is None else said[1]
     if granted == "owner":
         return "the owner of the tables has this right, and members of its role"

@@ -2,6 +2,7 @@
 -- index: sink_rows_pkey (of queues each row)
 -- locks: none beyond the new rows
 -- run by: the sink, on the driver
+-- rights: producer --also spark
 with clock as (
     select coalesce(%(now)s::timestamptz, now()) as now
 ),

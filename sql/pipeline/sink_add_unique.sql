@@ -2,6 +2,7 @@
 -- index: jobs_unique_key, sink_rows_pkey (of queues each row)
 -- locks: as enqueue_unique; in the order of the keys, so that two writes never deadlock
 -- run by: the sink, on the driver
+-- rights: producer --also spark,unique
 -- why: ids are given in the order of the rows, because workers claim jobs of one instant by id; rows are inserted in the
 --     order of the keys, by collation "C", as enqueue_many does
 with numbered as materialized (

@@ -2,6 +2,7 @@
 -- index: sink_rows_pkey
 -- locks: none
 -- run by: the sink, on the driver
+-- rights: producer --also spark
 select queue.name
 from pgqueue.queues as queue
 where queue.closed_at is not null

@@ -2,6 +2,7 @@
 -- index: sink_writes_written_at, sink_writes_once, sink_rejected_pkey, sink_refused_pkey
 -- locks: the deleted rows
 -- run by: the sink, on the driver, before it writes
+-- rights: producer --also spark
 -- why: a driver can repeat only the last batch of a stream, and any write with a user's name. The last batch keeps the ids of the jobs of the
 --      deleted ones, since they are jobs of its run. A stream's writes are found as the index has them, by coalesce(query, run)
 with old as materialized (

@@ -2,6 +2,7 @@
 -- index: none (a small table)
 -- locks: the deleted rows; skips locked ones
 -- run by: the sink, on the driver, before it writes
+-- rights: producer --also spark
 delete from pgqueue.sink_attempts as attempt
 using (select id from pgqueue.sink_attempts
        where write_id in (select write_id from pgqueue.sink_attempts group by write_id

@@ -2,6 +2,7 @@
 -- index: sink_rows_pkey
 -- locks: the removed rows
 -- run by: the sink, on the driver, where it diverts bad rows
+-- rights: producer --also spark
 with gone as (
     delete from pgqueue.sink_rows as staged
     using pgqueue.sink_attempts as attempt

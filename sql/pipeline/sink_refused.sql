@@ -2,6 +2,7 @@
 -- index: sink_refused_pkey
 -- locks: none
 -- run by: pgqueue.spark.refused_rows
+-- rights: reader
 select partition, place, contents, reason
 from pgqueue.sink_refused
 where write_id = %(write)s::uuid

@@ -2,6 +2,7 @@
 -- index: jobs_unique_key, sink_rows_pkey
 -- locks: those jobs' rows, in the order of their ids
 -- run by: the sink, on the driver
+-- rights: producer --also spark,unique
 with colliding as materialized (
     select staged.attempt_id, staged.place, staged.unique_key, staged.meta -> 'key' as key, job.id as job_id
     from pgqueue.sink_rows as staged

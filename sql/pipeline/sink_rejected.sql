@@ -2,6 +2,7 @@
 -- index: sink_rejected_pkey
 -- locks: none
 -- run by: pgqueue.spark.rejected
+-- rights: reader
 select partition, place, unique_key, job_id
 from pgqueue.sink_rejected
 where write_id = %(write)s::uuid

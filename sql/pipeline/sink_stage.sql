@@ -2,5 +2,5 @@
 -- index: none
 -- locks: none beyond the new rows
 -- run by: the sink, on executors
-copy pgqueue.sink_rows (attempt_id, place, queue, priority, max_attempts, args, run_at, unique_key, meta, refusal, lane, cost)
-from stdin with (encoding 'utf8')
+-- rights: producer --also spark
+copy pgqueue.sink_rows (attempt_id, place, queue, priority, max_attempts, args, run_at, unique_key, meta, refusal, lane, cost) from stdin with (encoding 'utf8')

@@ -2,6 +2,7 @@
 -- index: sink_rows_pkey
 -- locks: the removed rows
 -- run by: the sink, on the driver, where a key has a period or a policy other than reject
+-- rights: producer --also spark
 delete from pgqueue.sink_rows as staged
 using (select waiting.attempt_id, waiting.place, attempt.partition
        from pgqueue.sink_rows as waiting

@@ -2,6 +2,7 @@
 -- index: sink_writes_written_at
 -- locks: none
 -- run by: pgqueue.spark.writes
+-- rights: monitor
 select id, run, batch, task, rows, enqueued, rejected, changed, repeats, written_at, refused, query
 from pgqueue.sink_writes
 where (%(run)s::text is null or run = %(run)s::text)

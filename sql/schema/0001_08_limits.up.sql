@@ -111,7 +111,7 @@ $$;
 comment on function pgqueue.place_of(pgqueue.limited_tasks, jsonb) is 'The lane of a job of this task with these arguments, and what its start costs.';
 
 -- With the owner's rights: it reads limited_tasks, and writes to jobs of every queue.
--- callers: worker, operator, sink
+-- callers: worker, operator, producer:spark
 create function pgqueue.put_in_lanes(ids bigint[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

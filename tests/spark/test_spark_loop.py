@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from looking import ask
+from pyspark.sql.functions import lit, raise_error
 from pyspark.sql.types import StructType
 from spark.sinking import batch, written
 
 import pgqueue.spark
 from pgqueue import PgQueue, Worker
-from pgqueue.errors import ConnectionFailed, InvalidOption, RowsRefused
+from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, RowsRefused
 from pgqueue.spark.apps import find_app
-from pgqueue.spark.loop.apply import wait_for
 from pgqueue.spark.loop.progress import Pace, Progress, ProgressLine, spoken
 from pgqueue.spark.loop.runs import opened
+from pgqueue.spark.loop.waiting import wait_for
 from pgqueue.spark.writing.target import decide, read_options
 from pgqueue.values.insight.runs import Run
 
@@ -146,7 +147,8 @@ def test_a_run_of_another_task_or_key_is_not_taken_for_this_one(spark: "SparkSes
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [("State", "order_id"), ("State", "State"), ("result_misfit", "order_id")]
+    ("name", "key"),
+    [("State", "order_id"), ("State", "State"), ("result_misfit", "order_id"), ("job_id", "order_id")],
 )
 def test_a_column_that_results_have_is_refused_before_anything_is_enqueued(
     spark: "SparkSession", dsn: str, name: str, key: str
@@ -167,6 +169,26 @@ def test_names_of_columns_may_have_dots_and_quotes(spark: "SparkSession", dsn: s
     assert [(row["a.b"], row["c`d"], row["e.f"], row.state) for row in rows] == [
         (n, n, "x", "ready") for n in range(3)
     ]
+
+
+def test_what_is_wrong_with_the_options_is_told_before_the_rows_are_computed(
+    spark: "SparkSession", dsn: str
+) -> None:
+    frame = orders(spark, 3).withColumn("failing", raise_error(lit("computed")))
+    for run, options in (
+        ("", {}),
+        ("r1", {"priority": 500}),
+        ("r1", {"prio": 5}),
+        ("r1", {"args": "order_id"}),
+    ):
+        with pytest.raises((ConfigurationError, RowsRefused)):
+            pgqueue.spark.apply(frame, "bill", key="order_id", run=run, dsn=dsn, options=options)
+
+
+def test_a_row_that_cannot_be_a_job_is_an_error_of_ours(spark: "SparkSession", dsn: str) -> None:
+    frame = orders(spark, 3).selectExpr("order_id", "if(order_id = 2, double('nan'), 1.5D) as value")
+    with pytest.raises(RowsRefused, match=r"^1 of 3 rows cannot be jobs .* make it null, or filter it out$"):
+        pgqueue.spark.apply(frame, "bill", key="order_id", run="r1", dsn=dsn)
 
 
 def test_rows_that_were_rejected_or_diverted_come_back_and_say_so(spark: "SparkSession", dsn: str) -> None:
@@ -237,8 +259,26 @@ def test_an_interrupt_leaves_the_jobs_and_says_how_to_go_on(
     assert ask(dsn, "select count(*) from pgqueue.jobs")[0][0] == 2
 
 
+def test_a_run_that_no_worker_starts_is_told_once_and_where_the_wait_ends(
+    queue: PgQueue, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(dsn, batch(order_id=[1, 2]), run="r1", key="order_id")
+    first = ask(dsn, "select min(id) from pgqueue.jobs")[0][0]
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(TimeoutError, match=rf"has the task bill and serves its queue.*`pgqueue why {first}`"):
+        wait_for(queue, "r1", seconds=100, progress=False, clock=lambda: now[0], sleep=sleep)
+    assert caplog.text.count("no job has started yet") == 1
+    ask(dsn, "update pgqueue.jobs set status = 'scheduled', run_at = now() + interval '1 day' returning id")
+    with pytest.raises(TimeoutError, match=r"to wait on$"):
+        wait_for(queue, "r1", seconds=100, progress=False, clock=lambda: now[0], sleep=sleep)
+
+
 def test_waiting_outlives_a_database_that_is_away(
-    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     written(dsn, batch(order_id=[1]), run="r1", key="order_id")
     pgqueue.spark.cancel("r1", dsn)
@@ -253,6 +293,7 @@ def test_waiting_outlives_a_database_that_is_away(
     slept: list[float] = []
     wait_for(queue, "r1", progress=False, sleep=slept.append)
     assert len(slept) == 2
+    assert caplog.text.count("the database cannot be reached: away; run 'r1' goes on by itself") == 1
 
 
 def _run(ended: int, *, dead: int = 0) -> Run:
@@ -288,8 +329,10 @@ def test_a_terminal_has_one_line_and_a_file_a_line_now_and_then() -> None:
     assert terminal.getvalue().count("\n") == 1
     assert terminal.getvalue().count("\r") == 25
     said = file.getvalue().splitlines()
-    assert len(said) == 3
-    assert said[-1] == "r1: 20 %, 200 of 1,000 done, 0 running, 0 dead, 10.0/s, 1 min 20 s left"
+    assert [one.split(",")[0] for one in said] == ["r1: 0 %", "r1: 10 %", "r1: 20 %", "r1: 24 %"], (
+        "the last look, too"
+    )
+    assert said[-2] == "r1: 20 %, 200 of 1,000 done, 0 running, 0 dead, 10.0/s, 1 min 20 s left"
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(5.4, "5 s"), (200, "3 min 20 s"), (7_300, "2 h 1 min")])

@@ -11,9 +11,14 @@ import psycopg
 import pytest
 from looking import ask
 from pyspark.errors import AnalysisException
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 from spark.sinking import batch, stream_batch, written
 
 from pgqueue import PgQueue
+from pgqueue.errors import InvalidOption
+from pgqueue.spark.options import Options
+from pgqueue.spark.reading.result_stream import result_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -187,13 +192,16 @@ def test_writes_of_a_run_with_different_keys_are_read_without_them(spark: "Spark
 class Stream:
     """A stream of results into files, with one checkpoint."""
 
-    def __init__(self, spark: "SparkSession", dsn: str, folder: Path, **options: str) -> None:
-        self._spark, self._folder = spark, folder
+    def __init__(
+        self, spark: "SparkSession", dsn: str, folder: Path, *, columns_of: str | None = None, **options: str
+    ) -> None:
+        self._spark, self._folder, self._schema = spark, folder, columns_of
         self._options = {"dsn": dsn, "results": "r1", **options}
 
     def go_on(self) -> list[Any]:
         """Read what is there now, and stop; all rows so far."""
-        stream = self._spark.readStream.format("pgqueue").options(**self._options).load()
+        source = self._spark.readStream.format("pgqueue").options(**self._options)
+        stream = (source if self._schema is None else source.schema(self._schema)).load()
         query = (
             stream.writeStream.format("json")
             .option("checkpointLocation", str(self._folder / "checkpoint"))
@@ -239,6 +247,30 @@ def test_a_stream_sees_jobs_that_were_written_to_its_run_later(
     stream_batch(dsn, "q", 1, 2, run="r1", key="order_id")
     end(dsn, 2)
     assert stream.go_on() == [(1, "succeeded"), (2, "succeeded")]
+
+
+def test_a_stream_with_a_schema_waits_for_its_run_and_reads_its_key(
+    spark: "SparkSession", dsn: str, tmp_path: Path
+) -> None:
+    stream = Stream(spark, dsn, tmp_path, columns_of="order_id long, state string")
+    assert stream.go_on() == []
+    written(dsn, batch(order_id=[1, 2]), run="r1", key="order_id")
+    end(dsn, 1)
+    assert stream.go_on() == [(1, "succeeded")]
+
+
+def test_a_stream_that_waited_for_its_run_is_refused_where_the_run_keeps_another_key(dsn: str) -> None:
+    reader = result_stream(
+        Options({"results": "r1", "dsn": dsn}), StructType().add("order_id", "long").add("state", "string")
+    )
+    start = reader.initialOffset()
+    written(dsn, batch(order_id=[1], priority=[1]), run="r1", key="priority")
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            END.replace("{key,order_id}", "{key,priority}").encode(), {"which": [1], "outcome": "succeeded"}
+        )
+    with pytest.raises(InvalidOption, match="results have no column 'order_id'"):
+        reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
 
 
 def test_a_job_behind_an_open_transaction_comes_after_it(

@@ -1,17 +1,16 @@
 """``pgqueue.spark.apply``: a job for each row of a DataFrame, and the rows with what became of their jobs."""
 
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from pgqueue.app.task import Task
-from pgqueue.errors import ConnectionFailed, InvalidOption, RowsRefused
+from pgqueue.errors import InvalidOption, RowsRefused
 from pgqueue.spark.apps import find_app
-from pgqueue.spark.loop.progress import OnProgress, Pace, ProgressLine
+from pgqueue.spark.loop.progress import OnProgress
 from pgqueue.spark.loop.runs import opened
+from pgqueue.spark.loop.waiting import wait_for
 from pgqueue.spark.session import session
 from pgqueue.spark.typed.columns import TypedColumns, selection
 from pgqueue.spark.typed.contracts import result_kind
@@ -28,15 +27,13 @@ if TYPE_CHECKING:
     from pgqueue.spark.typed.kinds import Kind
 
 logger = logging.getLogger("pgqueue.spark")
-SHORTEST, LONGEST = 0.5, 10.0
-"""Seconds between two looks at a run."""
-SHARE = 20
-"""A look takes at most this part of the time: the pause after it is so many times as long."""
-UNREACHABLE = 30
-"""How often in a row the database may be out of reach before waiting ends with the error."""
 SHOWN = 5
 MISFIT = "result_misfit"
 """The column that results have besides, where the result has a type."""
+_REFUSED = re.compile(
+    rf"^pgqueue\.errors\.{RowsRefused.__name__}: (.*?)(?:\n SQLSTATE: \d+)?\s*\Z", re.MULTILINE | re.DOTALL
+)
+"""How an error of the commit ends, inside Spark's."""
 
 
 def apply(
@@ -158,72 +155,6 @@ def with_typed_result(found: "DataFrame", kind: "Kind") -> "DataFrame":
     )
 
 
-def wait_for(
-    queue: "PgQueue",
-    run: str,
-    *,
-    seconds: float | None = None,
-    progress: OnProgress | bool = True,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], object] = time.sleep,
-) -> None:
-    """Wait until no job of a run waits or runs.
-
-    While the database cannot be reached, it asks again for some minutes.
-
-    Args:
-        queue: of the database.
-        run: the run's name.
-        seconds: at most for so long; None: for as long as it takes.
-        progress: as for :func:`apply`.
-        clock: seconds on a clock that goes on evenly.
-        sleep: lets so many seconds pass.
-
-    Raises:
-        TimeoutError: the seconds have passed.
-        KeyboardInterrupt: someone interrupted it; a line says how to go on.
-        InvalidOption: there is no such run.
-    """
-    line = ProgressLine(clock=clock)
-    tell: OnProgress = line if progress is True else progress or _nothing
-    end = None if seconds is None else clock() + seconds
-    pace, failed = Pace(), 0
-    try:
-        while True:
-            started = clock()
-            try:
-                found = queue.database.run(runs.glance(run))
-                failed = 0
-            except (ConnectionFailed, psycopg.OperationalError):
-                failed += 1
-                if failed >= UNREACHABLE:
-                    raise
-                sleep(LONGEST)
-                continue
-            tell(pace.progress(found, clock()))
-            if not found.live:
-                return
-            if end is not None and clock() >= end:
-                raise TimeoutError(
-                    f"run {run!r}: {found.live:,} of {found.jobs:,} jobs have not ended; they go on: "
-                    "call apply() with the same run again to wait on"
-                )
-            pause = min(max(SHORTEST, SHARE * (clock() - started)), LONGEST)
-            sleep(pause if end is None else max(0.0, min(pause, end - clock())))
-    except KeyboardInterrupt:
-        line.close()
-        logger.warning(
-            "interrupted: the jobs of run %r go on. Call apply() with the same run again to wait on; "
-            "pgqueue.spark.status(%r) says how far they are, pgqueue.spark.cancel(%r) cancels them",
-            run,
-            run,
-            run,
-        )
-        raise
-    finally:
-        line.close()
-
-
 def _check_key(df: "DataFrame", names: Sequence[str]) -> None:
     if not names:
         raise InvalidOption("key=[]: name the columns that tell the rows apart")
@@ -266,16 +197,26 @@ def _sent(
 
 
 def _enqueue(queue: "PgQueue", df: "DataFrame", names: Sequence[str], given: Mapping[str, object]) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - heavy
+
+    from pgqueue.spark.writing.target import decide, read_options  # noqa: PLC0415 - it needs PySpark
+
     run = str(given["run"])
     earlier = queue.database.run(sink.find(run))
     if earlier is not None:
         sink.require_task(earlier, str(given["task"]))
         _require_key(queue, run, names)
         return
+    options = {name: str(value) for name, value in given.items()}
+    decide(read_options(options), df.schema)  # what is wrong with them is told before the rows are computed
     _require_unique(df, names)
-    df.write.format("pgqueue").options(**{name: str(value) for name, value in given.items()}).mode(
-        "append"
-    ).save()
+    try:
+        df.write.format("pgqueue").options(**options).mode("append").save()
+    except PySparkException as error:
+        refused = _REFUSED.search(str(error))
+        if refused is None:
+            raise
+        raise RowsRefused(refused[1]) from error
 
 
 def _require_key(queue: "PgQueue", run: str, names: Sequence[str]) -> None:
@@ -347,7 +288,3 @@ def _name_of(task: "str | Task[..., Any]") -> str:
 def _database_options(dsn: str | None, schema: str | None, app: str | None) -> dict[str, object]:
     given = {"dsn": dsn, "schema": schema, "app": app}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _nothing(_: object) -> None:
-    pass

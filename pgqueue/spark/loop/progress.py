@@ -84,6 +84,7 @@ class ProgressLine:
         self._is_terminal = self._stream.isatty()
         self._told = float("-inf")
         self._last = ""
+        self._shown = ""
 
     def __call__(self, progress: Progress) -> None:
         """Show a look."""
@@ -93,15 +94,21 @@ class ProgressLine:
             self._stream.flush()
         elif self._clock() - self._told >= EVERY:
             self._told = self._clock()
-            self._stream.write(f"{said}\n")
-            self._stream.flush()
+            self._write(said)
         self._last = said
 
     def close(self) -> None:
-        """End the line."""
+        """End the line; where there is no terminal, write the last look, unless its line was written."""
         if self._is_terminal and self._last:
             self._stream.write("\n")
             self._stream.flush()
+        elif self._last != self._shown:
+            self._write(self._last)
+
+    def _write(self, said: str) -> None:
+        self._stream.write(f"{said}\n")
+        self._stream.flush()
+        self._shown = said
 
 
 def spoken(seconds: float) -> str:

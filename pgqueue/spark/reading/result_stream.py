@@ -17,7 +17,7 @@ from pgqueue.spark.options import TRUE_OR_FALSE, Options, count, truth
 from pgqueue.spark.reading.columns import Shape
 from pgqueue.spark.reading.fetching import Fetch, KeptPieces, fetch
 from pgqueue.spark.reading.options import EARLIEST, ROWS_PER_BATCH, ReadSource, StreamOptions
-from pgqueue.spark.reading.result_rows import shape_of_results
+from pgqueue.spark.reading.result_rows import COLUMNS, shape_of_results
 from pgqueue.spark.reading.results import (
     COMMON,
     ResultOptions,
@@ -27,6 +27,7 @@ from pgqueue.spark.reading.results import (
 )
 from pgqueue.spark.reading.stream import Range, StreamReader
 from pgqueue.store.insight import runs
+from pgqueue.store.insight.runs import WrittenRun
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline.extract import Planner
@@ -63,8 +64,16 @@ class ResultStreamReader(StreamReader):
         super().__init__(options, schema)
 
     def _shaped(self, schema: StructType) -> Shape:
-        run, written = self._results.run, self._results.written()
-        return shape_of_results(run, schema, key_where_wanted(run, written, schema), self._results.app)
+        return self._shaped_by(schema, self._results.written())
+
+    def _shaped_by(self, schema: StructType, written: WrittenRun | None) -> Shape:
+        """Return the shape; before the first write of the run, the schema says what its key is."""
+        run = self._results.run
+        if written is None:
+            key = StructType([field for field in schema.fields if field.name not in COLUMNS])
+        else:
+            key = key_where_wanted(run, written, schema)
+        return shape_of_results(run, schema, key, self._results.app)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins: with the first job that ended since the day of the first write."""
@@ -84,6 +93,10 @@ class ResultStreamReader(StreamReader):
 
     def _fetch(self, planner: Planner, one: Range, kept: KeptPieces | None) -> Fetch:
         written = planner.run(runs.written(self._results.run))
+        if written is not None:
+            self._shaped_by(
+                self._shape.schema, written
+            )  # refuses a schema that does not fit what was written since
         of_run = sql.SQL("false") if written is None or not written.ids else of_ids(written.ids)
         conditions = [
             sql.SQL("ended_at is not null"),

@@ -228,7 +228,10 @@ def _declare(target: WriteTarget, steps: StepRunner) -> None:
         run(lanes.declare_tasks({target.task: limiting}), steps)
     except InsufficientPrivilege as error:
         logger.warning(
-            "the limits of the task could not be stored: if no worker that knows it has started yet, its jobs run without",
+            "the limits of the task %s could not be stored (%s): if no worker that has the task has started yet, start one before "
+            "the write; otherwise the jobs of this write run without limits",
+            target.task,
+            str(error).strip(),
             extra={"task": target.task, "error": str(error).strip()},
         )
 

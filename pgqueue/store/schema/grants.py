@@ -42,8 +42,8 @@ WORDS: Final = frozenset(
         "monitor",
         "reader",
         "producer:signals",
+        "producer:spark",
         "pipeline",
-        "sink",
     }
 )
 GUARD: Final = "shard_guard"
@@ -135,6 +135,7 @@ RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
         *_MONITOR,
         "select on pgqueue.all_jobs, pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs",
         "select on pgqueue.nodes, pgqueue.schedules, pgqueue.notes, pgqueue.stacks",
+        "select on pgqueue.sink_rejected, pgqueue.sink_refused",
     ),
     "operator": (*_ALL_ROWS, _calling("operator")),
 }
@@ -167,6 +168,11 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
         "select, insert, update on pgqueue.flows, pgqueue.nodes, pgqueue.edges, pgqueue.node_counts, pgqueue.waits",
     ),
     "signals": (_calling("producer:signals"),),
+    "spark": (
+        "select, insert, update, delete on pgqueue.sink_attempts, pgqueue.sink_rows, pgqueue.sink_writes",
+        "select, insert, delete on pgqueue.sink_rejected, pgqueue.sink_refused",
+        _calling("producer:spark"),
+    ),
 }
 """What a producer needs in addition to use these by Python. All but ``signals`` let it read, or change, jobs of every queue."""
 FOR_NAMED_QUEUES: Final = frozenset({"signals"})

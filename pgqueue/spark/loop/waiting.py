@@ -1,0 +1,124 @@
+"""Waits for the jobs of a run, and says meanwhile how far they are."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from pgqueue.errors import ConnectionFailed
+from pgqueue.spark.loop.progress import OnProgress, Pace, ProgressLine
+from pgqueue.store.insight import runs
+from pgqueue.values.insight.runs import Run
+
+if TYPE_CHECKING:
+    from pgqueue.app.pgqueue import PgQueue
+
+logger = logging.getLogger("pgqueue.spark")
+SHORTEST, LONGEST = 0.5, 10.0
+"""Seconds between two looks at a run."""
+SHARE = 20
+"""A look takes at most this part of the time: the pause after it is so many times as long."""
+UNREACHABLE = 30
+"""How often in a row the database may be out of reach before waiting ends with the error."""
+LATE = 30.0
+"""Seconds after which a warning says that no job of the run has started."""
+
+
+def wait_for(
+    queue: "PgQueue",
+    run: str,
+    *,
+    seconds: float | None = None,
+    progress: OnProgress | bool = True,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> None:
+    """Wait until no job of a run waits or runs.
+
+    While the database cannot be reached, it asks again for some minutes.
+
+    Args:
+        queue: of the database.
+        run: the run's name.
+        seconds: at most for so long; None: for as long as it takes.
+        progress: as for :func:`apply`.
+        clock: seconds on a clock that goes on evenly.
+        sleep: lets so many seconds pass.
+
+    Raises:
+        TimeoutError: the seconds have passed.
+        KeyboardInterrupt: someone interrupted it; a line says how to go on.
+        InvalidOption: there is no such run.
+    """
+    line = ProgressLine(clock=clock)
+    tell: OnProgress = line if progress is True else progress or _nothing
+    end = None if seconds is None else clock() + seconds
+    pace, failed, began, asked_why = Pace(), 0, clock(), False
+    try:
+        while True:
+            started = clock()
+            try:
+                found = queue.database.run(runs.glance(run))
+                failed = 0
+            except (ConnectionFailed, psycopg.OperationalError) as error:
+                failed += 1
+                if failed >= UNREACHABLE:
+                    raise
+                if failed == 1:
+                    logger.warning(
+                        "the database cannot be reached: %s; run %r goes on by itself, and is looked at again every %.0f s, "
+                        "%d times",
+                        str(error).strip(),
+                        run,
+                        LONGEST,
+                        UNREACHABLE - 1,
+                    )
+                sleep(LONGEST)
+                continue
+            tell(pace.progress(found, clock()))
+            if not found.live:
+                return
+            if end is not None and clock() >= end:
+                why = "" if _has_started(found) else f"; {_not_started(queue, found)}"
+                raise TimeoutError(
+                    f"run {run!r}: {found.live:,} of {found.jobs:,} jobs have not ended; they go on: "
+                    f"call apply() with the same run again to wait on{why}"
+                )
+            if not asked_why and clock() - began >= LATE and not _has_started(found):
+                asked_why = True
+                logger.warning("run %r: %s", run, _not_started(queue, found))
+            pause = min(max(SHORTEST, SHARE * (clock() - started)), LONGEST)
+            sleep(pause if end is None else max(0.0, min(pause, end - clock())))
+    except KeyboardInterrupt:
+        line.close()
+        logger.warning(
+            "interrupted: the jobs of run %r go on. Call apply() with the same run again to wait on; "
+            "pgqueue.spark.status(%r) says how far they are, pgqueue.spark.cancel(%r) cancels them",
+            run,
+            run,
+            run,
+        )
+        raise
+    finally:
+        line.close()
+
+
+def _has_started(run: Run) -> bool:
+    """Return whether a job has started, or none is due."""
+    return bool(run.running or run.ended or run.dead or not (run.ready or run.blocked))
+
+
+def _not_started(queue: "PgQueue", run: Run) -> str:
+    """Say what to do about a run of which no job has started."""
+    written = queue.database.run(runs.written(run.name))
+    first = written.ids[0][0] if written is not None and written.ids else "JOB"
+    return (
+        f"no job has started yet: is a worker running that has the task {', '.join(run.tasks)} and serves its queue? "
+        f"`pgqueue why {first}` says why the first job waits"
+    )
+
+
+def _nothing(_: object) -> None:
+    pass
