@@ -81,8 +81,6 @@ def missing_grant(name: str) -> str:
     granted = "operator, worker" if said is None else said[1]
     if granted == "owner":
         return "the owner of the tables has this right, and members of its role"
-    if folder == "pipeline":
-        return "the roles of the pipeline have this right (docs/pipeline/cluster.md)"
     if granted == "ROLE":
         return "each role of `pgqueue grants` but `producer --sql-only` gives this right"
     return " or ".join(f"`pgqueue grants {one}`" for one in granted.split(", ")) + " gives this right"
