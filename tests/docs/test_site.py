@@ -39,6 +39,7 @@ KINDS: Final = (
     "adr/notes/", "source/tests/promises/test_7_clock_skew.py/", "404.html",
 )  # fmt: skip
 """A page of each kind."""
+pytestmark = pytest.mark.timeout(600)  # the first test builds the site, and two tests open each page
 NEEDED = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium; `make test` installs it")
 
 
@@ -271,7 +272,6 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
 
 
 @NEEDED
-@pytest.mark.timeout(300)
 def test_no_page_is_wider_than_a_telephone_or_asks_another_host(
     page: Page, address: str, read: dict[str, Reader]
 ) -> None:
@@ -284,7 +284,6 @@ def test_no_page_is_wider_than_a_telephone_or_asks_another_host(
 
 
 @NEEDED
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", TELEPHONE)])
 def test_axe_finds_nothing_on_any_kind_of_page(
     page: Page, address: str, scheme: Literal["light", "dark"], width: int
