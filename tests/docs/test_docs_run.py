@@ -117,6 +117,10 @@ async def test_the_start_pages_can_be_followed_in_order_on_one_database_and_in_o
         before = after
 
 
+# py4j closes a connection to Java while a file made of it is open, and Python warns when both are collected.
+@pytest.mark.filterwarnings(
+    r"ignore:Exception ignored in. <socket\.socket \[closed\] fd=:pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("page", [page for page in RUN if PIPELINE in page.parents], ids=page_id)
