@@ -75,12 +75,12 @@ def of_rows(rows: dataset.Dataset | pa.Table, pruned_below: int) -> InFiles:
 
 
 def not_among(dead: Iterable[pa.RecordBatch], ended: dataset.Dataset, most: int) -> list[int]:
-    """The ids of dead jobs that are not among a day's ended jobs with the same values, in order, at most so many.
+    """The ids, in order, of dead jobs that are missing among a day's ended jobs, or have other values there.
 
     Args:
         dead: the dead jobs.
         ended: the ended jobs.
-        most: how many ids.
+        most: at most how many ids.
     """
     digests = f"select id, {_digest()} as digest"
     with duckdb.connect() as engine:

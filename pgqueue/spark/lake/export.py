@@ -58,7 +58,7 @@ log = logging.getLogger("pgqueue.pipeline")
 
 WAIT = timedelta(minutes=1)
 MANY_FILES = 10
-"""Files of a day from which on an export of late rows merges them."""
+"""An export of late rows merges the files of a day that has this many."""
 TOGETHER = 100_000
 """Rows of small days from which on they are committed together."""
 TELL_EVERY = 5.0

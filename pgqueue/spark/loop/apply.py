@@ -60,7 +60,7 @@ def apply(
         task: the task, or its name.
         key: the columns that tell the rows apart. The results are joined to the rows by them.
         run: the name of the run. Each name is enqueued once.
-        wait: until all jobs have ended; a number: at most so many seconds; False: not at all.
+        wait: True: until all jobs have ended. A number: for at most this many seconds. False: not at all.
         app: the ``module:attribute`` of the queue that has the task. Then arguments are checked, and results decoded.
         dsn: where the database is; by default the app's, or PGQUEUE_DSN or DATABASE_URL in the environment.
         schema: the database schema in which the tables are; by default the app's, or ``pgqueue``.
@@ -147,9 +147,7 @@ def with_typed_result(found: "DataFrame", kind: "Kind") -> "DataFrame":
     """Results with their JSON as a value of this kind, and ``result_misfit`` behind all columns: the JSON that does not fit."""
     selected = selection(TypedColumns((), closed=False, result=kind), "spark", ["result"])
     made, others = dict(selected.columns), [_quoted(name) for name in found.columns]
-    for step in selected.steps:
-        found = found.selectExpr("*", *(f"{sql} as {name}" for name, sql in step))
-    return found.selectExpr(
+    return selected.stepped(found).selectExpr(
         *(f"{made['result']} as result" if name == "`result`" else name for name in others),
         f"{made[MISFIT]} as {MISFIT}",
     )

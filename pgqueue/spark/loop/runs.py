@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.shards import on_database
 from pgqueue.spark.apps import find_app
 from pgqueue.store.insight import runs
 from pgqueue.values.bulk.operation import BulkResult
@@ -19,9 +20,11 @@ def opened(dsn: str | None, schema: str | None, app: str | None = None) -> Itera
     if app is not None and dsn is None and schema is None:
         yield find_app(app)
         return
-    queue = PgQueue(dsn, schema=schema or "pgqueue")
-    if app is not None:
-        queue.database = find_app(app).database.but(dsn=dsn, schema=schema)
+    if app is None:
+        queue = PgQueue(dsn, schema=schema or "pgqueue")
+    else:
+        known = find_app(app)
+        queue = on_database(known, known.database.but(dsn=dsn, schema=schema))
     try:
         yield queue
     finally:

@@ -19,7 +19,7 @@ logger = logging.getLogger("pgqueue.spark")
 SHORTEST, LONGEST = 0.5, 10.0
 """Seconds between two looks at a run."""
 SHARE = 20
-"""A look takes at most this part of the time: the pause after it is so many times as long."""
+"""The pause after a look is this many times as long as the look, within the bounds of pauses."""
 UNREACHABLE = 30
 """How often in a row the database may be out of reach before waiting ends with the error."""
 LATE = 30.0
@@ -45,7 +45,7 @@ def wait_for(
         seconds: at most for so long; None: for as long as it takes.
         progress: as for :func:`apply`.
         clock: seconds on a clock that goes on evenly.
-        sleep: lets so many seconds pass.
+        sleep: waits for a number of seconds.
 
     Raises:
         TimeoutError: the seconds have passed.
@@ -55,28 +55,10 @@ def wait_for(
     line = ProgressLine(clock=clock)
     tell: OnProgress = line if progress is True else progress or _nothing
     end = None if seconds is None else clock() + seconds
-    pace, failed, began, asked_why = Pace(), 0, clock(), False
+    pace, began, asked_why = Pace(), clock(), False
     try:
         while True:
-            started = clock()
-            try:
-                found = queue.database.run(runs.glance(run))
-                failed = 0
-            except (ConnectionFailed, psycopg.OperationalError) as error:
-                failed += 1
-                if failed >= UNREACHABLE:
-                    raise
-                if failed == 1:
-                    logger.warning(
-                        "the database cannot be reached: %s; run %r goes on by itself, and is looked at again every %.0f s, "
-                        "%d times",
-                        str(error).strip(),
-                        run,
-                        LONGEST,
-                        UNREACHABLE - 1,
-                    )
-                sleep(LONGEST)
-                continue
+            found, started = _looked(queue, run, clock, sleep)
             tell(pace.progress(found, clock()))
             if not found.live:
                 return
@@ -103,6 +85,31 @@ def wait_for(
         raise
     finally:
         line.close()
+
+
+def _looked(
+    queue: "PgQueue", run: str, clock: Callable[[], float], sleep: Callable[[float], object]
+) -> tuple[Run, float]:
+    """Return the run and when the look at it began; while the database cannot be reached, look again."""
+    failed = 0
+    while True:
+        started = clock()
+        try:
+            return queue.database.run(runs.glance(run)), started
+        except (ConnectionFailed, psycopg.OperationalError) as error:
+            failed += 1
+            if failed >= UNREACHABLE:
+                raise
+            if failed == 1:
+                logger.warning(
+                    "the database cannot be reached: %s; run %r goes on by itself, and is looked at again every %.0f s, "
+                    "%d times",
+                    str(error).strip(),
+                    run,
+                    LONGEST,
+                    UNREACHABLE - 1,
+                )
+        sleep(LONGEST)
 
 
 def _has_started(run: Run) -> bool:

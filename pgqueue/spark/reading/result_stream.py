@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from pgqueue.spark.options import TRUE_OR_FALSE, Options, count, truth
 from pgqueue.spark.reading.columns import Shape
-from pgqueue.spark.reading.fetching import Fetch, KeptPieces, fetch
+from pgqueue.spark.reading.fetching import fetch
 from pgqueue.spark.reading.options import EARLIEST, ROWS_PER_BATCH, ReadSource, StreamOptions
 from pgqueue.spark.reading.result_rows import COLUMNS, shape_of_results
 from pgqueue.spark.reading.results import (
@@ -25,7 +25,7 @@ from pgqueue.spark.reading.results import (
     of_ids,
     result_options,
 )
-from pgqueue.spark.reading.stream import Range, StreamReader
+from pgqueue.spark.reading.stream import Chosen, StreamReader
 from pgqueue.store.insight import runs
 from pgqueue.store.insight.runs import WrittenRun
 from pgqueue.store.pipeline import extract
@@ -91,19 +91,10 @@ class ResultStreamReader(StreamReader):
         for batch in fetch(self._results.dsn, partition.value or ()):
             yield self._shape.fitted(batch)
 
-    def _fetch(self, planner: Planner, one: Range, kept: KeptPieces | None) -> Fetch:
+    def _chosen(self, planner: Planner) -> Chosen:
         written = planner.run(runs.written(self._results.run))
-        if written is not None:
-            self._shaped_by(
-                self._shape.schema, written
-            )  # refuses a schema that does not fit what was written since
-        of_run = sql.SQL("false") if written is None or not written.ids else of_ids(written.ids)
-        conditions = [
-            sql.SQL("ended_at is not null"),
-            of_run,
-            where.ended_between(one.first, one.after, share=one.share, of=one.shares),
-        ]
-        return Fetch(
-            planner.text(where.statement(where.RESULTS, self._shape.wanted, conditions, planner.catalogue)),
-            kept=kept,
-        )
+        if written is None:
+            return Chosen(where.RESULTS, [sql.SQL("false")])
+        self._shaped_by(self._shape.schema, written)  # the run may be written since, with another key
+        of_run = of_ids(written.ids) if written.ids else sql.SQL("false")
+        return Chosen(where.RESULTS, [sql.SQL("ended_at is not null"), of_run])

@@ -186,7 +186,7 @@ def read_chunk(dsn: str, shape: ResultShape, chunk: Chunk) -> Iterator[pa.Record
 
 
 def portions(ids: Sequence[Ids], most: int) -> Iterator[tuple[Ids, ...]]:
-    """Divide ranges of ids into portions of so many ids."""
+    """Divide ranges of ids into portions of ``most`` ids; the last one may have fewer."""
     portion: list[Ids] = []
     room = most
     for first, last in ids:

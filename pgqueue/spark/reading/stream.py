@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
+from psycopg import sql
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -34,7 +35,7 @@ from pgqueue.spark.reading.reader import read_part, shape_of
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline.extract import GROUPS_AT_ONCE, DatabaseState, Planner
-from pgqueue.store.pipeline.extract_where import HISTORY
+from pgqueue.store.pipeline.extract_where import HISTORY, SparkTable
 
 QUIET = timedelta(seconds=0.2)
 """The pause after an answer without new rows: Spark itself asks again within 10 ms."""
@@ -67,6 +68,13 @@ class Range(NamedTuple):
     after: int
     share: int
     shares: int
+
+
+class Chosen(NamedTuple):
+    """A table, and which of its rows."""
+
+    table: SparkTable
+    conditions: Sequence[sql.Composable]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -139,7 +147,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begun, until = self._offset_of(start, state), self._offset_of(end, state)
             kept = self._kept(planner, begun)
             ranges = self._ranges(planner, begun.horizon, until.horizon)
-            return [InputPartition((self._fetch(planner, one, kept),)) for one in ranges]
+            chosen = self._chosen(planner)
+            return [InputPartition((self._fetch(planner, one, chosen, kept),)) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a part of a batch, in a task."""
@@ -180,14 +189,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             shares = 1 if rows < 2 * aim else -(-rows // aim)  # many jobs may have ended in one transaction
             yield from (Range(first, after, share, shares) for share in range(shares))
 
-    def _fetch(self, planner: Planner, one: Range, kept: KeptPieces | None) -> Fetch:
-        table = self._options.source.table
-        conditions = [
-            *where.only(self._options.source.only),
-            where.ended_between(one.first, one.after, share=one.share, of=one.shares),
-        ]
+    def _chosen(self, planner: Planner) -> Chosen:  # noqa: ARG002 - a run's jobs are asked for
+        """Return what a batch reads, beside the ranges of its tasks."""
+        return Chosen(self._options.source.table, [*where.only(self._options.source.only)])
+
+    def _fetch(self, planner: Planner, one: Range, chosen: Chosen, kept: KeptPieces | None) -> Fetch:
+        ended = where.ended_between(one.first, one.after, share=one.share, of=one.shares)
+        conditions = [*chosen.conditions, ended]
         return Fetch(
-            planner.text(where.statement(table, self._shape.wanted, conditions, planner.catalogue)),
+            planner.text(where.statement(chosen.table, self._shape.wanted, conditions, planner.catalogue)),
             kept=kept,
         )
 

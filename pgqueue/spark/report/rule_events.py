@@ -1,4 +1,4 @@
-"""Joins unusual hours to events, and keeps what chance does not explain in a report of so many tasks. No Spark.
+"""Joins unusual hours to events, and keeps what chance does not explain in a report on all tasks. No Spark.
 
 Unusual hours of a task and kind are one episode if few hours lie between them. Episodes that overlap are one event, of one
 task or of many: a holiday, an outage or a slow service is one event with its tasks, and not a line for each. What happens

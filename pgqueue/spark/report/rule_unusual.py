@@ -133,7 +133,7 @@ def _unusual(counts: Counts, least: float) -> Flags:
 
 
 def far_enough(tasks: int) -> float:
-    """The least score of a finding in a report on so many tasks: chance reaches it in a share RATE of reports."""
+    """The least score of a finding in a report on ``tasks`` tasks. Chance reaches it in a share RATE of the reports."""
     from scipy.special import ndtri  # noqa: PLC0415 - only a report needs SciPy
 
     return float(-ndtri(RATE / TESTS / max(1, tasks)))

@@ -6,12 +6,15 @@ A job that does not fit the contract, such as one of an older release, keeps a r
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from pgqueue.spark.typed.dialects import DIALECTS, Dialect, Engine
 from pgqueue.spark.typed.kinds import Field, Kind, kind_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 OWN: Final[tuple[str, ...]] = (
     "id",
@@ -76,6 +79,12 @@ class Selection:
 
     steps: tuple[tuple[tuple[str, str], ...], ...]
     columns: tuple[tuple[str, str], ...]
+
+    def stepped(self, rows: "DataFrame") -> "DataFrame":
+        """Rows of Spark, with what the last step reads."""
+        for step in self.steps:
+            rows = rows.selectExpr("*", *(f"{sql} as {name}" for name, sql in step))
+        return rows
 
     def of(self, rows: str, quote: Callable[[str], str]) -> str:
         """The query.

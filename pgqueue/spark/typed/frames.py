@@ -129,9 +129,7 @@ def typed(rows: "DataFrame", columns: TypedColumns) -> "DataFrame":
         columns: the task's.
     """
     found, quote = selection(columns, "spark", rows.columns), DIALECTS["spark"].quote
-    for step in found.steps:
-        rows = rows.selectExpr("*", *(f"{sql} as {quote(name)}" for name, sql in step))
-    return rows.selectExpr(*(f"{sql} as {quote(name)}" for name, sql in found.columns))
+    return found.stepped(rows).selectExpr(*(f"{sql} as {quote(name)}" for name, sql in found.columns))
 
 
 def _of_task(rows: "DataFrame", task: str) -> "DataFrame":

@@ -13,8 +13,8 @@ MOST: Final = 2_000
 """Parts of one schema that become columns. The rest of a larger one is JSON text."""
 DEEPEST: Final = 20
 FLAT: Final = 4
-"""Levels of objects, lists and maps below which a part counts twice as much with each level: an engine plans a lambda for each level,
-and takes so much longer. 511 parts in nine levels, each counted once, took DuckDB 11 s to make a view, and 2,000 no end."""
+"""Levels of objects, lists and maps below which a part counts twice as much with each level: an engine plans a lambda for each level.
+511 parts in nine levels, each counted once, took DuckDB 11 s to make a view; with 2,000 it did not end."""
 SCALARS: Final[Mapping[str, Scalar]] = {"integer": "integer", "number": "number", "boolean": "boolean"}
 TEXTS: Final[Mapping[str, Scalar]] = {"date": "date", "date-time": "timestamp"}
 """Formats of texts that have a type of their own. A decimal stays text: its schema does not say how many digits it has."""
