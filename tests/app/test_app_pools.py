@@ -5,6 +5,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from pgqueue import PgQueue, Task
 from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaMissing
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import SECRETS, without_secrets
+from pgqueue.store.connections.pools import Pools
 from pgqueue.store.jobs import control
 
 
@@ -492,3 +494,35 @@ def test_a_program_that_enqueues_and_ends_without_closing_says_nothing(dsn: str)
         [sys.executable, "-c", program, dsn], capture_output=True, text=True, check=False, timeout=60
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+class SilentLater:
+    """A database that answers its first connection, and no other one."""
+
+    folder = None
+
+    def __init__(self, dsn: str, silent: socket.socket) -> None:
+        self._database = Database(dsn)
+        self.dsn = "host={} port={}".format(*silent.getsockname())
+        self.connect_options = self._database.connect_options
+        self.verified = self._database.verified
+        self.averified = self._database.averified
+
+
+@pytest.mark.timeout(30)
+def test_a_program_ends_while_its_pool_connects(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    """``asyncio.run`` cancels what the pool does, and waits for it."""
+
+    async def program() -> socket.socket:
+        pool = await Pools(SilentLater(dsn, silent), 2).awaitable()
+        first = await pool.getconn()
+        second = asyncio.create_task(pool.getconn())
+        connecting, _ = await asyncio.get_running_loop().sock_accept(silent)
+        await first.close()
+        assert not second.done()
+        return connecting
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(0)
+        asyncio.run(program()).close()
+    assert [one.message for one in caplog.records] == []

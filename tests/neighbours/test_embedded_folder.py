@@ -194,36 +194,39 @@ def test_a_process_that_was_killed_leaves_the_server_to_the_next_one(programs: P
 
 @pytest.mark.parametrize("how", ["blocking", "awaitable"])
 def test_a_server_that_ends_is_started_again(programs: Programs, how: str) -> None:
-    program = programs.waiting(f"""
+    program = programs.start(f"""
 import asyncio, logging
 logging.disable()
 
 def blocking():
-    found = 0
-    while found < 2:
+    note.enqueue()
+    wait()
+    while True:
         try:
-            note.enqueue()
-            found = ready()
+            return note.enqueue()
         except PgQueueError:
             pass
 
 async def awaitable():
     await note.aenqueue()
-    os.kill(pid(), signal.SIGKILL)
+    wait()
     while True:
         try:
-            await note.aenqueue()
-            return
+            return await note.aenqueue()
         except PgQueueError:
             pass
 
 if {how!r} == "awaitable":
     asyncio.run(awaitable())
 else:
-    os.kill(pid(), signal.SIGKILL)
     blocking()
+print(ready())
 """)
-    programs.end(program)
+    assert program.stdout is not None
+    assert program.stdout.readline() == "there\n"
+    os.kill(server_of(programs.folder), signal.SIGKILL)
+    wait_until(lambda: not is_up(programs.folder))
+    assert programs.end(program) == "2"
 
 
 def test_a_child_that_was_forked_keeps_the_server_and_a_parent_that_goes_on_does_too(

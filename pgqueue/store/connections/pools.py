@@ -12,13 +12,14 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from math import inf
 from socket import SHUT_RDWR, socket
 from time import monotonic
+from types import coroutine
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -89,6 +90,34 @@ class PoolSource(Protocol):
         """As :meth:`verified`, awaited."""
 
 
+class _AsyncPool(AsyncConnectionPool[OwnAsyncConnection]):
+    """A pool whose workers end when they are cancelled.
+
+    Those of psycopg take the cancellation for an error of the connection and go on. ``asyncio.run`` waits for them, so a
+    program that ended while its pool opened a connection would wait without an end.
+    """
+
+    @classmethod
+    async def worker(cls, q: Any) -> None:  # noqa: ANN401 - a queue of psycopg's
+        """Do the pool's work until it is closed."""
+        await _closed_by_cancellation(super().worker(q))
+
+
+@coroutine
+def _closed_by_cancellation(work: Coroutine[Any, None, None]) -> Generator[Any, None, None]:
+    """Await work that never sees the cancellation of its task: it is closed."""
+    while True:
+        try:
+            awaited = work.send(None)
+        except StopIteration:
+            return
+        try:
+            yield awaited
+        except asyncio.CancelledError:
+            work.close()
+            raise
+
+
 class _LoopPool(NamedTuple):
     """One loop's pool, and the connections that it has opened and that live."""
 
@@ -156,7 +185,7 @@ class Pools:
             return made.pool
         dsn = self._source.dsn
         opened = WeakSet([first])
-        pool = AsyncConnectionPool(
+        pool = _AsyncPool(
             dsn if self._source.folder is None else partial(asyncio.to_thread, lambda: self._source.dsn),
             connection_class=OwnAsyncConnection,
             kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first], "opened": opened},
