@@ -41,7 +41,7 @@ check: $(VENV)/installed
 # first.
 unit: $(VENV)/installed | pgbouncer java chromium tmux promtool faketime systemd schemas
 	@$(BIN)/pytest -qq --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }  # compiles the tests once
-	$(BIN)/pytest -q $(call PARALLEL,$(PROCESSES))
+	$(BIN)/pytest -q --durations 25 --durations-min 10 $(call PARALLEL,$(PROCESSES))
 
 OF_THE_SERVER = $(addprefix tests/,alerts batches bulk crashes insight limits notes pipeline promises queues schedules schema shards \
     signals store worker)
