@@ -295,7 +295,7 @@ async def _serve(
     finally:
         watching.cancel()
         code = _exit_code(serving)
-        await exit_despite_tasks(code or 1, queue)
+        await exit_despite_tasks(code or 1)
     return code
 
 
@@ -361,17 +361,12 @@ async def _stop_with(supervisor: int | None, serving: Worker | ShardedWorker) ->
     serving.stop()
 
 
-async def exit_despite_tasks(code: int, queue: PgQueue) -> None:
-    """End the process even if an asyncio task of the app does not let itself be cancelled: its job has been returned.
-
-    A pool's tasks that connect anew take a cancellation for a failed attempt, and try again: they end when the pool is closed.
-    """
+async def exit_despite_tasks(code: int) -> None:
+    """End the process even if an asyncio task of the app does not let itself be cancelled: its job has been returned."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    closing = asyncio.ensure_future(queue.aclose())
-    remaining = (await asyncio.wait((*others, closing), timeout=CANCEL_TIMEOUT))[1] - {closing}
-    if remaining:
+    if others and (remaining := (await asyncio.wait(others, timeout=CANCEL_TIMEOUT))[1]):
         log.error("tasks refuse to be cancelled: the process ends now", extra={"tasks": len(remaining)})
         logging.shutdown()
         os._exit(code)

@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from contextlib import ExitStack, closing, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -526,3 +527,19 @@ def test_a_program_ends_while_its_pool_connects(dsn: str, caplog: pytest.LogCapt
         silent.settimeout(0)
         asyncio.run(program()).close()
     assert [one.message for one in caplog.records] == []
+
+
+@pytest.mark.timeout(30)
+def test_a_program_ends_while_its_pool_is_told_of_the_next_thing_to_do(dsn: str) -> None:
+    """On Python 3.11 the pool's scheduler loses a cancellation that comes at one of these instants."""
+
+    async def program(ticks: int) -> None:
+        queue = PgQueue(dsn)
+        pool = await queue.database.pools.awaitable()
+        await (await pool.getconn()).close()
+        await pool.schedule_task(SimpleNamespace(tick=lambda: None), 500)  # type: ignore[arg-type]
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+
+    for ticks in range(6):
+        asyncio.run(program(ticks))

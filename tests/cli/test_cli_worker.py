@@ -13,14 +13,12 @@ import threading
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from weakref import WeakSet
 
 import click
 import pytest
 from cli.commands import SHOP, Process, only_row, pgqueue, started
 from looking import ask, until
 from prometheus_client.parser import text_string_to_metric_families
-from psycopg_pool import AsyncConnectionPool
 
 from pgqueue import JobState, PgQueue
 from pgqueue.cli import supervisor as supervising_module
@@ -28,7 +26,7 @@ from pgqueue.cli.app import find
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor, stop_signals
 from pgqueue.cli.worker import _loading, exit_despite_tasks, handle_signals, worker
 from pgqueue.store.connections.connection import OwnAsyncConnection
-from pgqueue.store.connections.pools import _LoopPool
+from pgqueue.store.connections.pools import _AsyncPool
 from pgqueue.worker.worker import Worker
 
 ONE_JOB = "select status, attempts from pgqueue.jobs"
@@ -272,19 +270,15 @@ def test_a_task_that_refuses_to_be_cancelled_does_not_keep_the_process(dsn: str,
 def test_a_pool_that_connects_anew_when_the_worker_stops_does_not_keep_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The server takes the connection and says nothing. The pool's tasks take the cancellation for a failed attempt."""
+    """The server takes the connection and says nothing."""
 
     async def stopping(server: socket.socket) -> None:
         dsn = f"postgresql://shop@127.0.0.1:{server.getsockname()[1]}/shop"
-        queue = PgQueue(dsn)
-        pool = AsyncConnectionPool(
-            dsn, connection_class=OwnAsyncConnection, kwargs={"made": []}, min_size=1, open=False
-        )
-        vars(queue.database.pools)["_pools"][asyncio.get_running_loop()] = _LoopPool(pool, WeakSet())
-        await pool.open()
+        pool = _AsyncPool(dsn, connection_class=OwnAsyncConnection, min_size=1, open=False)
+        ending = await pool.opened()
         with (await asyncio.get_running_loop().sock_accept(server))[0]:
-            await exit_despite_tasks(1, queue)
-            await queue.aclose()
+            await exit_despite_tasks(1)
+        assert ending.cancelled()
 
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)

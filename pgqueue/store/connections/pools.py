@@ -12,7 +12,7 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -39,6 +39,10 @@ WAIT = 30.0
 """Seconds that a caller waits for a connection."""
 RECONNECT = 2.0
 """Seconds for which a pool tries to connect, with growing pauses. Then it begins again, if callers wait."""
+
+
+CANCEL_EVERY = 0.1
+"""Seconds after which a task of a pool that has not ended is cancelled once more."""
 
 
 class Patience(NamedTuple):
@@ -91,16 +95,22 @@ class PoolSource(Protocol):
 
 
 class _AsyncPool(AsyncConnectionPool[OwnAsyncConnection]):
-    """A pool whose workers end when they are cancelled.
+    """A pool whose tasks end when they are cancelled, as ``asyncio.run`` does at the end of a program: it waits for them.
 
-    Those of psycopg take the cancellation for an error of the connection and go on. ``asyncio.run`` waits for them, so a
-    program that ended while its pool opened a connection would wait without an end.
+    psycopg's workers take a cancellation for an error of the connection that they open, log it, and go on. On Python 3.11 its
+    scheduler does not see a cancellation that comes together with what it waits for (``asyncio.wait_for``).
     """
 
     @classmethod
-    async def worker(cls, q: Any) -> None:  # noqa: ANN401 - a queue of psycopg's
+    async def worker(cls, *queue: Any) -> None:  # noqa: ANN401 - psycopg's
         """Do the pool's work until it is closed."""
-        await _closed_by_cancellation(super().worker(q))
+        await _closed_by_cancellation(super().worker(*queue))
+
+    async def opened(self) -> asyncio.Task[None]:
+        """Open the pool; the task returned ends with those of the pool, and cancelling it ends them."""
+        await self.open()
+        own = [one for one in asyncio.all_tasks() if one.get_name().startswith(f"{self.name}-")]
+        return asyncio.create_task(_end_together(own))
 
 
 @coroutine
@@ -118,10 +128,22 @@ def _closed_by_cancellation(work: Coroutine[Any, None, None]) -> Generator[Any, 
             raise
 
 
+async def _end_together(tasks: Collection[asyncio.Task[Any]]) -> None:
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        while tasks:
+            for one in tasks:
+                one.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=CANCEL_EVERY)
+        raise
+
+
 class _LoopPool(NamedTuple):
-    """One loop's pool, and the connections that it has opened and that live."""
+    """One loop's pool, what ends its tasks, and the connections that it has opened and that live."""
 
     pool: AsyncConnectionPool[OwnAsyncConnection]
+    tasks: asyncio.Task[None]
     opened: WeakSet[OwnAsyncConnection]
 
 
@@ -196,8 +218,7 @@ class Pools:
             reconnect_failed=_aconnect_again,
             open=False,
         )
-        self._pools[loop] = _LoopPool(pool, opened)
-        await pool.open()
+        self._pools[loop] = _LoopPool(pool, await pool.opened(), opened)
         return pool
 
     def _close_ended_loops(self) -> None:
@@ -235,6 +256,8 @@ class Pools:
         made = self._pools.pop(asyncio.get_running_loop(), None)
         if made is not None:
             await made.pool.close()
+            made.tasks.cancel()
+            await asyncio.wait([made.tasks])
             for unused in _unused_connections(made.pool):
                 await unused.close()
 
