@@ -3,6 +3,7 @@
 import asyncio
 import io
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -294,6 +295,14 @@ def test_waiting_outlives_a_database_that_is_away(
     wait_for(queue, "r1", progress=False, sleep=slept.append)
     assert len(slept) == 2
     assert caplog.text.count("the database cannot be reached: away; run 'r1' goes on by itself") == 1
+
+
+def test_a_wait_with_an_end_ends_although_the_database_is_away() -> None:
+    """The server takes the connection and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        away = PgQueue(f"postgresql://shop@127.0.0.1:{silent.getsockname()[1]}/shop")
+        with pytest.raises(TimeoutError, match=r"run 'r1': the database cannot be reached.*the jobs go on"):
+            wait_for(away, "r1", seconds=1, progress=False)
 
 
 def _run(ended: int, *, dead: int = 0) -> Run:

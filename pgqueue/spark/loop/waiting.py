@@ -1,6 +1,7 @@
 """Waits for the jobs of a run, and says meanwhile how far they are."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ import psycopg
 
 from pgqueue.errors import ConnectionFailed
 from pgqueue.spark.loop.progress import OnProgress, Pace, ProgressLine
+from pgqueue.store.connections.pools import Patience, waiting_at_most
 from pgqueue.store.insight import runs
 from pgqueue.values.insight.runs import Run
 
@@ -22,6 +24,8 @@ SHARE = 20
 """The pause after a look is this many times as long as the look, within the bounds of pauses."""
 UNREACHABLE = 30
 """How often in a row the database may be out of reach before waiting ends with the error."""
+LEAST_LOOK, LONGEST_LOOK = 2.0, 60.0
+"""Seconds that a look at a run may take: until the end of the wait, within these bounds."""
 LATE = 30.0
 """Seconds after which a warning says that no job of the run has started."""
 
@@ -37,7 +41,7 @@ def wait_for(
 ) -> None:
     """Wait until no job of a run waits or runs.
 
-    While the database cannot be reached, it asks again for some minutes.
+    While the database cannot be reached, it asks again for some minutes, or until the seconds have passed.
 
     Args:
         queue: of the database.
@@ -54,15 +58,15 @@ def wait_for(
     """
     line = ProgressLine(clock=clock)
     tell: OnProgress = line if progress is True else progress or _nothing
-    end = None if seconds is None else clock() + seconds
+    end = math.inf if seconds is None else clock() + seconds
     pace, began, asked_why = Pace(), clock(), False
     try:
         while True:
-            found, started = _looked(queue, run, clock, sleep)
+            found, started = _looked(queue, run, end, clock, sleep)
             tell(pace.progress(found, clock()))
             if not found.live:
                 return
-            if end is not None and clock() >= end:
+            if clock() >= end:
                 why = "" if _has_started(found) else f"; {_not_started(queue, found)}"
                 raise TimeoutError(
                     f"run {run!r}: {found.live:,} of {found.jobs:,} jobs have not ended; they go on: "
@@ -72,7 +76,7 @@ def wait_for(
                 asked_why = True
                 logger.warning("run %r: %s", run, _not_started(queue, found))
             pause = min(max(SHORTEST, SHARE * (clock() - started)), LONGEST)
-            sleep(pause if end is None else max(0.0, min(pause, end - clock())))
+            sleep(max(0.0, min(pause, end - clock())))
     except KeyboardInterrupt:
         line.close()
         logger.warning(
@@ -88,16 +92,23 @@ def wait_for(
 
 
 def _looked(
-    queue: "PgQueue", run: str, clock: Callable[[], float], sleep: Callable[[float], object]
+    queue: "PgQueue", run: str, end: float, clock: Callable[[], float], sleep: Callable[[float], object]
 ) -> tuple[Run, float]:
-    """Return the run and when the look at it began; while the database cannot be reached, look again."""
+    """Return the run and when the look at it began; while the database cannot be reached, look again until the wait's end."""
     failed = 0
     while True:
         started = clock()
+        longest = min(max(LEAST_LOOK, end - started), LONGEST_LOOK)
         try:
-            return queue.database.run(runs.glance(run)), started
+            with waiting_at_most(Patience(connection=longest, answer=longest)):
+                return queue.database.run(runs.glance(run)), started
         except (ConnectionFailed, psycopg.OperationalError) as error:
             failed += 1
+            if clock() >= end:
+                raise TimeoutError(
+                    f"run {run!r}: the database cannot be reached ({str(error).strip()}); the jobs go on: "
+                    "call apply() with the same run again to wait on"
+                ) from error
             if failed >= UNREACHABLE:
                 raise
             if failed == 1:
@@ -109,7 +120,7 @@ def _looked(
                     LONGEST,
                     UNREACHABLE - 1,
                 )
-        sleep(LONGEST)
+        sleep(max(0.0, min(LONGEST, end - clock())))
 
 
 def _has_started(run: Run) -> bool:
