@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, cast
 
 from pgqueue.errors import (
     JobFailed,
@@ -22,6 +22,7 @@ from pgqueue.errors import (
 )
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
+from pgqueue.store.connections.patience import ANSWER_WITHIN, LONGEST, answered_by
 from pgqueue.store.drive import adrive, drive
 from pgqueue.store.insight import why as store_why
 from pgqueue.store.plan import Plan
@@ -40,14 +41,10 @@ from pgqueue.values.workers.lease import duration_text
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 """Seconds between two looks of a caller that has to look itself, growing by half each time."""
-ANSWER_WITHIN = 5.0
-"""Seconds for which a caller whose time is over waits for a sign of life from the database before it looks at last."""
 NO_JOB = 0
 """An id that no job has: the thread that serves callers learns so from the server, at once if the server answers."""
 IN_MEMORY = "its queue is in memory for a test, where only pgqueue.testing.drain(queue) runs jobs"
 """Why a job in memory has not ended, besides its state."""
-LONGEST_WAIT = 1e6
-"""Seconds. What waits for longer is told to look again, since locks have no longer timeouts."""
 
 
 class EndWait(NamedTuple):
@@ -60,6 +57,29 @@ class EndWait(NamedTuple):
 
     end: End
     within: float
+
+
+class _Wait(NamedTuple):
+    """For which job a caller waits, for how long, and until which instant of the monotonic clock."""
+
+    job_id: int
+    limit: timedelta | None
+    deadline: float
+
+    @classmethod
+    def begin(cls, database: Database, job_id: int, timeout: float | timedelta | None) -> Self:
+        limit = as_duration("timeout", timeout)
+        if limit is not None:
+            return cls(job_id, limit, time.monotonic() + limit.total_seconds())
+        # In memory a job runs only when the test says so. A caller that waited without a limit would keep the test from it.
+        return cls(job_id, None, time.monotonic() if database.in_memory else math.inf)
+
+    def not_done(self, why: str) -> JobNotDone:
+        within = "" if self.limit is None else f" within {duration_text(self.limit.total_seconds())}"
+        return JobNotDone(f"job {self.job_id} has not ended{within}: {why}")
+
+    def silent(self) -> JobNotDone:
+        return self.not_done(f"the database has not answered for {ANSWER_WITHIN:g} s")
 
 
 WaitStep: TypeAlias = Plan[Any] | EndWait
@@ -95,12 +115,18 @@ def wait_until_ended(
     """
     if isinstance(several := database.itself, ShardedDatabase):
         database = several.of_job(job_id)
-    apart = _apart(database)
+    apart, wait = _apart(database), _Wait.begin(database, job_id, timeout)
 
     def answer(step: WaitStep) -> object:
-        return step.end.result(step.within) if isinstance(step, EndWait) else database.run(step, apart)
+        if isinstance(step, EndWait):
+            return step.end.result(step.within)
+        try:
+            with answered_by(wait.deadline, ANSWER_WITHIN):
+                return database.run(step, apart)
+        except TimeoutError as error:
+            raise wait.silent() from error
 
-    return drive(_until_ended(database, job_id, timeout, keeps_history=keeps_history), answer)
+    return drive(_until_ended(database, wait, keeps_history=keeps_history), answer)
 
 
 async def await_until_ended(
@@ -113,15 +139,19 @@ async def await_until_ended(
     """As :func:`wait_until_ended`, awaited."""
     if isinstance(several := database.itself, ShardedDatabase):
         database = await several.aof_number(shard_of_id(job_id))
-    apart = _apart(database)
+    apart, wait = _apart(database), _Wait.begin(database, job_id, timeout)
 
     async def answer(step: WaitStep) -> object:
         if isinstance(step, EndWait):
             async with asyncio.timeout(step.within):
                 return await asyncio.wrap_future(step.end)
-        return await database.arun(step, apart)
+        try:
+            with answered_by(wait.deadline, ANSWER_WITHIN):
+                return await database.arun(step, apart)
+        except TimeoutError as error:
+            raise wait.silent() from error
 
-    return await adrive(_until_ended(database, job_id, timeout, keeps_history=keeps_history), answer)
+    return await adrive(_until_ended(database, wait, keeps_history=keeps_history), answer)
 
 
 def result_of(look: EndLook, codec: Codec | None, tasks: Mapping[str, HasReturnType] = NO_TASKS) -> Any:  # noqa: ANN401 - as annotated
@@ -182,38 +212,35 @@ def _apart(database: Database) -> object:
 
 
 def _until_ended(
-    database: Database, job_id: int, timeout: float | timedelta | None, *, keeps_history: bool
+    database: Database, wait: _Wait, *, keeps_history: bool
 ) -> Generator[WaitStep, Any, EndLook]:
     """What a caller does until its job has ended: it waits to be told, and looks again and again if it was not told."""
-    limit = as_duration("timeout", timeout)
-    deadline, look, pause = _deadline(database, limit), None, FIRST_PAUSE
-    if not database.in_memory and time.monotonic() < deadline:
-        look = yield from _told(database.ends, job_id, limit, deadline, keeps_history=keeps_history)
+    job_id, look, pause = wait.job_id, None, FIRST_PAUSE
+    if not database.in_memory and time.monotonic() < wait.deadline:
+        look = yield from _told(database.ends, wait, keeps_history=keeps_history)
         if look is not None and look.job.state.ended:
             return look
     while True:
-        last = time.monotonic() >= deadline
+        last = time.monotonic() >= wait.deadline
         look = yield from _look(job_id, look, keeps_history=keeps_history)
         if look.job.state.ended:
             return look
         if last and database.in_memory:
-            raise _not_done(job_id, limit, f"it is {look.job.state}, and {IN_MEMORY}")
+            raise wait.not_done(f"it is {look.job.state}, and {IN_MEMORY}")
         if last:
-            raise _not_done(job_id, limit, (yield store_why.why(job_id)).sentence)
+            raise wait.not_done((yield store_why.why(job_id)).sentence)
         with suppress(TimeoutError):
-            yield EndWait(Future(), min(pause, deadline - time.monotonic()))  # no thread ends this wait
+            yield EndWait(Future(), min(pause, wait.deadline - time.monotonic()))  # no thread ends this wait
         pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
-def _told(
-    ends: EndWaiters, job_id: int, limit: timedelta | None, deadline: float, *, keeps_history: bool
-) -> Generator[WaitStep, Any, EndLook | None]:
+def _told(ends: EndWaiters, wait: _Wait, *, keeps_history: bool) -> Generator[WaitStep, Any, EndLook | None]:
     """What a caller learns until the deadline from the thread that serves all callers; else what it saw itself before.
 
     The caller does not look itself while others wait: the thread looks at many jobs at once. Without a history it does: the
     look tells a job that was there from one that was not.
     """
-    looks, seen = not (keeps_history and ends.waits), None
+    job_id, looks, seen = wait.job_id, not (keeps_history and ends.waits), None
     end = ends.enter(job_id)
     try:
         if looks:
@@ -222,23 +249,23 @@ def _told(
                 return seen
         ends.ask(job_id)
         try:
-            told = yield EndWait(end, min(deadline - time.monotonic(), LONGEST_WAIT))
+            told = yield EndWait(end, min(wait.deadline - time.monotonic(), LONGEST))
         except TimeoutError:
-            yield from _require_answer(ends, job_id, limit)
+            yield from _require_answer(ends, wait)
             return seen
         return cast("EndLook | None", told) or seen
     finally:
         ends.leave(job_id, end)
 
 
-def _require_answer(ends: EndWaiters, job_id: int, limit: timedelta | None) -> Generator[WaitStep, Any, None]:
+def _require_answer(ends: EndWaiters, wait: _Wait) -> Generator[WaitStep, Any, None]:
     """Raise JobNotDone if the server does not answer the thread: it would not answer the caller's last look, either."""
     answer = ends.enter(NO_JOB)
     ends.ask(NO_JOB)
     try:
         yield EndWait(answer, ANSWER_WITHIN)
     except TimeoutError:
-        raise _not_done(job_id, limit, f"the database has not answered for {ANSWER_WITHIN:g} s") from None
+        raise wait.silent() from None
     finally:
         ends.leave(NO_JOB, answer)
 
@@ -258,19 +285,6 @@ def _look(job_id: int, before: EndLook | None, *, keeps_history: bool) -> Genera
     raise _not_kept(
         before.job, "its queue keeps no history (history=0), so nothing is left of ended jobs", "ended"
     )
-
-
-def _deadline(database: Database, limit: timedelta | None) -> float:
-    """Return the time of the last look, by the monotonic clock."""
-    if limit is not None:
-        return time.monotonic() + limit.total_seconds()
-    # In memory a job runs only when the test says so. A caller that waited without a limit would keep the test from it.
-    return time.monotonic() if database.in_memory else math.inf
-
-
-def _not_done(job_id: int, limit: timedelta | None, why: str) -> JobNotDone:
-    within = "" if limit is None else f" within {duration_text(limit.total_seconds())}"
-    return JobNotDone(f"job {job_id} has not ended{within}: {why}")
 
 
 def _not_kept(job: Job, reason: str, how: str = "succeeded") -> ResultNotKept:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from pgqueue.store.audit import because
-from pgqueue.store.connections.pools import Patience, waiting_at_most
+from pgqueue.store.connections.patience import Patience, waiting_at_most
 from pgqueue.store.jobs import control
 
 Message: TypeAlias = MutableMapping[str, Any]

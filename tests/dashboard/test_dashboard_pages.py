@@ -33,7 +33,7 @@ from pgqueue.dashboard import Dashboard, Right, User, dashboard
 from pgqueue.dashboard.pages import PAGES
 from pgqueue.store.bulk import bulk
 from pgqueue.store.connections.connection import OwnConnection, StepRunner
-from pgqueue.store.connections.pools import Patience
+from pgqueue.store.connections.patience import Patience
 from pgqueue.store.plan import Row, Step
 from pgqueue.values.bulk.filter import JobFilter
 from pgqueue.values.bulk.operation import BulkAction, Operation

@@ -27,7 +27,7 @@ from pgqueue.dashboard.database_label import DatabaseLabels
 from pgqueue.dashboard.rendering import naming
 from pgqueue.dashboard.shared_standings import SharedStandings
 from pgqueue.embedded import embedded_binaries, throwaway_server
-from pgqueue.store.connections.pools import Patience
+from pgqueue.store.connections.patience import Patience
 from pgqueue.store.schema import schema
 from pgqueue.store.workers import upkeep
 from pgqueue.testing import drain

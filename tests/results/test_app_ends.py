@@ -5,8 +5,10 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from typing import Any, LiteralString
 
 import psycopg
@@ -15,9 +17,12 @@ from app.silence import way_to
 from looking import GUARD, ask, until, wait_until
 from running import Running
 
-from pgqueue import JobState, PgQueue
+from pgqueue import JobState, PgQueue, chain
 from pgqueue.app import results
-from pgqueue.errors import ConnectionFailed, JobFailed, JobNotDone, JobNotFound
+from pgqueue.app.flows import handle
+from pgqueue.app.flows.handle import FlowHandle
+from pgqueue.errors import ConnectionFailed, FlowNotDone, JobFailed, JobNotDone, JobNotFound
+from pgqueue.store.connections.patience import answered_by
 from pgqueue.store.connections.session import POOLED
 from pgqueue.store.plan import run
 from pgqueue.store.results import ends, job_end
@@ -262,6 +267,30 @@ def test_a_caller_returns_in_time_though_the_server_is_silent(
             ):
                 one.result(GUARD)
         distant.close()
+
+
+def test_a_caller_returns_in_time_though_the_server_was_silent_before(
+    dsn: str, note: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(handle, "answered_by", partial(answered_by, spare=0.2))
+    job, flow = note.enqueue(), chain(note.call(), note.call()).enqueue()
+    with way_to(dsn) as way, closing(PgQueue(way.dsn)) as distant:
+        again = FlowHandle(flow.id, distant, [])
+
+        async def wait(look: Callable[[], Awaitable[object]]) -> None:
+            await distant.awhy(job.id)  # the pool has a connection
+            way.silence()
+            await look()
+
+        for blocking in (lambda: distant.result(job.id, timeout=0.1), lambda: again.join(timeout=0.1)):
+            distant.why(job.id)
+            way.silence()
+            with pytest.raises((JobNotDone, FlowNotDone), match="the database has not answered for"):
+                blocking()
+        for awaited in (lambda: distant.aresult(job.id, timeout=0.1), lambda: again.ajoin(timeout=0.1)):
+            with pytest.raises((JobNotDone, FlowNotDone), match="the database has not answered for"):
+                asyncio.run(wait(awaited))
 
 
 def test_where_notifications_cannot_arrive_a_caller_finds_the_end_by_polls(

@@ -4,12 +4,14 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.job_methods import JobMethods
 from pgqueue.errors import FlowNotDone, as_duration
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
+from pgqueue.store.connections.patience import ANSWER_WITHIN, answered_by
 from pgqueue.store.flows import flow_queries
 from pgqueue.store.flows.flow_queries import StoredResult
 from pgqueue.values.flows.record import FlowRecord, FlowState
@@ -22,6 +24,7 @@ from pgqueue.values.signals import flow_target
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 """Seconds between two looks at a flow whose end is waited for."""
+SILENT = f"the database has not answered for {ANSWER_WITHIN:g} s"
 
 
 class FlowHandle:
@@ -81,21 +84,31 @@ class FlowHandle:
             FlowNotDone: it has not ended in time.
             FlowNotFound: there is no record of it.
         """
-        for pause in _looks(timeout):
-            state, ended = self._queue.database.run(flow_queries.state(self.id), self._apart)
+        end = _end(timeout)
+        for pause in _looks(end):
+            try:
+                with answered_by(end):
+                    state, ended = self._queue.database.run(flow_queries.state(self.id), self._apart)
+            except TimeoutError as error:
+                raise self._not_done(SILENT) from error
             if ended:
                 return state
             time.sleep(pause)
-        raise self._not_done(state)
+        raise self._not_done(f"it is {state}")
 
     async def ajoin(self, timeout: float | timedelta | None = None) -> FlowState:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`join`, awaited."""
-        for pause in _looks(timeout):
-            state, ended = await self._queue.database.arun(flow_queries.state(self.id), self._apart)
+        end = _end(timeout)
+        for pause in _looks(end):
+            try:
+                with answered_by(end):
+                    state, ended = await self._queue.database.arun(flow_queries.state(self.id), self._apart)
+            except TimeoutError as error:
+                raise self._not_done(SILENT) from error
             if ended:
                 return state
             await asyncio.sleep(pause)
-        raise self._not_done(state)
+        raise self._not_done(f"it is {state}")
 
     def results(self) -> dict[str, Any]:
         """What its named jobs returned that have succeeded, by the nodes' names, as plain JSON values.
@@ -133,9 +146,9 @@ class FlowHandle:
         # A flow that was enqueued in a job's transaction cannot end before that commits.
         return OWN_CONNECTION if self._queue.database.in_job_transaction else None
 
-    def _not_done(self, state: FlowState) -> FlowNotDone:
+    def _not_done(self, why: str) -> FlowNotDone:
         return FlowNotDone(
-            f"flow {self.id} has not ended in time: it is {state}; `pgqueue workflows show {self.id}` tells why"
+            f"flow {self.id} has not ended in time: {why}; `pgqueue workflows show {self.id}` tells more"
         )
 
     def _decode(self, found: Iterable[StoredResult]) -> dict[str, Any]:
@@ -147,13 +160,15 @@ class FlowHandle:
         } | {one.name: None for one in found if one.text is None}
 
 
-def _looks(timeout: float | timedelta | None) -> Iterator[float]:
-    """Yield how many seconds to pause after each look, ever longer, until the time is over."""
+def _end(timeout: float | timedelta | None) -> float:
     limit = as_duration("timeout", timeout)
-    deadline = None if limit is None else time.monotonic() + limit.total_seconds()
+    return inf if limit is None else time.monotonic() + limit.total_seconds()
+
+
+def _looks(end: float) -> Iterator[float]:
+    """Yield how many seconds to pause after each look, ever longer, until the time is over."""
     pause = FIRST_LOOK
-    while deadline is None or time.monotonic() < deadline:
-        left = LONGEST_LOOK if deadline is None else deadline - time.monotonic()
-        yield max(0.0, min(pause, left))
+    while (left := end - time.monotonic()) > 0:
+        yield min(pause, left)
         pause = min(pause * 1.5, LONGEST_LOOK)
     yield 0.0

@@ -10,7 +10,7 @@ import psycopg
 
 from pgqueue.errors import ConnectionFailed
 from pgqueue.spark.loop.progress import OnProgress, Pace, ProgressLine
-from pgqueue.store.connections.pools import Patience, waiting_at_most
+from pgqueue.store.connections.patience import Patience, waiting_at_most
 from pgqueue.store.insight import runs
 from pgqueue.values.insight.runs import Run
 

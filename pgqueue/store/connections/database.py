@@ -37,13 +37,8 @@ from pgqueue.store.connections.open_transaction import (
     blocking_connection,
     open_transaction,
 )
-from pgqueue.store.connections.pools import (
-    Pools,
-    atake_connection,
-    connect_patience,
-    cut_in_time,
-    take_connection,
-)
+from pgqueue.store.connections.patience import connect_patience, cut_in_time
+from pgqueue.store.connections.pools import Pools, atake_connection, take_connection
 from pgqueue.store.connections.session import (
     NO_SETTINGS,
     POOLED,
@@ -208,11 +203,14 @@ class Database:
             return await arun(plan, await asteps_on(connection, self.catalogue))
         try:
             async with self.apooled() as own:
+                call_off = cut_in_time(own)
                 try:
                     return await arun(plan, own.steps(self.catalogue))
                 except psycopg.errors.ReadOnlySqlTransaction as error:
                     await own.close()
                     raise read_only(error) from error
+                finally:
+                    call_off()
         except psycopg.OperationalError as error:
             raise failure(error) from error
 
@@ -300,7 +298,7 @@ class Database:
         """As :meth:`connect`, awaited. ``within``: for how many seconds the caller waits, each host of the DSN for its part of it."""
         if dsn is None:  # an embedded server may have to be started, which takes a second or more
             dsn = self.dsn if self.folder is None else await asyncio.to_thread(lambda: self.dsn)
-        patience = patience_per_host(dsn, within)
+        patience = patience_per_host(dsn, within) or connect_patience(dsn)
         while True:
             left_out = self._unknown_settings
             try:
@@ -344,6 +342,7 @@ class Database:
         """As :meth:`verified`, awaited."""
         connection = await self.aconnect(settings=POOLED)
         self._unknown_settings |= settings_after(connection.info.server_version)
+        call_off = cut_in_time(connection)
         try:
             await arun(self.verification(), connection.steps(self.catalogue))
         except BaseException as error:
@@ -351,6 +350,8 @@ class Database:
             if isinstance(error, psycopg.OperationalError):
                 raise failure_of_check(error) from error
             raise
+        finally:
+            call_off()
         return connection
 
     def but(

@@ -12,23 +12,16 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Collection, Coroutine, Generator, Mapping
 from functools import partial
-from math import inf
-from socket import SHUT_RDWR, socket
-from time import monotonic
 from types import coroutine
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
-from pgqueue.store.connections.dsn import LEAST_PATIENCE, hosts_of
+from pgqueue.store.connections.patience import longest_wait
 from pgqueue.store.connections.session import POOLED
 
 SPARE = 4
@@ -43,34 +36,6 @@ RECONNECT = 2.0
 
 CANCEL_EVERY = 0.1
 """Seconds after which a task of a pool that has not ended is cancelled once more."""
-
-
-class Patience(NamedTuple):
-    """How long a caller waits, in seconds.
-
-    Attributes:
-        connection: for a connection.
-        answer: for the answer to one plan.
-        altogether: for all that it asks.
-    """
-
-    connection: float
-    answer: float
-    altogether: float = inf
-
-
-class _Waiting(NamedTuple):
-    """A caller's patience, and when it ends, by the monotonic clock."""
-
-    patience: Patience
-    until: float
-
-    def left(self, most: float) -> float:
-        """This number of seconds, or fewer if the caller waits for less."""
-        return max(0.0, min(most, self.until - monotonic()))
-
-
-_waiting: ContextVar[_Waiting | None] = ContextVar("pgqueue_waiting", default=None)
 
 
 class PoolSource(Protocol):
@@ -173,7 +138,7 @@ class Pools:
         """The process's pool."""
         if (pool := self._pool) is not None:
             return pool
-        wait = _longest_wait()
+        wait = longest_wait()
         if not self._lock.acquire(timeout=-1 if wait is None else wait):
             raise PoolTimeout(f"another thread has tried to connect for {wait:.1f} s")
         try:
@@ -286,61 +251,13 @@ def _unused_connections(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of eit
     return list(pool.kwargs["made"])
 
 
-@contextmanager
-def waiting_at_most(patience: Patience) -> Iterator[None]:
-    """Within this block no call waits longer, however long the pool's other callers may wait."""
-    before = _waiting.set(_Waiting(patience, monotonic() + patience.altogether))
-    try:
-        yield
-    finally:
-        _waiting.reset(before)
-
-
-def cut_in_time(connection: OwnConnection) -> Callable[[], object]:
-    """Have a connection cut that does not answer in time, if the caller does not wait without an end; the function returned calls it off.
-
-    A server that is stopped, and a pooler in front of one that is away, keep the connection and do not answer.
-    """
-    if (waiting := _waiting.get()) is None:
-        return _nothing
-    timer = threading.Timer(waiting.left(waiting.patience.answer), _cut, [connection])
-    timer.daemon = True
-    timer.start()
-    return timer.cancel
-
-
-def _nothing() -> None: ...
-
-
-def _cut(connection: OwnConnection) -> None:
-    """End a connection from another thread: what waits for an answer on it fails."""
-    with suppress(OSError, psycopg.Error), socket(fileno=os.dup(connection.fileno())) as own:
-        own.shutdown(SHUT_RDWR)
-
-
-def connect_patience(dsn: str) -> dict[str, int]:
-    """The option of a new connection that makes each host of a DSN fail within its part of the caller's patience."""
-    wait = _longest_wait()
-    if wait is not None:
-        with suppress(psycopg.ProgrammingError):  # connecting says what is wrong with the DSN
-            if "connect_timeout" not in conninfo_to_dict(dsn):
-                return {"connect_timeout": max(LEAST_PATIENCE, int(wait / hosts_of(dsn)))}
-    return {}
-
-
-def _longest_wait() -> float | None:
-    """Seconds for which the caller waits for a connection; None: as long as the pool says."""
-    waiting = _waiting.get()
-    return None if waiting is None else waiting.left(waiting.patience.connection)
-
-
 def take_connection(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
     """A connection from a pool, which the caller must put back; never one that the server has closed."""
-    connection = pool.getconn(_longest_wait())
+    connection = pool.getconn(longest_wait())
     while connection.is_cut_off():
         connection.close()
         pool.putconn(connection)
-        connection = pool.getconn(_longest_wait())
+        connection = pool.getconn(longest_wait())
     return connection
 
 
@@ -352,11 +269,11 @@ async def atake_connection(pool: AsyncConnectionPool[OwnAsyncConnection]) -> Own
     """
     task = asyncio.current_task()
     cancellations = task.cancelling() if task is not None else 0
-    connection = await pool.getconn(_longest_wait())
+    connection = await pool.getconn(longest_wait())
     while connection.is_cut_off():
         await connection.close()
         await pool.putconn(connection)
-        connection = await pool.getconn(_longest_wait())
+        connection = await pool.getconn(longest_wait())
     if task is not None and task.cancelling() > cancellations:
         await pool.putconn(connection)
         raise asyncio.CancelledError
