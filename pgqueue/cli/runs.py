@@ -13,6 +13,7 @@ from pgqueue.cli.table import Column
 from pgqueue.cli.verbs import VerbGroup
 from pgqueue.store.insight import runs as plans
 from pgqueue.values.insight.runs import Run
+from pgqueue.values.workers.lease import duration_text
 
 COLUMNS = (
     Column("run", 0, least=12),
@@ -109,7 +110,7 @@ def _fields(run: Run) -> dict[str, object]:
             shown[f"rows {name}"] = getattr(run, name)
     shown["rate"] = f"{run.rate or 0:.1f}/s"
     if run.seconds_left is not None:
-        shown["time left"] = f"{run.seconds_left:.0f} s"
+        shown["time left"] = duration_text(round(run.seconds_left))
     if run.ended_at is not None:
         shown["last end"] = run.ended_at
     return shown

@@ -21,7 +21,7 @@ import pgqueue.spark
 from pgqueue import PgQueue, Worker
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, RowsRefused
 from pgqueue.spark.apps import find_app
-from pgqueue.spark.loop.progress import Pace, Progress, ProgressLine, spoken
+from pgqueue.spark.loop.progress import Pace, Progress, ProgressLine
 from pgqueue.spark.loop.runs import opened
 from pgqueue.spark.loop.waiting import wait_for
 from pgqueue.spark.writing.target import decide, read_options
@@ -341,9 +341,4 @@ def test_a_terminal_has_one_line_and_a_file_a_line_now_and_then() -> None:
     assert [one.split(",")[0] for one in said] == ["r1: 0 %", "r1: 10 %", "r1: 20 %", "r1: 24 %"], (
         "the last look, too"
     )
-    assert said[-2] == "r1: 20 %, 200 of 1,000 done, 0 running, 0 dead, 10.0/s, 1 min 20 s left"
-
-
-@pytest.mark.parametrize(("seconds", "said"), [(5.4, "5 s"), (200, "3 min 20 s"), (7_300, "2 h 1 min")])
-def test_a_time_is_told_as_people_say_it(seconds: float, said: str) -> None:
-    assert spoken(seconds) == said
+    assert said[-2] == "r1: 20 %, 200 of 1,000 done, 0 running, 0 dead, 10.0/s, 80 s left"

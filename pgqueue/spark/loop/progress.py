@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TextIO, TypeAlias
 
 from pgqueue.values.insight.runs import Run
+from pgqueue.values.workers.lease import duration_text
 
 EVERY = 10.0
 """Seconds between two lines, where there is no terminal."""
@@ -44,7 +45,7 @@ class Progress:
         if self.rate is not None:
             said += f", {self.rate:,.1f}/s"
         if self.seconds_left is not None:
-            said += f", {spoken(self.seconds_left)} left"
+            said += f", {duration_text(round(self.seconds_left))} left"
         return said
 
 
@@ -109,13 +110,3 @@ class ProgressLine:
         self._stream.write(f"{said}\n")
         self._stream.flush()
         self._shown = said
-
-
-def spoken(seconds: float) -> str:
-    """A time for people: ``3 min 20 s``."""
-    whole = round(seconds)
-    if whole < 60:  # noqa: PLR2004 - a minute
-        return f"{whole} s"
-    if whole < 3_600:  # noqa: PLR2004 - an hour
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3_600} h {whole % 3_600 // 60} min"
