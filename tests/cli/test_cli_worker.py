@@ -275,7 +275,8 @@ def test_a_pool_that_connects_anew_when_the_worker_stops_does_not_keep_the_proce
     async def stopping(server: socket.socket) -> None:
         dsn = f"postgresql://shop@127.0.0.1:{server.getsockname()[1]}/shop"
         pool = _AsyncPool(dsn, connection_class=OwnAsyncConnection, min_size=1, open=False)
-        ending = await pool.opened()
+        await pool.open()
+        ending = asyncio.create_task(pool.end_when_cancelled())
         with (await asyncio.get_running_loop().sock_accept(server))[0]:
             await exit_despite_tasks(1)
         assert ending.cancelled()

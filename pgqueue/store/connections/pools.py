@@ -12,7 +12,7 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Collection, Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from functools import partial
 from types import coroutine
 from typing import Any, NamedTuple, Protocol
@@ -71,11 +71,16 @@ class _AsyncPool(AsyncConnectionPool[OwnAsyncConnection]):
         """Do the pool's work until it is closed."""
         await _closed_by_cancellation(super().worker(*queue))
 
-    async def opened(self) -> asyncio.Task[None]:
-        """Open the pool; the task returned ends with those of the pool, and cancelling it ends them."""
-        await self.open()
-        own = [one for one in asyncio.all_tasks() if one.get_name().startswith(f"{self.name}-")]
-        return asyncio.create_task(_end_together(own))
+    async def end_when_cancelled(self) -> None:
+        """Wait for a cancellation, and pass it on to the pool's tasks, again until they have ended."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            while own := [one for one in asyncio.all_tasks() if one.get_name().startswith(f"{self.name}-")]:
+                for one in own:
+                    one.cancel()
+                await asyncio.wait(own, timeout=CANCEL_EVERY)
+            raise
 
 
 @coroutine
@@ -93,22 +98,11 @@ def _closed_by_cancellation(work: Coroutine[Any, None, None]) -> Generator[Any, 
             raise
 
 
-async def _end_together(tasks: Collection[asyncio.Task[Any]]) -> None:
-    try:
-        await asyncio.wait(tasks)
-    except asyncio.CancelledError:
-        while tasks:
-            for one in tasks:
-                one.cancel()
-            _, tasks = await asyncio.wait(tasks, timeout=CANCEL_EVERY)
-        raise
-
-
 class _LoopPool(NamedTuple):
     """One loop's pool, what ends its tasks, and the connections that it has opened and that live."""
 
     pool: AsyncConnectionPool[OwnAsyncConnection]
-    tasks: asyncio.Task[None]
+    end: asyncio.Task[None]
     opened: WeakSet[OwnAsyncConnection]
 
 
@@ -183,7 +177,8 @@ class Pools:
             reconnect_failed=_aconnect_again,
             open=False,
         )
-        self._pools[loop] = _LoopPool(pool, await pool.opened(), opened)
+        self._pools[loop] = _LoopPool(pool, asyncio.create_task(pool.end_when_cancelled()), opened)
+        await pool.open()
         return pool
 
     def _close_ended_loops(self) -> None:
@@ -221,8 +216,8 @@ class Pools:
         made = self._pools.pop(asyncio.get_running_loop(), None)
         if made is not None:
             await made.pool.close()
-            made.tasks.cancel()
-            await asyncio.wait([made.tasks])
+            made.end.cancel()
+            await asyncio.wait([made.end])
             for unused in _unused_connections(made.pool):
                 await unused.close()
 
