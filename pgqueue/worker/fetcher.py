@@ -65,8 +65,9 @@ class Fetcher:
     Attributes:
         asks: how many times it asked for jobs.
         empty: how many times there were none.
-        quiet: how many looks from the heads of all queues have found nothing in a row, each at the end of a round of lanes.
-        again_in: in how many seconds after the last look limited jobs may start that wait; None: none is known.
+        quiet: how many looks have found nothing in a row, neither now nor for later: those from the heads of all queues, at the end
+            of a round of lanes that were searched.
+        again_in: in how many seconds after the last look it looks at lanes again, for jobs that may start then; None: none is known.
     """
 
     def __init__(
@@ -94,6 +95,8 @@ class Fetcher:
         self._lanes = lanes
         self._both = CombinedDivision(queues, lanes, served)
         self.again_in: float | None = None
+        self._soonest: float | None = None  # again_in, as far as the look that goes on has seen
+        self._lanes_searched = True
         self._lanes_unfinished = False
         self._lanes_locked_until = 0.0
         self._signals = signals
@@ -140,14 +143,16 @@ class Fetcher:
                 await self._set_idle(idle=False)
             await self._wait(within=None)  # a head that is due is no reason to look before there is room
             return
+        self._soonest, self._lanes_searched = None, True
         found = await (self._claimed_of_both(room) if self._lanes.are_served else self._claim_ready(room))
+        self.again_in = self._soonest
         self._signals.looked()
         if found is None:
             return
         self.asks += 1
         self.empty += not found
         self._signals.filled = len(found) >= room or self._queues.unfinished or self._lanes_unfinished
-        self.quiet = 0 if found else self.quiet + (self._queues.marks.from_heads and not self._signals.filled)
+        self.quiet = 0 if found else self.quiet + self._has_seen_all()
         if self._unhandled:
             self._unhandled = 0
             self._reminder.ended()
@@ -159,6 +164,11 @@ class Fetcher:
                 await self._set_idle(idle=False)
         if not self._signals.filled:
             await self._rest(found=bool(found))
+
+    def _has_seen_all(self) -> bool:
+        """Whether a look that found nothing tells that no job is there, nor one that may start later by a rate."""
+        seen = self._queues.marks.from_heads and not self._signals.filled
+        return seen and self._lanes_searched and self.again_in is None
 
     async def look_again(self) -> None:
         """If this worker has not looked for jobs in time, twice in a row: open the connection again, and look."""
@@ -188,7 +198,7 @@ class Fetcher:
 
     async def _claimed_of_both(self, room: int) -> list[Claim] | None:
         """Claim ready jobs and limited ones: divided among queues together, or each kind first in turn."""
-        self.again_in, self._lanes_unfinished = None, False
+        self._lanes_unfinished = False
         of_lanes = self._both.among(await self._queues_of_lanes())
         if of_lanes is not None:
             return await self._claimed_together(min(room, MOST), of_lanes)
@@ -245,6 +255,7 @@ class Fetcher:
         if taken is None:
             return None
         lanes.claimed()
+        self._lanes_searched &= lanes.searched
         self._look_again_in(taken.again_in)
         if [*filter(self._leave_out, taken.unknown)]:
             self._look_again_in(limits.AGAIN)
@@ -255,7 +266,7 @@ class Fetcher:
 
     def _look_again_in(self, seconds: float | None) -> None:
         """Note that more may be claimed from lanes after this many seconds; None: not before jobs end or are added."""
-        self.again_in = min(filter(None, (self.again_in, seconds)), default=None)
+        self._soonest = min(filter(None, (self._soonest, seconds)), default=None)
 
     def _add_taken(self, taken: LaneClaims) -> None:
         if taken.claims:

@@ -97,7 +97,7 @@ class OwnEndWatch:
             self.reason = "each of its slots is kept by a function that does not return"
         if self.reason is not None:
             self._signals.stopping.set()
-        return LOOK_EVERY if self._quiet is None else SOON
+        return LOOK_EVERY if self._quiet is None or self._fetcher.again_in is not None else SOON
 
     def _bound_reached(self) -> str | None:
         wanted = self._wanted
@@ -114,10 +114,11 @@ class OwnEndWatch:
         if self._quiet is None:
             await self._poll()
             self._quiet = self._fetcher.quiet
-        if self._fetcher.quiet < self._quiet or self._fetcher.again_in is not None:
+        if self._fetcher.quiet < self._quiet:
             self._quiet = None
             return False
-        self._signals.look.set()
+        if self._fetcher.again_in is None:  # else it looks by itself
+            self._signals.look.set()
         return self._fetcher.quiet >= self._quiet + LOOKS
 
     def _has_run(self, jobs: int) -> bool:

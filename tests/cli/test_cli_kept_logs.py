@@ -1,8 +1,8 @@
 """``pgqueue jobs show ID --logs``: what it prints of the log of attempts, and how it follows a job that runs."""
 
 import json
-import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,8 +77,6 @@ def test_follow_prints_what_is_new_until_the_job_has_ended_and_its_last_lines_ar
     waited: list[float] = []
 
     def wait(seconds: float) -> None:
-        if seconds < kept_logs.EVERY:
-            return  # of another wait
         waited.append(seconds)
         if seconds == kept_logs.WRITTEN_WITHIN:
             note(queue, job, 1, "two", "three", "the last", left_out=1)
@@ -88,7 +86,7 @@ def test_follow_prints_what_is_new_until_the_job_has_ended_and_its_last_lines_ar
             with queue.take(1) as (taken,):
                 assert taken.id == job
 
-    monkeypatch.setattr(time, "sleep", wait)
+    monkeypatch.setattr(kept_logs, "time", SimpleNamespace(sleep=wait))
     shown = pgqueue("jobs", "show", str(job), "--logs", "--follow", dsn=dsn).stdout.splitlines()
     assert [line.rpartition("shop ")[2] for line in shown] == ["attempt 1", "one", "two", "three", "the last"]
     assert queue.job(job).state is JobState.SUCCEEDED

@@ -4,8 +4,8 @@ Limits under hostile rows and settings: whatever one limit's rows say, jobs of o
 """
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import LiteralString
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from pgqueue.store.limits.served_lanes import START
 from pgqueue.store.workers import upkeep
 from pgqueue.values.jobs.job import Claim
 from pgqueue.values.jobs.verdict import Returned, Succeeded
+from pgqueue.worker import claims as worker_claims
 from pgqueue.worker.worker import Worker
 
 
@@ -68,15 +69,15 @@ def test_a_claim_of_a_rate_waits_for_its_instant_and_starts_then(
     @queue.task(limit=Rate(every=0.02))
     async def tick() -> None: ...
 
-    claims = Worker(queue, concurrency=5).parts.claims
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    claims, now = Worker(queue, concurrency=5).parts.claims, 100.0
+    monkeypatch.setattr(worker_claims, "time", SimpleNamespace(monotonic=lambda: now))
     first, second, third = (_claim(number, tick.name) for number in range(3))
     claims.add([first, second, third], {second.id: 0.03, third.id: 0.05}, since=99.99)
     assert claims.release_due() == pytest.approx(0.02)
     assert [*claims.waiting] == [first]
     assert claims.unstarted() == [first, second, third]
     assert claims.room(0) == 2  # of five slots, one is for each of them
-    monkeypatch.setattr(time, "monotonic", lambda: 100.03)
+    now = 100.03
     assert claims.release_due() == pytest.approx(0.01)
     assert [*claims.waiting] == [first, second]
     assert claims.drop(Returned) == 3

@@ -6,11 +6,11 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -239,7 +239,7 @@ def test_a_receiver_that_hangs_or_refuses_stops_no_step_and_is_waited_for_once(
 
 def test_patience_comes_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(lineage, "time", SimpleNamespace(monotonic=lambda: now))
     patience = lineage.Patience()
     assert patience.remaining() == lineage.PATIENCE
     patience.spend(99)

@@ -278,7 +278,7 @@ async def test_a_loop_that_turns_is_not_called_blocked(
             time.sleep(0.05)  # noqa: ASYNC251 - 1.5 s of blocking in all, and the loop turns in between
             await asyncio.sleep(0)
 
-    job = busy.enqueue()
+    job = await busy.aenqueue()
     async with running(queue, blocked_after=timedelta(seconds=1)):
         await ended(queue, job)
     assert [message for message in caplog.messages if "event loop" in message] == []

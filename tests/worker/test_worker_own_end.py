@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from looking import GUARD, ask
@@ -12,6 +13,7 @@ from pgqueue import JobState, Limit, PgQueue, Rate, chain
 from pgqueue.errors import InvalidOption
 from pgqueue.store.jobs import marks
 from pgqueue.store.limits import served_lanes
+from pgqueue.store.limits.served_lanes import ServedLanes
 from pgqueue.worker.worker import Worker
 
 
@@ -47,6 +49,31 @@ async def test_until_empty_runs_all_that_is_due_and_what_follows_from_it(
     assert ask(queue, "select id from pgqueue.jobs") == [(later.id,)]
     assert ask(queue, "select count(*) from pgqueue.job_history") == [(60 * 2 + 3 + 3 + 3,)]
     assert "worker stopping: no job is left" in caplog.text
+
+
+async def test_until_empty_waits_for_a_rate_while_the_worker_looks_again_and_again(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """During a look it is not known yet that a job may start later."""
+    real = ServedLanes.claim
+    wakers: list[Any] = []
+
+    def claim(lanes: ServedLanes, *args: Any) -> Any:
+        for wake in wakers:
+            wake()
+        return real(lanes, *args)
+
+    monkeypatch.setattr(ServedLanes, "claim", claim)
+
+    @queue.task(name="spaced", limit=Rate(every=0.5))
+    async def spaced() -> None: ...
+
+    queue.enqueue_many([spaced.call()] * 3)
+    worker = Worker(queue, until_empty=True)
+    wakers.append(worker.parts.signals.look.set)
+    async with asyncio.timeout(GUARD):
+        await worker.run()
+    assert (worker.own_end, ask(queue, "select count(*) from pgqueue.jobs")) == ("no job is left", [(0,)])
 
 
 async def test_until_empty_finds_a_job_that_became_ready_before_the_mark_of_its_queue(

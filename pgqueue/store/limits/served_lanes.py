@@ -51,6 +51,7 @@ class ServedLanes:
         seen: whether jobs waited in lanes at the last poll.
         weighted: whether shares have weights, as the last poll said.
         unfinished: the round goes on: there are lanes behind the last ones that were looked at.
+        searched: whether the last claim searched for lanes in which jobs wait; else it took those that a claim before had found.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class ServedLanes:
         self.seen = False
         self.weighted = False
         self.unfinished = False
+        self.searched = False
         self._declared = declared
         self._tasks = tasks
         self._served = served
@@ -165,6 +167,7 @@ class ServedLanes:
 
     def _claim_next(self, worker: UUID, room: int, horizon: int, now: datetime | None) -> Steps[LaneClaims]:
         """Claim from the lanes that are known, or from the next ones."""
+        self.searched = False
         if self._clock() >= self._known_until:
             return (yield from self._take(worker, (yield from self._next()), room, horizon, now))
         taken = yield from self._take(worker, self._known, room, horizon, now)
@@ -254,6 +257,7 @@ class ServedLanes:
 
     def _next(self) -> Steps[list[WaitingLane]]:
         """Return the next lanes in which jobs wait. A round that ends goes on with the first lanes."""
+        self.searched = True
         after, began = self._after, self._clock()
         read = yield from self._read_on()
         lanes, left = [*read.lanes], AT_ONCE - read.looked_at
