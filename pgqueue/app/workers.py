@@ -7,6 +7,7 @@ Which workers a name means, and what can be asked of them, is decided in :mod:`p
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from pgqueue.app.operator import operator_name
@@ -14,6 +15,7 @@ from pgqueue.app.registry import Registry
 from pgqueue.app.results import not_found
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.store import audit
+from pgqueue.store.connections.patience import answered_by
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.store.workers import stacks, workers
@@ -147,11 +149,13 @@ def stack(queue: Registry, job_id: int, timeout: Duration, by: str | None) -> St
     found = database.run(_ask_plan(job_id, by))
     if found is None:
         raise _not_running(job_id, database.run(control.show(job_id).on_primary()))
-    for pause in _looks(within):
-        time.sleep(pause)
-        found = database.run(stacks.look(job_id)) or found
-        if found.answered_at is not None:
-            break
+    ends = time.monotonic() + within.total_seconds()
+    with suppress(TimeoutError), answered_by(ends):
+        for pause in _looks(ends):
+            time.sleep(pause)
+            found = database.run(stacks.look(job_id)) or found
+            if found.answered_at is not None:
+                break
     return found
 
 
@@ -161,11 +165,13 @@ async def astack(queue: Registry, job_id: int, timeout: Duration, by: str | None
     found = await database.arun(_ask_plan(job_id, by))
     if found is None:
         raise _not_running(job_id, await database.arun(control.show(job_id).on_primary()))
-    for pause in _looks(within):
-        await asyncio.sleep(pause)
-        found = await database.arun(stacks.look(job_id)) or found
-        if found.answered_at is not None:
-            break
+    ends = time.monotonic() + within.total_seconds()
+    with suppress(TimeoutError), answered_by(ends):
+        for pause in _looks(ends):
+            await asyncio.sleep(pause)
+            found = await database.arun(stacks.look(job_id)) or found
+            if found.answered_at is not None:
+                break
     return found
 
 
@@ -180,7 +186,6 @@ def _not_running(job_id: int, job: Job | None) -> Exception:
     return InvalidOption(f"job {job_id} is {job.state}: only a running job has a stack")
 
 
-def _looks(within: timedelta) -> Iterator[float]:
-    ends = time.monotonic() + within.total_seconds()
+def _looks(ends: float) -> Iterator[float]:
     while (left := ends - time.monotonic()) > 0:
         yield min(PAUSE, left)

@@ -3,17 +3,24 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Awaitable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from app.silence import way_to
 from looking import ask, until
 from running import Running
 
 from pgqueue import Batch, JobHandle, PgQueue
+from pgqueue.app import workers
 from pgqueue.errors import InvalidOption, JobNotFound
+from pgqueue.store.connections.patience import answered_by
 from pgqueue.store.workers import stacks
 from pgqueue.values.workers.worker import LONGEST, Stack
 from pgqueue.worker import stacks as reading
@@ -232,6 +239,19 @@ def test_a_worker_that_does_not_answer_is_said(queue: PgQueue) -> None:
     found = queue.control.stack(job.id, timeout=0.01)
     assert (found.answered_at, found.text) == (None, None)
     assert "web:42 has not answered" in found.said
+
+
+def test_a_server_that_goes_silent_meanwhile_is_not_waited_for(
+    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = queue.task(name="step")(lambda: None).enqueue()
+    _hold(queue, job.id)
+    monkeypatch.setattr(workers, "answered_by", partial(answered_by, spare=0.2))
+    with way_to(dsn) as way, closing(PgQueue(way.dsn)) as distant:
+        monkeypatch.setattr(
+            workers, "time", SimpleNamespace(sleep=lambda _: way.silence(), monotonic=time.monotonic)
+        )
+        assert distant.control.stack(job.id, timeout=0.1).answered_at is None
 
 
 def test_questions_are_gone_after_ten_minutes_and_asking_again_forgets_the_answer(queue: PgQueue) -> None:

@@ -80,7 +80,7 @@ def answered_by(end: float, spare: float = ANSWER_WITHIN) -> Iterator[None]:
         yield
         return
     try:
-        with waiting_at_most(Patience(connection=within, answer=within)):
+        with waiting_at_most(Patience(within, within, altogether=within)):
             yield
     except (ConnectionFailed, psycopg.OperationalError) as error:
         if monotonic() < begun + within:
