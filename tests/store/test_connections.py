@@ -5,6 +5,7 @@ A connection is cut at each statement of a transaction: its caller hears an erro
 
 import ast
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -15,6 +16,7 @@ from contextlib import (
     suppress,
 )
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -29,6 +31,7 @@ from store.samples import adding, new_job
 import pgqueue
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, JobNotDone, SchemaMissing, UnsupportedConnection
+from pgqueue.store.connections import patience
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.session import OWN, settings_after
@@ -469,3 +472,25 @@ def test_a_module_that_opens_connections_of_psycopgs_has_no_blocks_on_them() -> 
         }
         opens = called & {"psycopg.connect", "psycopg.Connection.connect", "psycopg.AsyncConnection.connect"}
         assert not (opens and any(name.endswith(".transaction") for name in called)), file
+
+
+def test_a_cut_that_comes_after_the_answer_does_nothing(
+    connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket's number may be another connection's then."""
+
+    class Timer:
+        def __init__(self, _seconds: float, cut: Callable[[], None]) -> None:
+            self.start, self.cancel = list, list
+            watches.append(cut)
+
+    watches: list[Callable[[], None]] = []
+    monkeypatch.setattr(patience, "threading", SimpleNamespace(Lock=threading.Lock, Timer=Timer))
+    with patience.within(1.0, connection):
+        pass
+    watches[0]()
+    assert connection.execute("select 1").fetchall() == [(1,)]
+    with patience.within(1.0, connection):
+        watches[1]()
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("select 1")

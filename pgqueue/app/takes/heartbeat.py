@@ -9,10 +9,9 @@ What becomes of a lost lease is decided in :mod:`pgqueue.app.takes.base`.
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -22,6 +21,7 @@ from pgqueue.app.logger import bounded_logger
 from pgqueue.app.notes import Board
 from pgqueue.errors import PgQueueError
 from pgqueue.store.connections.database import Database
+from pgqueue.store.connections.patience import within
 from pgqueue.store.connections.session import OWN, cut_off
 from pgqueue.store.jobs import notes
 from pgqueue.store.plan import Plan, run
@@ -133,17 +133,3 @@ class TakeHeartbeat:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-@contextmanager
-def within(seconds: float, connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Cut a connection off if what is done on it in this block takes longer than ``seconds``."""
-    watch = threading.Timer(seconds, cut_off, [connection])
-    watch.name, watch.daemon = "pgqueue-take-limit", True
-    try:
-        watch.start()  # an interruption may come in it, when the thread runs already
-        yield
-    finally:
-        watch.cancel()
-        with suppress(RuntimeError):  # the thread has not begun: it ends at once when it does
-            watch.join()  # it must not come too late, when the socket's number may be another connection's

@@ -25,9 +25,9 @@ from psycopg.pq import TransactionStatus
 
 from pgqueue.app.logger import bounded_logger
 from pgqueue.app.takes.base import TakeBase, TakeStep
-from pgqueue.app.takes.heartbeat import within
 from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
+from pgqueue.store.connections.patience import within
 from pgqueue.store.connections.session import cut_off
 from pgqueue.store.drive import adrive, drive
 from pgqueue.store.jobs.sweep import (

@@ -4,15 +4,14 @@ A server that is stopped, and a pooler in front of one that is away, keep a conn
 """
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from math import inf
-from socket import SHUT_RDWR, socket
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -20,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.dsn import LEAST_PATIENCE, hosts_of
+from pgqueue.store.connections.session import cut_off
 
 ANSWER_WITHIN = 5.0
 """Seconds that the database has beyond the end of a caller's wait, to answer what was asked before."""
@@ -94,20 +94,34 @@ def cut_in_time(connection: OwnConnection | OwnAsyncConnection) -> Callable[[], 
         return _nothing
     left = waiting.left(waiting.patience.answer)
     if isinstance(connection, OwnAsyncConnection):
-        return asyncio.get_running_loop().call_later(left, _cut, connection).cancel
-    timer = threading.Timer(left, _cut, [connection])
-    timer.daemon = True
-    timer.start()
-    return timer.cancel
+        return asyncio.get_running_loop().call_later(left, cut_off, connection).cancel
+    bound = within(left, connection)
+    bound.__enter__()
+    return partial(bound.__exit__, None, None, None)
 
 
 def _nothing() -> None: ...
 
 
-def _cut(connection: OwnConnection | OwnAsyncConnection) -> None:
-    """End a connection on which another thread, or a coroutine, waits for an answer: that wait fails."""
-    with suppress(OSError, psycopg.Error), socket(fileno=os.dup(connection.fileno())) as own:
-        own.shutdown(SHUT_RDWR)
+@contextmanager
+def within(seconds: float, connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Cut a connection off if what is done on it in this block takes longer than ``seconds``."""
+    deciding, over = threading.Lock(), False
+
+    def cut() -> None:
+        with deciding:
+            if not over:
+                cut_off(connection)
+
+    watch = threading.Timer(seconds, cut)
+    watch.name, watch.daemon = "pgqueue-limit", True
+    try:
+        watch.start()  # an interruption may come in it, when the thread runs already
+        yield
+    finally:
+        watch.cancel()
+        with deciding:  # a cut must not come later, when the socket's number may be another connection's
+            over = True
 
 
 def connect_patience(dsn: str) -> dict[str, int]:
