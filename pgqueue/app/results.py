@@ -78,9 +78,6 @@ class _Wait(NamedTuple):
         within = "" if self.limit is None else f" within {duration_text(self.limit.total_seconds())}"
         return JobNotDone(f"job {self.job_id} has not ended{within}: {why}")
 
-    def silent(self) -> JobNotDone:
-        return self.not_done(f"the database has not answered for {ANSWER_WITHIN:g} s")
-
 
 WaitStep: TypeAlias = Plan[Any] | EndWait
 """What a caller that waits does next: runs a plan, or waits to be told."""
@@ -124,7 +121,7 @@ def wait_until_ended(
             with answered_by(wait.deadline, ANSWER_WITHIN):
                 return database.run(step, apart)
         except TimeoutError as error:
-            raise wait.silent() from error
+            raise wait.not_done(str(error)) from error
 
     return drive(_until_ended(database, wait, keeps_history=keeps_history), answer)
 
@@ -149,7 +146,7 @@ async def await_until_ended(
             with answered_by(wait.deadline, ANSWER_WITHIN):
                 return await database.arun(step, apart)
         except TimeoutError as error:
-            raise wait.silent() from error
+            raise wait.not_done(str(error)) from error
 
     return await adrive(_until_ended(database, wait, keeps_history=keeps_history), answer)
 
@@ -265,7 +262,7 @@ def _require_answer(ends: EndWaiters, wait: _Wait) -> Generator[WaitStep, Any, N
     try:
         yield EndWait(answer, ANSWER_WITHIN)
     except TimeoutError:
-        raise wait.silent() from None
+        raise wait.not_done(f"the database has not answered for {ANSWER_WITHIN:g} s") from None
     finally:
         ends.leave(NO_JOB, answer)
 

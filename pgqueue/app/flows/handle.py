@@ -11,7 +11,7 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.job_methods import JobMethods
 from pgqueue.errors import FlowNotDone, as_duration
 from pgqueue.store.connections.open_transaction import OWN_CONNECTION
-from pgqueue.store.connections.patience import ANSWER_WITHIN, answered_by
+from pgqueue.store.connections.patience import answered_by
 from pgqueue.store.flows import flow_queries
 from pgqueue.store.flows.flow_queries import StoredResult
 from pgqueue.values.flows.record import FlowRecord, FlowState
@@ -24,7 +24,6 @@ from pgqueue.values.signals import flow_target
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 """Seconds between two looks at a flow whose end is waited for."""
-SILENT = f"the database has not answered for {ANSWER_WITHIN:g} s"
 
 
 class FlowHandle:
@@ -90,7 +89,7 @@ class FlowHandle:
                 with answered_by(end):
                     state, ended = self._queue.database.run(flow_queries.state(self.id), self._apart)
             except TimeoutError as error:
-                raise self._not_done(SILENT) from error
+                raise self._not_done(str(error)) from error
             if ended:
                 return state
             time.sleep(pause)
@@ -104,7 +103,7 @@ class FlowHandle:
                 with answered_by(end):
                     state, ended = await self._queue.database.arun(flow_queries.state(self.id), self._apart)
             except TimeoutError as error:
-                raise self._not_done(SILENT) from error
+                raise self._not_done(str(error)) from error
             if ended:
                 return state
             await asyncio.sleep(pause)

@@ -72,7 +72,7 @@ def answered_by(end: float, spare: float = ANSWER_WITHIN) -> Iterator[None]:
     It bounds what blocks and what is awaited.
 
     Raises:
-        TimeoutError: it has not answered.
+        TimeoutError: it has not answered; the message says so.
     """
     begun = monotonic()
     within = max(0.0, end - begun) + spare
@@ -85,7 +85,7 @@ def answered_by(end: float, spare: float = ANSWER_WITHIN) -> Iterator[None]:
     except (ConnectionFailed, psycopg.OperationalError) as error:
         if monotonic() < begun + within:
             raise
-        raise TimeoutError from error
+        raise TimeoutError(f"the database has not answered for {spare:g} s") from error
 
 
 def cut_in_time(connection: OwnConnection | OwnAsyncConnection) -> Callable[[], object]:
