@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest test-pythons mutants model chaos bench-grow bench-soak bench-pipeline archive docs format pictures wheel sbom audit release clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest test-pythons test-oldest-libraries mutants model chaos bench-grow bench-soak bench-pipeline archive docs format pictures wheel sbom audit release clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -66,6 +66,17 @@ test-python-%:
 	if .venv-$*/bin/pytest -q $(call PARALLEL,$(PROCESSES)) $(CORE) >.venv-$*/core.log 2>&1; \
 	then echo "Python $*: $$(tail -1 .venv-$*/core.log)"; \
 	else cat .venv-$*/core.log; echo "Python $*: failed"; exit 1; fi
+
+# The core suite, and the tests of the neighbours, with the oldest libraries that pyproject.toml allows, in a venv of its own. The
+# tools of the tests are the newest, and typing-extensions is as new as they need.
+EXTRAS_OF_USERS = $(filter-out docs,$(shell sed -n 's/^    "pgqueue-jobs\[\(asyncpg.*\)\]",$$/\1/p' pyproject.toml | tr , ' '))
+OLDEST = .venv-oldest
+test-oldest-libraries:
+	@$(MAKE) -s --no-print-directory VENV=$(OLDEST) $(OLDEST)/installed
+	@$(OLDEST)/bin/uv pip compile -q --resolution lowest-direct --python $(OLDEST)/bin/python $(EXTRAS_OF_USERS:%=--extra %) \
+	    -o $(OLDEST)/libraries.txt pyproject.toml >/dev/null
+	@$(OLDEST)/bin/uv pip install -q --python $(OLDEST)/bin/python -r $(OLDEST)/libraries.txt "typing-extensions>=4.14.1"
+	$(OLDEST)/bin/pytest -q $(call PARALLEL,$(PROCESSES)) $(CORE) $(addprefix tests/,cli dashboard neighbours)
 
 # Breaks the code in each of some 40 ways: the model or the history has to catch each.
 mutants: $(VENV)/installed
