@@ -15,7 +15,7 @@ from pgqueue.app.registry import Registry
 from pgqueue.app.results import not_found
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.store import audit
-from pgqueue.store.connections.patience import answered_by
+from pgqueue.store.connections.patience import answered_by, until, waiting_at_most
 from pgqueue.store.jobs import control
 from pgqueue.store.plan import Plan
 from pgqueue.store.workers import stacks, workers
@@ -146,10 +146,11 @@ PAUSE = 0.1
 def stack(queue: Registry, job_id: int, timeout: Duration, by: str | None) -> Stack:
     """See :meth:`pgqueue.app.control.QueueControl.stack`."""
     database, within = queue.database, as_limit("timeout", timeout)
-    found = database.run(_ask_plan(job_id, by))
-    if found is None:
-        raise _not_running(job_id, database.run(control.show(job_id).on_primary()))
     ends = time.monotonic() + within.total_seconds()
+    with waiting_at_most(until(ends)):
+        found = database.run(_ask_plan(job_id, by))
+        if found is None:
+            raise _not_running(job_id, database.run(control.show(job_id).on_primary()))
     with suppress(TimeoutError), answered_by(ends):
         for pause in _looks(ends):
             time.sleep(pause)
@@ -162,10 +163,11 @@ def stack(queue: Registry, job_id: int, timeout: Duration, by: str | None) -> St
 async def astack(queue: Registry, job_id: int, timeout: Duration, by: str | None) -> Stack:  # noqa: ASYNC109 - as the blocking one
     """As :func:`stack`, awaited."""
     database, within = queue.database, as_limit("timeout", timeout)
-    found = await database.arun(_ask_plan(job_id, by))
-    if found is None:
-        raise _not_running(job_id, await database.arun(control.show(job_id).on_primary()))
     ends = time.monotonic() + within.total_seconds()
+    with waiting_at_most(until(ends)):
+        found = await database.arun(_ask_plan(job_id, by))
+        if found is None:
+            raise _not_running(job_id, await database.arun(control.show(job_id).on_primary()))
     with suppress(TimeoutError), answered_by(ends):
         for pause in _looks(ends):
             await asyncio.sleep(pause)

@@ -21,15 +21,16 @@ import psycopg
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential, wait_random
 
 from pgqueue.errors import ConnectionFailed, SchemaMissing
+from pgqueue.store.connections.answering import NoAnswer, cut_off, within
 from pgqueue.store.connections.connection import OwnAsyncConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import LEAST_PATIENCE, hosts_of
-from pgqueue.store.connections.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
+from pgqueue.store.connections.session import NO_SETTINGS, OWN, PLANNER, widen
 from pgqueue.store.jobs.claim import LARGEST_ANSWER
 from pgqueue.store.jobs.sweep import missed_partition
 from pgqueue.store.plan import Plan, arun
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.troubles import KEEPS_CONNECTION, NoAnswer, Troubles
+from pgqueue.worker.troubles import KEEPS_CONNECTION, Troubles
 
 T = TypeVar("T")
 log = worker_log()
@@ -50,8 +51,8 @@ A server that crashes within its wal_writer_delay may forget it: then the job is
 LOCK_TIMEOUT: Mapping[str, str] = {"lock_timeout": "100ms"}
 LOCKED = (psycopg.errors.LockNotAvailable,)
 """For verdicts: the completer is told of rows that another transaction has locked."""
-LATE = 1.0
-"""Seconds. A timer that fires later than this shows that the event loop was blocked, not that the server is silent."""
+SPARE = 1.0
+"""Seconds that a new connection has, beside the time of each host."""
 
 
 def passes(error: BaseException) -> bool:
@@ -95,8 +96,7 @@ class WorkerConnection:
         self._reads = reads
         self._connection: OwnAsyncConnection | None = None
         self._lock = asyncio.Lock()
-        self._timer: asyncio.TimerHandle | None = None
-        self._cut_since: str | None = None
+        self._runs = self._is_cut = False
         self._troubles = Troubles(name)
 
     async def run(
@@ -162,18 +162,18 @@ class WorkerConnection:
         async with self._lock:
             try:
                 connection = self._connection or await self.connect()
-                self._start_timer(connection, self._bound if bound is None else bound)
-                result = await arun(plan, connection.steps(self._database.catalogue))
+                self._runs = True
+                with within(self._bound if bound is None else bound, connection):
+                    result = await arun(plan, connection.steps(self._database.catalogue))
             except BaseException as error:
                 self.losses += 1
                 if not (isinstance(error, psycopg.Error) and _keeps_connection(error)):
                     await self.close()
-                if self._cut_since is not None and isinstance(error, AWAY):
-                    raise NoAnswer(self._cut_since) from error
+                if self._is_cut and isinstance(error, AWAY):
+                    raise NoAnswer("the worker closed the connection, since a plan took too long") from error
                 raise
             finally:
-                self._stop_timer()
-                self._cut_since = None
+                self._runs = self._is_cut = False
             self._troubles.connection_works()
             if then is not None:
                 then(result)
@@ -181,8 +181,8 @@ class WorkerConnection:
 
     def cut(self) -> None:
         """End the connection under the plan that runs now, if one does: :meth:`run` tries it again on a new one."""
-        if self._timer is not None and self._connection is not None:
-            self._cut_since = "the worker closed the connection, since a plan took too long"
+        if self._runs and self._connection is not None:
+            self._is_cut = True
             cut_off(self._connection)
 
     async def settled(self) -> None:
@@ -206,7 +206,7 @@ class WorkerConnection:
             ConnectionFailed: it was refused, or not there before the deadline.
         """
         hosts = hosts_of(self._database.dsn)
-        bound = self._bound if hosts == 1 else max(self._bound, hosts * LEAST_PATIENCE + LATE)
+        bound = self._bound if hosts == 1 else max(self._bound, hosts * LEAST_PATIENCE + SPARE)
         try:
             async with asyncio.timeout(bound):
                 connection = self._connection = await self._database.aconnect(
@@ -235,24 +235,6 @@ class WorkerConnection:
 
     def _tries_again(self, error: BaseException) -> bool:
         return passes(error) and not isinstance(error, self._told)
-
-    def _start_timer(self, connection: OwnAsyncConnection, bound: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(bound, self._cut, connection, bound, loop.time() + bound)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _cut(self, connection: OwnAsyncConnection, bound: float, due: float) -> None:
-        """The deadline has passed: end the connection, and the plan that waits for it with it."""
-        late = asyncio.get_running_loop().time() - due
-        if late > LATE:  # the loop was blocked, and the answer may have come meanwhile
-            self._start_timer(connection, min(bound, LATE))
-            return
-        self._cut_since = f"no answer within {bound:g} s, so the worker closed the connection"
-        cut_off(connection)
 
     def _log_retry(self, state: RetryCallState) -> None:
         if state.outcome is not None and (error := state.outcome.exception()) is not None:

@@ -11,6 +11,7 @@ from enum import Enum
 import psycopg
 
 from pgqueue.errors import SchemaMissing
+from pgqueue.store.connections.answering import NoAnswer
 from pgqueue.store.jobs.refusals import in_one_line
 from pgqueue.worker.joblog import worker_log
 
@@ -29,10 +30,6 @@ NO_SLOT_WORDS = (
     "no more connections allowed",
 )
 """libpq gives no SQLSTATE for a refused connection, so its message is searched: three of PostgreSQL, one of PgBouncer."""
-
-
-class NoAnswer(psycopg.OperationalError):
-    """The worker itself closed the connection under a plan, since no answer came in time."""
 
 
 class RetryCause(Enum):

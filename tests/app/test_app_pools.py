@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from app.silence import way_to
 from looking import ask
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import free_port
@@ -24,7 +25,8 @@ from pgqueue import PgQueue, Task
 from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaMissing
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.dsn import SECRETS, without_secrets
-from pgqueue.store.connections.pools import Pools
+from pgqueue.store.connections.patience import Patience, answered_by, connect_patience, waiting_at_most
+from pgqueue.store.connections.pools import Pools, _AsyncPool
 from pgqueue.store.jobs import control
 
 
@@ -543,3 +545,69 @@ def test_a_program_ends_while_its_pool_is_told_of_the_next_thing_to_do(dsn: str)
 
     for ticks in range(6):
         asyncio.run(program(ticks))
+
+
+async def test_the_first_calls_of_a_loop_open_no_more_connections_than_the_pool_may(dsn: str) -> None:
+    """Each of 200 opened one of its own, and the server refused 100 of them."""
+    with way_to(dsn) as way, closing(PgQueue(way.dsn, pool_size=2)) as queue:
+        note = queue.task(name="note")(lambda: None)
+        await asyncio.gather(*(note.aenqueue() for _ in range(20)))
+        assert way.opened <= 2
+        await queue.aclose()
+
+
+async def test_the_first_calls_of_a_loop_fail_with_the_one_that_connects() -> None:
+    queue = PgQueue(f"postgresql://nobody@127.0.0.1:{free_port()}/nowhere")
+    note = queue.task(name="note")(lambda: None)
+    found = await asyncio.gather(*(note.aenqueue() for _ in range(3)), return_exceptions=True)
+    assert [type(one) for one in found] == [ConnectionFailed] * 3
+
+
+async def test_a_caller_waits_for_the_first_connection_no_longer_than_it_may() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        queue = PgQueue(f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/nowhere")
+        first = asyncio.create_task(queue.database.arun(control.show(1)))
+        await asyncio.sleep(0)
+        with waiting_at_most(Patience(0.01, 0.01)), pytest.raises(ConnectionFailed, match="first connection"):
+            await queue.database.arun(control.show(1))
+        first.cancel()
+
+
+async def test_a_pool_whose_closing_is_cancelled_ends_all_the_same(queue: PgQueue) -> None:
+    await queue.database.arun(control.show(1))
+    (end,) = [one for one in asyncio.all_tasks() if "end_when_cancelled" in repr(one.get_coro())]
+    closing = asyncio.create_task(queue.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing, end], timeout=20)
+    assert end.cancelled()
+
+
+async def test_a_pool_that_is_cancelled_leaves_no_error_that_is_read_by_no_caller() -> None:
+    """psycopg's ``close()`` gathers its tasks, and goes away after some seconds: asyncio told of the gathering on stderr."""
+    work = asyncio.create_task(_AsyncPool.worker(asyncio.Queue()))
+    await asyncio.sleep(0)
+    work.cancel()
+    await asyncio.wait([work])
+    assert not work.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wait", "each"), [("a", 5.9, 6), ("a,b", 60, 10), ("a,b", 5, 3), ("a", 0.1, 2)]
+)
+def test_each_host_has_its_part_of_a_callers_time_and_no_more_than_another_caller_gives_it(
+    hosts: str, wait: float, each: int
+) -> None:
+    """A caller with 120 s waited for 60 s for the first host, which was down, and other callers with it."""
+    with waiting_at_most(Patience(wait, wait)):
+        assert connect_patience(f"host={hosts}") == {"connect_timeout": each}
+
+
+def test_a_caller_that_finds_no_free_connection_is_not_told_that_the_database_is_silent(dsn: str) -> None:
+    with (
+        closing(PgQueue(dsn, pool_size=1)) as queue,
+        queue.database.transaction(),
+        pytest.raises(TimeoutError, match="no connection was free in time"),
+        answered_by(0.0, spare=0.05),
+    ):
+        queue.database.run(control.show(1))

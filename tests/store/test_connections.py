@@ -5,7 +5,7 @@ A connection is cut at each statement of a transaction: its caller hears an erro
 
 import ast
 import asyncio
-import threading
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -16,11 +16,11 @@ from contextlib import (
     suppress,
 )
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
+from app.silence import way_to
 from cutter import Cutter, tell_the_truth
 from looking import ask
 from psycopg.conninfo import make_conninfo
@@ -31,7 +31,7 @@ from store.samples import adding, new_job
 import pgqueue
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, JobNotDone, SchemaMissing, UnsupportedConnection
-from pgqueue.store.connections import patience
+from pgqueue.store.connections.answering import within
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.connections.database import Database
 from pgqueue.store.connections.session import OWN, settings_after
@@ -474,23 +474,28 @@ def test_a_module_that_opens_connections_of_psycopgs_has_no_blocks_on_them() -> 
         assert not (opens and any(name.endswith(".transaction") for name in called)), file
 
 
-def test_a_cut_that_comes_after_the_answer_does_nothing(
-    connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The socket's number may be another connection's then."""
+@pytest.mark.parametrize("kind", [OwnConnection, OwnAsyncConnection])
+async def test_what_is_not_answered_in_time_fails_and_its_connection_is_closed(dsn: str, kind: Any) -> None:
+    with way_to(dsn) as way:
+        connection = await _outcome(kind.connect(way.dsn, autocommit=True))
+        way.silence()
+        with (
+            within(0.01, connection),
+            pytest.raises(psycopg.OperationalError, match="no answer for"),
+        ):
+            await _outcome(connection.execute("select 1"))
+        assert connection.closed
 
-    class Timer:
-        def __init__(self, _seconds: float, cut: Callable[[], None]) -> None:
-            self.start, self.cancel = list, list
-            watches.append(cut)
 
-    watches: list[Callable[[], None]] = []
-    monkeypatch.setattr(patience, "threading", SimpleNamespace(Lock=threading.Lock, Timer=Timer))
-    with patience.within(1.0, connection):
-        pass
-    watches[0]()
-    assert connection.execute("select 1").fetchall() == [(1,)]
-    with patience.within(1.0, connection):
-        watches[1]()
-    with pytest.raises(psycopg.OperationalError):
-        connection.execute("select 1")
+@pytest.mark.parametrize("kind", [OwnConnection, OwnAsyncConnection])
+async def test_an_answer_that_is_there_is_read_though_it_was_due_before(dsn: str, kind: Any) -> None:
+    """The program may not have looked: its event loop was blocked."""
+    connection = await _outcome(kind.connect(dsn, autocommit=True))
+    with within(-1.0, connection):
+        await _outcome(connection.execute("select 1"))
+    await _outcome(connection.execute("select pg_sleep(0.3)"))  # due at no time: psycopg looks each 0.1 s
+    await _outcome(connection.close())
+
+
+async def _outcome(what: Any) -> Any:
+    return await what if inspect.isawaitable(what) else what

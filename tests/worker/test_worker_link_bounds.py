@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import LiteralString
 
@@ -19,11 +19,12 @@ from worker.proxy import Proxy
 from pgqueue import PgQueue
 from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store.connections.session import OWN
+from pgqueue.store.connections.answering import NoAnswer, within
+from pgqueue.store.connections.session import OWN, POOLED
 from pgqueue.store.jobs.claim import LARGEST_ANSWER
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.workers import upkeep
-from pgqueue.worker.connection import LATE, Connections, WorkerConnection, passes
+from pgqueue.worker.connection import Connections, WorkerConnection, passes
 from pgqueue.worker.worker import Worker
 
 SHORT = timedelta(seconds=3)
@@ -33,6 +34,9 @@ LOCKED_ROWS: LiteralString = "select id from public.held for update skip locked"
 CONNECTED: LiteralString = """
     select count(*) from pg_stat_activity
     where application_name = 'pgqueue' and datname = current_database()"""
+
+WAITING: LiteralString = """
+    select pid from pg_locks where relation = 'pgqueue.jobs'::regclass and not granted"""
 
 
 @plan
@@ -159,14 +163,16 @@ async def test_a_server_that_accepts_and_says_nothing_is_no_connection(dsn: str)
             await link.once(upkeep.poll())
 
 
-async def test_a_late_timer_does_not_cut_a_connection_whose_answer_has_come(queue: PgQueue) -> None:
-    """A task that blocks the event loop makes the timer late, not the server silent."""
+async def test_a_connection_whose_answer_has_come_is_not_cut_though_the_loop_was_blocked(
+    queue: PgQueue,
+) -> None:
+    """A task that blocks the event loop makes the answer late, not the server silent."""
     link = WorkerConnection("test", queue.database, bound=0.2)
     await link.run(upkeep.poll())
     running = asyncio.create_task(link.run(upkeep.poll()))
     for _ in range(3):
         await asyncio.sleep(0)  # until the statement is on its way
-    time.sleep(LATE + 0.5)  # noqa: ASYNC251 - what a task does that must not
+    time.sleep(0.5)  # noqa: ASYNC251 - what a task does that must not
     await running
     await link.run(upkeep.poll())  # on the same connection, which would else be shut
     assert link.losses == 0
@@ -239,6 +245,23 @@ async def test_an_answer_that_nobody_reads_holds_its_locks_for_a_bounded_time(ov
         await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [])
         await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [(1,)])
         silent.close()
+
+
+@pytest.mark.parametrize("settings", [OWN, POOLED])
+async def test_a_session_that_waits_for_a_lock_ends_when_its_client_has_gone(
+    dsn: str, settings: Mapping[str, str]
+) -> None:
+    """Callers that waited with a timeout left one each time, until the server had no connection free."""
+    soon = {
+        name: "50ms" if name == "client_connection_check_interval" else value
+        for name, value in settings.items()
+    }
+    with psycopg.connect(dsn) as other:
+        other.execute("lock table pgqueue.jobs")
+        waiting = PgQueue(dsn).database.connect(settings=soon)
+        with within(0.01, waiting), pytest.raises(NoAnswer):
+            waiting.execute("select from pgqueue.jobs")
+        await until(lambda: other.execute(WAITING).fetchall() == [])
 
 
 async def test_behind_a_pooler_that_time_is_bounded_too(

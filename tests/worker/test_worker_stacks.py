@@ -19,7 +19,8 @@ from running import Running
 
 from pgqueue import Batch, JobHandle, PgQueue
 from pgqueue.app import workers
-from pgqueue.errors import InvalidOption, JobNotFound
+from pgqueue.errors import ConnectionFailed, InvalidOption, JobNotFound
+from pgqueue.store.connections import patience
 from pgqueue.store.connections.patience import answered_by
 from pgqueue.store.workers import stacks
 from pgqueue.values.workers.worker import LONGEST, Stack
@@ -252,6 +253,27 @@ def test_a_server_that_goes_silent_meanwhile_is_not_waited_for(
             workers, "time", SimpleNamespace(sleep=lambda _: way.silence(), monotonic=time.monotonic)
         )
         assert distant.control.stack(job.id, timeout=0.1).answered_at is None
+
+
+def test_a_server_that_is_silent_before_the_question_is_not_waited_for(
+    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = queue.task(name="step")(lambda: None).enqueue()
+    _hold(queue, job.id)
+    monkeypatch.setattr(workers, "until", partial(patience.until, spare=0.2))
+    with way_to(dsn) as way, closing(PgQueue(way.dsn)) as distant:
+
+        async def astack() -> None:
+            await distant.awhy(job.id)
+            way.silence()
+            await distant.control.astack(job.id, timeout=0.1)
+
+        distant.why(job.id)
+        way.silence()
+        with pytest.raises(ConnectionFailed, match="no answer for"):
+            distant.control.stack(job.id, timeout=0.1)
+        with pytest.raises(ConnectionFailed, match="no answer for"):
+            asyncio.run(astack())
 
 
 def test_questions_are_gone_after_ten_minutes_and_asking_again_forgets_the_answer(queue: PgQueue) -> None:

@@ -20,9 +20,9 @@ from psycopg.conninfo import make_conninfo
 from pgqueue.app.logger import bounded_logger
 from pgqueue.app.notes import Board
 from pgqueue.errors import PgQueueError
+from pgqueue.store.connections.answering import cut_off, within
 from pgqueue.store.connections.database import Database
-from pgqueue.store.connections.patience import within
-from pgqueue.store.connections.session import OWN, cut_off
+from pgqueue.store.connections.session import OWN
 from pgqueue.store.jobs import notes
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.workers import leases

@@ -21,14 +21,14 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
+from psycopg.generators import fetch_many
 from psycopg.pq import TransactionStatus
 
 from pgqueue.app.logger import bounded_logger
 from pgqueue.app.takes.base import TakeBase, TakeStep
 from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
+from pgqueue.store.connections.answering import within
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
-from pgqueue.store.connections.patience import within
-from pgqueue.store.connections.session import cut_off
 from pgqueue.store.drive import adrive, drive
 from pgqueue.store.jobs.sweep import (
     aagain_after_deadlock,
@@ -108,9 +108,8 @@ class Take(TakeBase):
         server = self._connection.pgconn
         if self._connection.closed or server.transaction_status == TransactionStatus.IDLE:
             return
-        with within(self.answer_within, self._connection):
-            while server.get_result() is not None:
-                pass
+        with suppress(psycopg.Error), within(self.answer_within, self._connection):
+            self._connection.wait(fetch_many(server))
         self._connection.close()
 
     def _do(self, step: TakeStep) -> object:
@@ -195,13 +194,11 @@ class AsyncTake(TakeBase):
         async with self._one_at_a_time:  # a wait for another plan is not the database's silence
             if self._connection.closed:
                 self._connection = await self.database.aconnect(settings=self.settings)
-            watch = asyncio.get_running_loop().call_later(self.answer_within, cut_off, self._connection)
             try:
-                return await arun(bounded, self._connection.steps(self.database.catalogue))
+                with within(self.answer_within, self._connection):
+                    return await arun(bounded, self._connection.steps(self.database.catalogue))
             except psycopg.OperationalError as error:
                 raise _failure(self._connection, error) from error
-            finally:
-                watch.cancel()
 
 
 class TakenJob:

@@ -7,15 +7,13 @@ Which class is used for a user's connection is decided in :mod:`pgqueue.store.co
 """
 
 import asyncio
-import select
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
 )
-from functools import partial
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
@@ -28,6 +26,7 @@ from pgqueue.errors import DatabaseError, SchemaMissing, UnsupportedConnection
 from pgqueue.errors import NotGranted as RightMissing
 from pgqueue.store.catalogue import Catalogue, missing_grant
 from pgqueue.store.connections.adapters import AsyncStepCursor, StepCursor
+from pgqueue.store.connections.answering import Answering
 from pgqueue.store.plan import Copy, Row, Statement, Step
 from pgqueue.values.jobs.options import check_text
 
@@ -106,11 +105,10 @@ class StepRunner:
         self._cursor = StepCursor(self._connection, row_factory=tuple_row)
 
 
-class OwnConnection(psycopg.Connection[Any]):
+class OwnConnection(Answering, psycopg.Connection[Any]):
     """A connection of ours, which keeps what runs steps on it."""
 
     _steps: StepRunner | None = None
-    _heard: Callable[[], object] | None = None
 
     @classmethod
     def connect(  # type: ignore[override]  # psycopg names its options, which are passed on
@@ -132,18 +130,6 @@ class OwnConnection(psycopg.Connection[Any]):
         """A block of psycopg's, which raises an error wherever the connection is lost."""
         with checked(super().transaction(savepoint_name, force_rollback)) as block:
             yield block
-
-    def is_cut_off(self) -> bool:
-        """Whether the server has sent something since the last statement: then it has closed this idle connection.
-
-        It may also be a notice or a changed setting. Those are rare, and the answer is the same: use another
-        connection. This costs 1 µs, and asking the server costs a round trip.
-        """
-        if self.closed:
-            return True
-        if self._heard is None:
-            self._heard = _ear(self.fileno())
-        return bool(self._heard())
 
     def clean(self) -> None:
         """Undo what a task did to the session, so that the next user of the connection finds it as new, or close it."""
@@ -228,11 +214,10 @@ class AsyncStepRunner:
         self._cursor = AsyncStepCursor(self._connection, row_factory=tuple_row)
 
 
-class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
+class OwnAsyncConnection(Answering, psycopg.AsyncConnection[Any]):
     """An awaitable connection of ours, which keeps what runs steps on it."""
 
     _steps: AsyncStepRunner | None = None
-    _heard: Callable[[], object] | None = None
 
     @classmethod
     async def connect(  # type: ignore[override]  # as there
@@ -258,14 +243,6 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
         """As :meth:`OwnConnection.transaction`, awaited."""
         async with achecked(super().transaction(savepoint_name, force_rollback)) as block:
             yield block
-
-    def is_cut_off(self) -> bool:
-        """Whether the server has closed this idle connection; see :meth:`OwnConnection.is_cut_off`."""
-        if self.closed:
-            return True
-        if self._heard is None:
-            self._heard = _ear(self.fileno())
-        return bool(self._heard())
 
     async def clean(self) -> None:
         """Undo what a task did to the session; see :meth:`OwnConnection.clean`."""
@@ -311,15 +288,6 @@ def _schema_missing(catalogue: Catalogue, sqlstate: str | None, reason: str | No
     if first or sqlstate == psycopg.errors.InvalidSchemaName.sqlstate:
         return SchemaMissing(f'schema "{catalogue.schema}" has no tables yet; {catalogue.migrate_hint}')
     return SchemaMissing(f'schema "{catalogue.schema}" is not complete ({reason}); {catalogue.migrate_hint}')
-
-
-def _ear(descriptor: int) -> Callable[[], object]:
-    """Return a function that says whether a socket has something to read."""
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return partial(poll.poll, 0)
-    return lambda: select.select([descriptor], [], [], 0)[0]
 
 
 def _is_as_new(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -37,7 +37,7 @@ from pgqueue.store.connections.open_transaction import (
     blocking_connection,
     open_transaction,
 )
-from pgqueue.store.connections.patience import connect_patience, cut_in_time
+from pgqueue.store.connections.patience import answer_due, connect_patience
 from pgqueue.store.connections.pools import Pools, atake_connection, take_connection
 from pgqueue.store.connections.session import (
     NO_SETTINGS,
@@ -126,8 +126,7 @@ class Database:
             from pgqueue.store.kept_server import kept_dsn  # noqa: PLC0415 - few programs have one
 
             return kept_dsn(folder, schema=self.catalogue.schema)
-        found = self._located()
-        if not found:
+        if not (found := self._located()):
             raise ConfigurationError(f"no database: {self.dsn_hint}")
         return for_libpq(found)
 
@@ -183,14 +182,12 @@ class Database:
         try:
             pool = self.pools.blocking()
             own = take_connection(pool)  # not pooled(): a context manager costs an enqueue 1 µs
-            call_off = cut_in_time(own)
             try:
                 return run(plan, own.steps(self.catalogue))
             except psycopg.errors.ReadOnlySqlTransaction as error:
                 own.close()  # after a failover the next one leads to the new primary
                 raise read_only(error) from error
             finally:
-                call_off()
                 pool.putconn(own)
         except psycopg.OperationalError as error:
             raise failure(error) from error
@@ -203,14 +200,11 @@ class Database:
             return await arun(plan, await asteps_on(connection, self.catalogue))
         try:
             async with self.apooled() as own:
-                call_off = cut_in_time(own)
                 try:
                     return await arun(plan, own.steps(self.catalogue))
                 except psycopg.errors.ReadOnlySqlTransaction as error:
                     await own.close()
                     raise read_only(error) from error
-                finally:
-                    call_off()
         except psycopg.OperationalError as error:
             raise failure(error) from error
 
@@ -265,25 +259,22 @@ class Database:
         dsn: str | None = None,
         *,
         settings: Mapping[str, str] = NO_SETTINGS,
-        kind: type[OwnConnection] = OwnConnection,
     ) -> OwnConnection:
         """A new blocking connection, in autocommit mode.
 
         Args:
             dsn: where to, if not to this database's own DSN.
             settings: to start with; see :mod:`pgqueue.store.connections.session`. None are made behind a pooler.
-            kind: of what class.
 
         Raises:
             ConnectionFailed: there is none to be had; the message says where it was tried, and why not.
         """
-        dsn = dsn or self.dsn
-        patience = connect_patience(dsn)
+        patience = connect_patience(dsn := dsn or self.dsn)
         while True:
             left_out = self._unknown_settings
             try:
                 with connection_errors(dsn, self.dsn_settings):
-                    return kind.connect(dsn, **self.connect_options(dsn, settings) | patience)
+                    return OwnConnection.connect(dsn, **self.connect_options(dsn, settings) | patience)
             except ConnectionFailed as error:
                 if not self._learns_unknown(error, settings, left_out):
                     raise
@@ -326,7 +317,7 @@ class Database:
         """A new connection, on which the schema was checked as :meth:`verify` does."""
         connection = self.connect(settings=POOLED)
         self._unknown_settings |= settings_after(connection.info.server_version)
-        call_off = cut_in_time(connection)
+        connection.answers_by = answer_due()
         try:
             run(self.verification(), connection.steps(self.catalogue))
         except BaseException as error:
@@ -334,15 +325,13 @@ class Database:
             if isinstance(error, psycopg.OperationalError):
                 raise failure_of_check(error) from error
             raise
-        finally:
-            call_off()
         return connection
 
     async def averified(self) -> OwnAsyncConnection:
         """As :meth:`verified`, awaited."""
         connection = await self.aconnect(settings=POOLED)
         self._unknown_settings |= settings_after(connection.info.server_version)
-        call_off = cut_in_time(connection)
+        connection.answers_by = answer_due()
         try:
             await arun(self.verification(), connection.steps(self.catalogue))
         except BaseException as error:
@@ -350,8 +339,6 @@ class Database:
             if isinstance(error, psycopg.OperationalError):
                 raise failure_of_check(error) from error
             raise
-        finally:
-            call_off()
         return connection
 
     def but(

@@ -4,15 +4,12 @@ The first two do not name jobs: each worker that receives one asks the database 
 programs that wait for jobs (:mod:`pgqueue.store.results.ends`).
 """
 
-import asyncio
 import re
 from collections.abc import Callable
-from typing import Any
-
-import psycopg
 
 from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connections.session import cut_off
+from pgqueue.store.connections.answering import within
+from pgqueue.store.connections.connection import OwnAsyncConnection
 
 PROBE_EVERY = 20.0
 """Seconds. A connection that a router has dropped says nothing, as one without notifications: so the server is asked."""
@@ -28,7 +25,7 @@ ASKED = "asked:"
 
 
 async def listen(
-    connection: psycopg.AsyncConnection[Any], catalogue: Catalogue, heard: Callable[[str], object]
+    connection: OwnAsyncConnection, catalogue: Catalogue, heard: Callable[[str], object]
 ) -> None:
     """Listen for as long as the connection lasts.
 
@@ -47,11 +44,8 @@ async def listen(
     while True:
         async for notification in connection.notifies(timeout=PROBE_EVERY):
             heard(notification.payload)
-        deadline = asyncio.get_running_loop().call_later(ANSWER_WITHIN, cut_off, connection)
-        try:
+        with within(ANSWER_WITHIN, connection):
             await connection.execute(b"")
-        finally:
-            deadline.cancel()
 
 
 def listen_statement(catalogue: Catalogue) -> str:

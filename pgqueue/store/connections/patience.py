@@ -1,30 +1,26 @@
 """How long a caller waits for the database, where it does not wait as long as the pools say.
 
-A server that is stopped, and a pooler in front of one that is away, keep a connection and do not answer: to TCP it is alive.
+How a wait for an answer ends is decided in :mod:`pgqueue.store.connections.answering`.
 """
 
-import asyncio
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
-from math import inf
+from math import ceil, inf
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import PoolTimeout
 
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
-from pgqueue.store.connections.dsn import LEAST_PATIENCE, hosts_of
-from pgqueue.store.connections.session import cut_off
+from pgqueue.store.connections.dsn import CONNECTION_DEFAULTS, LEAST_PATIENCE, hosts_of
 
 ANSWER_WITHIN = 5.0
 """Seconds that the database has beyond the end of a caller's wait, to answer what was asked before."""
 LONGEST = 1e6
-"""Seconds. Who waits for longer waits without an end, since locks have no longer timeouts."""
+"""Seconds that a caller waits at most: locks have no longer timeouts."""
 
 
 class Patience(NamedTuple):
@@ -74,54 +70,32 @@ def answered_by(end: float, spare: float = ANSWER_WITHIN) -> Iterator[None]:
     Raises:
         TimeoutError: it has not answered; the message says so.
     """
-    begun = monotonic()
-    within = max(0.0, end - begun) + spare
-    if within > LONGEST:
+    if end == inf:
         yield
         return
+    patience = until(end, spare)
+    latest = monotonic() + patience.altogether
     try:
-        with waiting_at_most(Patience(within, within, altogether=within)):
+        with waiting_at_most(patience):
             yield
     except (ConnectionFailed, psycopg.OperationalError) as error:
-        if monotonic() < begun + within:
+        if monotonic() < latest:
             raise
+        if isinstance(error.__cause__, PoolTimeout):
+            raise TimeoutError("no connection was free in time, or could be opened") from error
         raise TimeoutError(f"the database has not answered for {spare:g} s") from error
 
 
-def cut_in_time(connection: OwnConnection | OwnAsyncConnection) -> Callable[[], object]:
-    """Have a connection cut that does not answer in time, if the caller does not wait without an end; the function returned calls it off."""
-    if (waiting := _waiting.get()) is None:
-        return _nothing
-    left = waiting.left(waiting.patience.answer)
-    if isinstance(connection, OwnAsyncConnection):
-        return asyncio.get_running_loop().call_later(left, cut_off, connection).cancel
-    bound = within(left, connection)
-    bound.__enter__()
-    return partial(bound.__exit__, None, None, None)
+def until(end: float, spare: float = ANSWER_WITHIN) -> Patience:
+    """The patience of a caller that waits until an instant of the monotonic clock, and ``spare`` seconds more."""
+    within = min(max(0.0, end - monotonic()) + spare, LONGEST)
+    return Patience(within, within, altogether=within)
 
 
-def _nothing() -> None: ...
-
-
-@contextmanager
-def within(seconds: float, connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Cut a connection off if what is done on it in this block takes longer than ``seconds``."""
-    deciding, over = threading.Lock(), False
-
-    def cut() -> None:
-        with deciding:
-            if not over:
-                cut_off(connection)
-
-    watch = threading.Timer(seconds, cut)
-    watch.name, watch.daemon = "pgqueue-limit", True
-    try:
-        watch.start()  # an interruption may come in it, when the thread runs already
-        yield
-    finally:
-        watch.cancel()
-        with deciding:  # a cut must not come later, when the socket's number may be another connection's
-            over = True
+def answer_due() -> float:
+    """Until when the caller waits for the answer to one plan, by the monotonic clock."""
+    waiting = _waiting.get()
+    return inf if waiting is None else monotonic() + waiting.left(waiting.patience.answer)
 
 
 def connect_patience(dsn: str) -> dict[str, int]:
@@ -130,7 +104,8 @@ def connect_patience(dsn: str) -> dict[str, int]:
     if wait is not None:
         with suppress(psycopg.ProgrammingError):  # connecting says what is wrong with the DSN
             if "connect_timeout" not in conninfo_to_dict(dsn):
-                return {"connect_timeout": max(LEAST_PATIENCE, int(wait / hosts_of(dsn)))}
+                each = min(CONNECTION_DEFAULTS["connect_timeout"], ceil(wait / hosts_of(dsn)))
+                return {"connect_timeout": max(LEAST_PATIENCE, each)}
     return {}
 
 

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Coroutine, Generator, Mapping
+from contextvars import Context
 from functools import partial
 from types import coroutine
 from typing import Any, NamedTuple, Protocol
@@ -21,7 +22,7 @@ from weakref import WeakSet
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from pgqueue.store.connections.connection import OwnAsyncConnection, OwnConnection
-from pgqueue.store.connections.patience import longest_wait
+from pgqueue.store.connections.patience import answer_due, longest_wait
 from pgqueue.store.connections.session import POOLED
 
 SPARE = 4
@@ -95,7 +96,7 @@ def _closed_by_cancellation(work: Coroutine[Any, None, None]) -> Generator[Any, 
             yield awaited
         except asyncio.CancelledError:
             work.close()
-            raise
+            return  # and not as cancelled: a pool that is closed meanwhile would leave this error to no reader
 
 
 class _LoopPool(NamedTuple):
@@ -122,6 +123,7 @@ class Pools:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[OwnConnection] | None = None
         self._pools: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = {}
         _all.add(self)
 
     def hurry(self, seconds: float) -> None:
@@ -159,11 +161,25 @@ class Pools:
         loop = asyncio.get_running_loop()
         if (made := self._pools.get(loop)) is not None:
             return made.pool
-        self._close_ended_loops()
+        if (opening := self._opening.get(loop)) is None:  # of those that come meanwhile, each would connect
+            self._close_ended_loops()
+            opening = loop.create_task(self._open(loop), name="pgqueue-pool", context=Context())
+            self._opening[loop] = opening
+            opening.add_done_callback(self._opened)
+        wait = longest_wait()
+        try:
+            async with asyncio.timeout(wait):
+                return await asyncio.shield(opening)
+        except TimeoutError as error:
+            raise PoolTimeout(f"the first connection was waited for {wait:.1f} s") from error
+
+    def _opened(self, opening: asyncio.Task[Any]) -> None:
+        self._opening.pop(opening.get_loop(), None)
+        if not opening.cancelled():
+            opening.exception()  # else asyncio says that it was not retrieved, where no caller waits any more
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncConnectionPool[OwnAsyncConnection]:
         first = await self._source.averified()
-        if (made := self._pools.get(loop)) is not None:  # another task of the loop made it meanwhile
-            await first.close()
-            return made.pool
         dsn = self._source.dsn
         opened = WeakSet([first])
         pool = _AsyncPool(
@@ -182,6 +198,8 @@ class Pools:
         return pool
 
     def _close_ended_loops(self) -> None:
+        for loop in [loop for loop in tuple(self._opening) if loop.is_closed()]:
+            self._opening.pop(loop, None)
         for loop in [loop for loop in tuple(self._pools) if loop.is_closed()]:
             ended = self._pools.pop(loop, None)
             for connection in tuple(ended.opened) if ended is not None else ():
@@ -215,8 +233,10 @@ class Pools:
         """Close the running loop's pool."""
         made = self._pools.pop(asyncio.get_running_loop(), None)
         if made is not None:
-            await made.pool.close()
-            made.end.cancel()
+            try:
+                await made.pool.close()
+            finally:
+                made.end.cancel()
             await asyncio.wait([made.end])
             for unused in _unused_connections(made.pool):
                 await unused.close()
@@ -225,7 +245,7 @@ class Pools:
         """Start again without pools: in a forked child, whose parent owns the sockets that it inherited."""
         self._lock = threading.Lock()
         self._pool = None
-        self._pools = {}
+        self._pools, self._opening = {}, {}
 
 
 def _connect_again(pool: ConnectionPool[Any]) -> None:
@@ -253,6 +273,7 @@ def take_connection(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
         connection.close()
         pool.putconn(connection)
         connection = pool.getconn(longest_wait())
+    connection.answers_by = answer_due()
     return connection
 
 
@@ -272,6 +293,7 @@ async def atake_connection(pool: AsyncConnectionPool[OwnAsyncConnection]) -> Own
     if task is not None and task.cancelling() > cancellations:
         await pool.putconn(connection)
         raise asyncio.CancelledError
+    connection.answers_by = answer_due()
     return connection
 
 

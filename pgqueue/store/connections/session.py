@@ -1,4 +1,4 @@
-"""The settings with which pgqueue's connections start, and how a wait for an answer is cut off.
+"""The settings with which pgqueue's connections start.
 
 The settings override those of the role and the database. They are sent as startup options, never as ``SET``: a setting
 made by ``SET`` through a transaction pooler stays on the server's connection, and the next application gets it. A pooler
@@ -8,18 +8,18 @@ decides which settings it gets.
 
 import os
 import re
-import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from pgqueue.store.plan import Plan, Statement, Steps, plan
 
 T = TypeVar("T")
+
+GONE = {"client_connection_check_interval": "10s"}
+"""A server that waits for a lock does not see that its client is gone, as one is that has waited long enough: so it looks."""
 
 # A server that does not know a setting says so, and the connection is made without it (see Database).
 OWN: Mapping[str, str] = {
@@ -35,6 +35,7 @@ OWN: Mapping[str, str] = {
     # The setting above does not end a transaction whose answer the server cannot send, since the program or a proxy reads
     # nothing. Such an answer holds jobs and limits locked; an answer of 20 MB is longer than what the system keeps of it.
     "tcp_user_timeout": "10s",
+    **GONE,
 }
 """The settings of every connection that runs only pgqueue's statements."""
 SINCE: Mapping[str, int] = {"transaction_timeout": 17_00_00, "idle_session_timeout": 14_00_00}
@@ -53,7 +54,7 @@ PLANNER: Mapping[str, str] = {
 }
 """Additional settings of a worker's connections."""
 
-POOLED: Mapping[str, str] = {"jit": "off", "default_transaction_isolation": "read committed"}
+POOLED: Mapping[str, str] = {"jit": "off", "default_transaction_isolation": "read committed", **GONE}
 """The settings of a pool's connections, which may run other statements, too: those of ``ctx.transaction()``.
 
 Our statements skip rows that another transaction has locked, and read again those that it has changed. Under repeatable read or
@@ -118,12 +119,3 @@ def ended_if_idle(whole: Plan[T], settings: Mapping[str, str]) -> Steps[T]:
     idle, unread = settings["idle_in_transaction_session_timeout"], settings["tcp_user_timeout"]
     yield Statement("connections/bound_idle", {"idle": idle, "unread": unread})
     return (yield from whole)
-
-
-def cut_off(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """End a wait for an answer: it fails as if the server had closed the connection. From any thread.
-
-    Only the traffic ends: the descriptor stays libpq's, so its number is not given to another connection meanwhile.
-    """
-    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as copy:
-        copy.shutdown(socket.SHUT_RDWR)

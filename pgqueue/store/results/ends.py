@@ -19,17 +19,18 @@ import selectors
 import socket
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from time import monotonic, sleep
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
 import psycopg
 
 from pgqueue.errors import ConnectionFailed, PgQueueError
 from pgqueue.store.catalogue import Catalogue
+from pgqueue.store.connections.answering import within
 from pgqueue.store.connections.connection import OwnConnection
 from pgqueue.store.connections.listener import ids_of, listen_ends_statement
 from pgqueue.store.connections.session import OWN, PLANNER
@@ -60,27 +61,6 @@ AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed)
 log = logging.getLogger("pgqueue")
 
 
-class EndConnection(OwnConnection):
-    """A connection that is closed when the server does not answer. To TCP, a stopped server is no lost one."""
-
-    def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:  # noqa: ANN401 - psycopg's
-        """As psycopg does, at most for :data:`ANSWER_WITHIN`."""
-        return super().wait(self._in_time(gen), *args, **options)
-
-    def _in_time(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-        deadline = monotonic() + ANSWER_WITHIN
-        try:
-            step = next(gen)
-            while True:
-                ready = yield step  # psycopg sends 0 several times a second while there is nothing to read
-                if not ready and monotonic() > deadline:
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError(f"the server has not answered within {ANSWER_WITHIN:g} s")
-                step = gen.send(ready)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # psycopg's
-
-
 class EndSource(Protocol):
     """The database in which the jobs are."""
 
@@ -92,9 +72,7 @@ class EndSource(Protocol):
     def listen_dsn(self) -> str | None:
         """Where LISTEN works; None: nowhere."""
 
-    def connect(
-        self, dsn: str | None = None, *, settings: Mapping[str, str], kind: type[OwnConnection]
-    ) -> OwnConnection:
+    def connect(self, dsn: str | None = None, *, settings: Mapping[str, str]) -> OwnConnection:
         """A new connection."""
 
 
@@ -235,7 +213,7 @@ class EndThread(threading.Thread):
             where, self._catalogue = source.listen_dsn, source.catalogue
             self._marks, self._listens = where is not None, False
             try:
-                with source.connect(where, settings=SETTINGS, kind=EndConnection) as self._connection:
+                with source.connect(where, settings=SETTINGS) as self._connection:
                     self._serve()
             except AWAY as error:
                 if not self._has_served:
@@ -284,7 +262,8 @@ class EndThread(threading.Thread):
         if self._marks:
             try:
                 if not self._listens:
-                    self._connection.execute(listen_ends_statement(self._catalogue).encode())
+                    with within(ANSWER_WITHIN, self._connection):
+                        self._connection.execute(listen_ends_statement(self._catalogue).encode())
                     self._listens = True
                 return self._answer(job_end.await_ends(job_ids))
             except psycopg.Error as error:
@@ -306,7 +285,8 @@ class EndThread(threading.Thread):
         return live
 
     def _answer(self, plan: Plan[T]) -> T:
-        answer = run(plan, self._connection.steps(self._catalogue))
+        with within(ANSWER_WITHIN, self._connection):
+            answer = run(plan, self._connection.steps(self._catalogue))
         self._has_served = True
         return answer
 
