@@ -75,7 +75,8 @@ test-oldest-libraries:
 	@$(MAKE) -s --no-print-directory VENV=$(OLDEST) $(OLDEST)/installed
 	@$(OLDEST)/bin/uv pip compile -q --resolution lowest-direct --python $(OLDEST)/bin/python $(EXTRAS_OF_USERS:%=--extra %) \
 	    -o $(OLDEST)/libraries.txt pyproject.toml >/dev/null
-	@$(OLDEST)/bin/uv pip install -q --python $(OLDEST)/bin/python -r $(OLDEST)/libraries.txt "typing-extensions>=4.14.1"
+	@$(OLDEST)/bin/uv pip install -q --python $(OLDEST)/bin/python -r $(OLDEST)/libraries.txt
+	@$(OLDEST)/bin/uv pip install -q --python $(OLDEST)/bin/python "typing-extensions>=4.14.1"
 	$(OLDEST)/bin/pytest -q $(call PARALLEL,$(PROCESSES)) $(CORE) $(addprefix tests/,cli dashboard neighbours)
 
 # Breaks the code in each of some 40 ways: the model or the history has to catch each.
