@@ -68,7 +68,7 @@ test-python-%:
 	else cat .venv-$*/core.log; echo "Python $*: failed"; exit 1; fi
 
 # The core suite, and the tests of the neighbours, with the oldest libraries that pyproject.toml allows, in a venv of its own. The
-# tools of the tests are the newest, and typing-extensions is as new as they need.
+# tools of the tests are the newest; typing-extensions and click are as new as these need.
 EXTRAS_OF_USERS = $(filter-out docs,$(shell sed -n 's/^    "pgqueue-jobs\[\(asyncpg.*\)\]",$$/\1/p' pyproject.toml | tr , ' '))
 OLDEST = .venv-oldest
 test-oldest-libraries:
@@ -76,7 +76,7 @@ test-oldest-libraries:
 	@$(OLDEST)/bin/uv pip compile -q --resolution lowest-direct --python $(OLDEST)/bin/python $(EXTRAS_OF_USERS:%=--extra %) \
 	    -o $(OLDEST)/libraries.txt pyproject.toml >/dev/null
 	@$(OLDEST)/bin/uv pip install -q --python $(OLDEST)/bin/python -r $(OLDEST)/libraries.txt
-	@$(OLDEST)/bin/uv pip install -q --python $(OLDEST)/bin/python "typing-extensions>=4.14.1"
+	@$(OLDEST)/bin/uv pip install -q --python $(OLDEST)/bin/python "typing-extensions>=4.14.1" "click>=8.4"
 	$(OLDEST)/bin/pytest -q $(call PARALLEL,$(PROCESSES)) $(CORE) $(addprefix tests/,cli dashboard neighbours)
 
 # Breaks the code in each of some 40 ways: the model or the history has to catch each.

@@ -255,7 +255,7 @@ def sentry() -> Iterator[Keeping]:
     sentry_sdk.init(dsn="https://key@example.invalid/1", transport=transport(), traces_sample_rate=1.0)
     yield keeping
     sentry_sdk.get_client().close()
-    sentry_sdk.get_global_scope().set_client(None)
+    sentry_sdk.Scope.get_global_scope().set_client(None)
 
 
 def tags(event: dict[str, Any]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from docs.pages import DOCS, blocks
@@ -176,6 +177,8 @@ def test_autogenerate_leaves_our_schema_alone_by_the_recipe_of_the_page(engine: 
     assert [(what, table.name) for what, table in proposed] == [("remove_table", "customers")]
 
 
+# Before 2.1, SQLAlchemy takes this schema for one of PostgreSQL's own: in its "like 'pg_%'" the line stands for any character.
+@pytest.mark.skipif(sqlalchemy.__version__ < "2.1", reason="SQLAlchemy 2.0 does not see the schema pgqueue")
 # SQLAlchemy hands on how it reflects a check that is not validated, and does not know its own word for it.
 @pytest.mark.filterwarnings("ignore:Can't validate argument 'dialect_options'")
 def test_autogenerate_would_drop_our_tables_without_it(engine: Engine) -> None:
