@@ -153,7 +153,7 @@ def _statement(pruned_below: int) -> str:
 def _digest() -> str:
     """SQL of DuckDB for 60 bits of a row's MD5."""
     words = ", ".join(f"coalesce({_duckdb_text(name)}, chr({ord(NULL)}))" for name in SPELLED)
-    return f"('0x' || substr(md5(concat_ws(chr({ord(SEPARATOR)}), {words})), 1, 15))::bigint"  # DuckDB 1 makes no hugeint of it
+    return f"('0x' || substr(md5(concat_ws(chr({ord(SEPARATOR)}), {words})), 1, 15))::bigint"
 
 
 def _duckdb_text(name: str) -> str:
