@@ -177,7 +177,7 @@ def test_autogenerate_leaves_our_schema_alone_by_the_recipe_of_the_page(engine: 
     assert [(what, table.name) for what, table in proposed] == [("remove_table", "customers")]
 
 
-# Before 2.1, SQLAlchemy takes this schema for one of PostgreSQL's own: in its "like 'pg_%'" the line stands for any character.
+# Before 2.1, SQLAlchemy takes this schema for one of PostgreSQL's own: in its "like 'pg_%'" the underscore stands for any character.
 @pytest.mark.skipif(sqlalchemy.__version__ < "2.1", reason="SQLAlchemy 2.0 does not see the schema pgqueue")
 # SQLAlchemy hands on how it reflects a check that is not validated, and does not know its own word for it.
 @pytest.mark.filterwarnings("ignore:Can't validate argument 'dialect_options'")

@@ -123,7 +123,9 @@ class Pools:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[OwnConnection] | None = None
         self._pools: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
-        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = {}
+        self._opening: dict[
+            asyncio.AbstractEventLoop, asyncio.Task[AsyncConnectionPool[OwnAsyncConnection]]
+        ] = {}
         _all.add(self)
 
     def hurry(self, seconds: float) -> None:
@@ -167,11 +169,10 @@ class Pools:
             self._opening[loop] = opening
             opening.add_done_callback(self._opened)
         wait = longest_wait()
-        try:
-            async with asyncio.timeout(wait):
-                return await asyncio.shield(opening)
-        except TimeoutError as error:
-            raise PoolTimeout(f"the first connection was waited for {wait:.1f} s") from error
+        done, _ = await asyncio.wait([opening], timeout=wait)  # which does not cancel it with its caller
+        if not done:
+            raise PoolTimeout(f"the first connection was waited for {wait:.1f} s")
+        return opening.result()
 
     def _opened(self, opening: asyncio.Task[Any]) -> None:
         self._opening.pop(opening.get_loop(), None)

@@ -18,8 +18,8 @@ from pgqueue.store.plan import Plan, Statement, Steps, plan
 
 T = TypeVar("T")
 
-GONE = {"client_connection_check_interval": "10s"}
-"""A server that waits for a lock does not see that its client is gone, as one is that has waited long enough: so it looks."""
+GONE: Mapping[str, str] = {"client_connection_check_interval": "10s"}
+"""With this, the server ends a session whose client has gone, also while the session waits for a lock."""
 
 # A server that does not know a setting says so, and the connection is made without it (see Database).
 OWN: Mapping[str, str] = {
